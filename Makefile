@@ -1,0 +1,101 @@
+# Each target does all the set-up it needs, once; nothing is done again that has not changed.
+#
+#   make serve   the page, on http://localhost:8000/ (PORT=...)
+#   make test    every test, in CPython, Node, Chromium and Firefox (BROWSERS=chromium: without Firefox)
+#   make lint    ruff, mypy, tsc, biome
+#   make bench   the benchmarks, in Chromium
+#   make wheel   dist/tabtorch-*.whl            make site   web/dist
+#   make runtime the bundled JavaScript         make clean  remove what was built
+
+PYTHON ?= python3
+PORT ?= 8000
+BROWSERS ?= chromium firefox
+
+BIN := .venv/bin
+PY := $(BIN)/python
+TSC := node_modules/.bin/tsc
+BIOME := node_modules/.bin/biome
+JS_TESTS := $(wildcard js/test/*.test.ts js/test/*.test.mjs js/test/*.test.js)
+
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+RUNTIME := py/tabtorch/bridge/runtime.js
+HOST := py/tabtorch/bridge/host.mjs
+WHEEL := dist/tabtorch-$(VERSION)-py3-none-any.whl
+SITE := web/dist/index.html
+
+files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -path 'web/dist/*' -not -path '*/.*' 2>/dev/null)
+JS_SOURCES := js/build.mjs $(call files,js/src)
+PY_SOURCES := $(filter-out $(RUNTIME) $(HOST),$(call files,py/tabtorch)) $(call files,wgsl)
+WEB_SOURCES := $(call files,web)
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test lint bench wheel site runtime clean tools browsers
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
+
+serve: $(SITE) .venv/.cli
+	@$(BIN)/tabtorch serve --port $(PORT)
+
+# The quick test comes first; the slow ones, which want a machine to themselves, last.
+test: .venv/.dev $(SITE) browsers
+	$(PY) -m pytest -q tests/test_tiny.py
+	$(PY) -m pytest -q -n 2 tests --ignore=tests/test_tiny.py --ignore=tests/test_cli.py --ignore=tests/browser
+	$(if $(JS_TESTS),node --test $(JS_TESTS))
+	TABTORCH_BROWSERS="$(BROWSERS)" $(PY) -m pytest -q tests/test_cli.py $(wildcard tests/browser)
+
+lint: .venv/.dev node_modules/.package-lock.json
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(TSC) --noEmit
+	$(TSC) --noEmit -p web
+	$(BIOME) ci
+	@! grep -n '"resolved"' package-lock.json || { echo "package-lock.json names a registry"; exit 1; }
+
+bench: .venv/.dev $(SITE) browsers
+	$(PY) tests/bench.py
+
+wheel: $(WHEEL)
+site: $(SITE)
+runtime: $(RUNTIME) $(HOST)
+
+clean:
+	rm -rf dist web/dist $(RUNTIME) $(HOST)
+
+# -- what they need
+
+tools:
+	@.ci/tools $(PYTHON)
+
+browsers: .venv/.dev
+	@$(PY) .ci/browsers.py $(BROWSERS)
+
+.venv/.cli: pyproject.toml build_wheel.py | tools
+	@test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[cli]'
+	@touch $@
+
+.venv/.dev: .venv/.cli
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+node_modules/.package-lock.json: package.json package-lock.json | tools
+	npm ci --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+$(RUNTIME): $(JS_SOURCES) node_modules/.package-lock.json
+	node js/build.mjs
+	@touch $(RUNTIME) $(HOST)
+
+$(HOST): $(RUNTIME)
+	@test -f $@ || node js/build.mjs
+
+$(WHEEL): $(PY_SOURCES) $(RUNTIME) $(HOST) build_wheel.py pyproject.toml LICENSE $(wildcard README.md)
+	$(PYTHON) build_wheel.py
+	@touch $@
+
+$(SITE): $(WHEEL) $(WEB_SOURCES) node_modules/.package-lock.json
+	node_modules/.bin/vite build web --logLevel warn
+	@touch $@
