@@ -1,0 +1,50 @@
+/** Errors that come back to Python, each naming the operation that it belongs to. */
+
+export type ErrorKind = "validation" | "out-of-memory" | "internal" | "lost" | "compile";
+
+export interface ErrorRecord {
+  kind: ErrorKind;
+  operation: string;
+  message: string;
+}
+
+/** Thrown inside the runtime; `Runtime.execute` turns it into a record. */
+export class CommandError extends Error {
+  constructor(readonly record: ErrorRecord) {
+    super(record.message);
+  }
+}
+
+export function fail(kind: ErrorKind, operation: string, message: string): never {
+  throw new CommandError({ kind, operation, message });
+}
+
+export function recordOf(error: unknown, operation: string): ErrorRecord {
+  if (error instanceof CommandError) return error.record;
+  const text = error instanceof Error ? error.message : String(error);
+  return { kind: "internal", operation, message: text };
+}
+
+const LIMIT = 64;
+
+export class ErrorLog {
+  private records: ErrorRecord[] = [];
+
+  get count(): number {
+    return this.records.length;
+  }
+
+  add(record: ErrorRecord): void {
+    // One cause often shows up many times (each use of a failed kernel): say it once.
+    const known = this.records.some(
+      (r) => r.kind === record.kind && r.operation === record.operation && r.message === record.message,
+    );
+    if (!known && this.records.length < LIMIT) this.records.push(record);
+  }
+
+  take(): ErrorRecord[] {
+    const taken = this.records;
+    this.records = [];
+    return taken;
+  }
+}

@@ -1,0 +1,236 @@
+/**
+ * The child process of CPython: the runtime behind a pipe.
+ *
+ * Frames, little endian. Request on standard input: `[u32 length of the payload][u32 kind][payload]`;
+ * reply on standard output: `[u32 length of the payload][u32 status][payload]`, status 0 = the answer,
+ * 1 = an error: JSON `[{kind, operation, message}]`. Requests are carried out strictly in order.
+ *
+ *   1 execute       payload: a block of commands. No reply; its errors are kept for the next read or synchronize
+ *   2 read          payload: JSON {id, offset, nbytes}. Reply: the bytes, or the errors so far
+ *   3 info          reply: JSON, see Runtime.info
+ *   4 stats         reply: JSON, see Runtime.stats
+ *   5 resetStats    reply: empty
+ *   6 synchronize   reply: empty, or the errors so far
+ *   7 takeErrors    reply: JSON list
+ *   8 init          payload: JSON {device: "webgpu" | "cpu" | "auto"}. Starts a runtime (anew, where there was one).
+ *                   Reply: info; with no GPU it says `webgpu: null` and the `reason`
+ *   9 loseDevice    reply: empty, once the device is gone
+ *
+ * Standard output carries frames only. The process ends when its standard input does.
+ */
+
+import { execFileSync } from "node:child_process";
+import { writeSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { recordOf } from "./errors";
+import { createRuntime, type Runtime } from "./runtime";
+
+console.log = console.info = console.debug = console.error;
+
+const Kind = {
+  EXECUTE: 1,
+  READ: 2,
+  INFO: 3,
+  STATS: 4,
+  RESET_STATS: 5,
+  SYNCHRONIZE: 6,
+  TAKE_ERRORS: 7,
+  INIT: 8,
+  LOSE_DEVICE: 9,
+} as const;
+
+interface Dawn {
+  create(options: string[]): GPU;
+  globals: Record<string, unknown>;
+}
+
+let runtime: Runtime | null = null;
+/** Dawn ends with the object that `create` returned: keep it. */
+let gpu: GPU | undefined;
+
+/** Where npm's `webgpu` may lie: named by the user, beside or above this file, in the working directory, installed globally. */
+function* places(): Generator<string> {
+  const named = process.env.TABTORCH_NODE_MODULES;
+  if (named) yield resolve(named);
+  for (const start of [dirname(fileURLToPath(import.meta.url)), process.cwd()]) {
+    for (let dir = start; ; dir = dirname(dir)) {
+      yield join(dir, "node_modules");
+      if (dir === dirname(dir)) break;
+    }
+  }
+  yield join(dirname(process.execPath), "..", "lib", "node_modules");
+  try {
+    yield execFileSync("npm", ["root", "-g"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+  } catch {
+    // no npm: there was nothing global to find
+  }
+}
+
+async function openDawn(): Promise<{ gpu?: GPU; reason?: string }> {
+  if (gpu !== undefined) return { gpu };
+  let reason = "npm's `webgpu` (Dawn) is not installed: `npm install webgpu`, or set TABTORCH_NODE_MODULES";
+  for (const place of places()) {
+    try {
+      const dawn = (await import(pathToFileURL(join(place, "webgpu", "index.js")).href)) as Dawn;
+      Object.assign(globalThis, dawn.globals);
+      gpu = dawn.create([]);
+      return { gpu };
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== "ERR_MODULE_NOT_FOUND") reason = `Dawn in ${place} does not start: ${message}`;
+    }
+  }
+  return { reason };
+}
+
+async function init(device: string): Promise<Runtime> {
+  runtime?.destroy();
+  if (device === "cpu") return createRuntime({ preferCpu: true });
+  const dawn = await openDawn();
+  // Dawn is in this process: an adapter that is not there at once will not come.
+  return createRuntime({ patience: 0, ...dawn });
+}
+
+const text = (payload: string) => new TextEncoder().encode(payload);
+const nothing = new Uint8Array(0);
+
+class Failure extends Error {
+  constructor(readonly records: string) {
+    super(records);
+  }
+}
+
+/** Throws the errors so far, if any. */
+function check(of: Runtime): void {
+  const records = of.takeErrors();
+  if (records !== "[]") throw new Failure(records);
+}
+
+async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | null> {
+  if (kind === Kind.INIT) {
+    const { device } = JSON.parse(new TextDecoder().decode(payload)) as { device: string };
+    runtime = await init(device);
+    return text(runtime.info());
+  }
+  if (runtime === null) throw new Error("the first request must be init");
+  switch (kind) {
+    case Kind.EXECUTE:
+      runtime.execute(payload);
+      return null;
+    case Kind.READ: {
+      const { id, offset, nbytes } = JSON.parse(new TextDecoder().decode(payload));
+      let bytes: Uint8Array;
+      try {
+        bytes = await runtime.readAsync(id, offset, nbytes);
+      } catch (error) {
+        check(runtime); // what came before explains it best
+        throw error;
+      }
+      check(runtime);
+      return bytes;
+    }
+    case Kind.INFO:
+      return text(runtime.info());
+    case Kind.STATS:
+      return text(runtime.stats());
+    case Kind.RESET_STATS:
+      runtime.resetStats();
+      return nothing;
+    case Kind.SYNCHRONIZE:
+      try {
+        await runtime.synchronize();
+      } catch (error) {
+        check(runtime);
+        throw error;
+      }
+      check(runtime);
+      return nothing;
+    case Kind.TAKE_ERRORS:
+      return text(runtime.takeErrors());
+    case Kind.LOSE_DEVICE:
+      runtime.loseDevice();
+      if (JSON.parse(runtime.info()).webgpu !== null) await runtime.deviceLost;
+      return nothing;
+    default:
+      throw new Error(`unknown request ${kind}`);
+  }
+}
+
+function send(status: number, payload: Uint8Array): void {
+  const head = new Uint8Array(8);
+  const view = new DataView(head.buffer);
+  view.setUint32(0, payload.byteLength, true);
+  view.setUint32(4, status, true);
+  write(head);
+  write(payload);
+}
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+function write(bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.byteLength; ) {
+    try {
+      at += writeSync(1, bytes, at);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") process.exit(0); // nobody listens any more
+      Atomics.wait(pause, 0, 0, 1);
+    }
+  }
+}
+
+async function serve(kind: number, payload: Uint8Array): Promise<void> {
+  try {
+    const reply = await answer(kind, payload);
+    if (reply !== null) send(0, reply);
+  } catch (error) {
+    const records = error instanceof Failure ? error.records : JSON.stringify([recordOf(error, "")]);
+    if (kind !== Kind.EXECUTE) send(1, text(records));
+    else console.error(error);
+  }
+}
+
+/** Bytes off standard input; false from `need` when it has ended. */
+class Input {
+  private chunks: Buffer[] = [];
+  private size = 0;
+  private readonly source = process.stdin[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+
+  async need(nbytes: number): Promise<boolean> {
+    while (this.size < nbytes) {
+      const { value, done } = await this.source.next();
+      if (done) return false;
+      this.chunks.push(value);
+      this.size += value.byteLength;
+    }
+    return true;
+  }
+
+  /** The next bytes, in memory of their own that starts 8-aligned. */
+  take(nbytes: number): Uint8Array {
+    const taken = new Uint8Array(nbytes);
+    for (let at = 0; at < nbytes; ) {
+      const chunk = this.chunks[0] as Buffer;
+      const part = chunk.subarray(0, nbytes - at);
+      taken.set(part, at);
+      at += part.byteLength;
+      if (part.byteLength === chunk.byteLength) this.chunks.shift();
+      else this.chunks[0] = chunk.subarray(part.byteLength);
+    }
+    this.size -= nbytes;
+    return taken;
+  }
+}
+
+async function main(): Promise<void> {
+  const input = new Input();
+  while (await input.need(8)) {
+    const head = new DataView(input.take(8).buffer);
+    const length = head.getUint32(0, true);
+    if (!(await input.need(length))) break;
+    await serve(head.getUint32(4, true), input.take(length));
+  }
+  process.exit(0);
+}
+
+void main();

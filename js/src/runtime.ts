@@ -1,0 +1,250 @@
+/** The runtime: two devices that take the same commands. It knows no operation by name. */
+
+import { CpuDevice, CpuPlan } from "./cpu";
+import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
+import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol";
+import { Stats } from "./stats";
+import { openDevice } from "./webgpu/adapter";
+import { GpuDevice } from "./webgpu/device";
+import type { GpuPlan } from "./webgpu/plan";
+
+export interface RuntimeOptions {
+  /** where to find WebGPU; by default `navigator.gpu` */
+  gpu?: GPU;
+  /** leave WebGPU alone */
+  preferCpu?: boolean;
+  /** how long to go on asking for an adapter, in ms: a browser's GPU process may still be starting */
+  patience?: number;
+  /** why there is no `gpu`, where the host knows */
+  reason?: string;
+}
+
+export class Runtime {
+  /** Resolves with a message if the GPU device is lost; never, where there is none. */
+  readonly deviceLost: Promise<string>;
+  private readonly reader = new BlockReader();
+  private readonly plans: (GpuPlan | CpuPlan | undefined)[] = [];
+  private readonly cpu: CpuDevice;
+
+  constructor(
+    private readonly gpu: GpuDevice | null,
+    private readonly errors: ErrorLog,
+    private readonly counters: Stats,
+    private readonly reason: string | undefined,
+  ) {
+    this.cpu = new CpuDevice(counters);
+    this.deviceLost = gpu === null ? new Promise(() => {}) : gpu.deviceLost.then((record) => record.message);
+  }
+
+  /**
+   * Carries out a block of commands. A command that fails is noted and the next one is taken.
+   * Returns the number of errors that wait to be taken, of this block or of earlier ones.
+   */
+  execute(block: Uint8Array): number {
+    if (block.byteLength === 0) return this.errors.count;
+    const { gpu, reader, counters } = this;
+    counters.executes++;
+    reader.open(block);
+    for (;;) {
+      try {
+        this.carryOut(reader);
+        break;
+      } catch (error) {
+        this.errors.add(recordOf(error, ""));
+      }
+    }
+    reader.close();
+    try {
+      gpu?.flush();
+    } catch (error) {
+      this.errors.add(recordOf(error, "submit"));
+    }
+    return this.errors.count;
+  }
+
+  /** The errors so far as JSON `[{kind, operation, message}]`; they are not given twice. */
+  takeErrors(): string {
+    return JSON.stringify(this.errors.take());
+  }
+
+  /** Bytes of a cpu buffer, as a copy. */
+  read(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
+    const bytes = this.cpu.peek(id, offset, nbytes, "read").slice();
+    this.counters.reads++;
+    this.counters.readBytes += nbytes;
+    return bytes;
+  }
+
+  /** Bytes of a buffer of either device, once all work before is done and its errors are known. */
+  async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
+    if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
+    return this.gpu.read(id, offset, nbytes);
+  }
+
+  /** As `readAsync`, at once; only where `canvasWorks()`. */
+  readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
+    if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
+    return this.gpu.readCanvas(id, offset, nbytes);
+  }
+
+  /** Whether a buffer can be read through a canvas: tried once, on a known pattern. */
+  canvasWorks(): boolean {
+    return this.gpu?.canvasWorks() ?? false;
+  }
+
+  /** Resolves when all work so far is done and its errors are known; rejects if the device is lost. */
+  async synchronize(): Promise<void> {
+    await this.gpu?.synchronize();
+  }
+
+  /** JSON `{webgpu, reason?, platform}`. */
+  info(): string {
+    const opened = this.gpu?.opened;
+    const webgpu = opened ? { adapter: opened.adapter, limits: opened.limits, features: opened.features } : null;
+    return JSON.stringify({ webgpu, reason: this.reason, platform: platform() });
+  }
+
+  /** JSON of the counters, and of the memory of both devices together (`bytes`, `buffers`) and of each. */
+  stats(): string {
+    const { cpu, gpu } = this;
+    const gpuBytes = gpu?.buffers.liveBytes ?? 0;
+    const gpuBuffers = gpu?.liveBuffers ?? 0;
+    const gpuPooledBytes = gpu?.buffers.pooledBytes ?? 0;
+    return JSON.stringify({
+      ...this.counters,
+      buffers: gpuBuffers + cpu.liveBuffers,
+      bytes: gpuBytes + cpu.liveBytes,
+      pooledBytes: gpuPooledBytes + cpu.pooledBytes,
+      gpuBuffers,
+      gpuBytes,
+      gpuPooledBytes,
+      cpuBuffers: cpu.liveBuffers,
+      cpuBytes: cpu.liveBytes,
+      cpuPooledBytes: cpu.pooledBytes,
+    });
+  }
+
+  /** Sets the counters to nought; memory is not counted, it is there. */
+  resetStats(): void {
+    this.counters.reset();
+  }
+
+  /** Loses the GPU device, as a driver reset would. For tests. */
+  loseDevice(): void {
+    this.gpu?.loseDevice();
+  }
+
+  destroy(): void {
+    this.gpu?.destroy();
+    this.cpu.destroy();
+  }
+
+  private carryOut(reader: BlockReader): void {
+    for (;;) {
+      const op = reader.advance();
+      switch (op) {
+        case 0:
+          return;
+        case Op.RUN: {
+          const plan = this.plans[reader.arg(0)];
+          if (plan === undefined) fail("internal", "run", `plan ${reader.arg(0)} is not defined`);
+          this.counters.runs++;
+          if (plan instanceof CpuPlan) this.cpu.run(plan, reader);
+          else (this.gpu as GpuDevice).run(plan, reader);
+          break;
+        }
+        case Op.FREE:
+          for (let i = 0, n = reader.arg(0); i < n; i++) {
+            const id = reader.arg(1 + i);
+            if (!this.gpu?.free(id) && !this.cpu.free(id) && !this.gpu?.lost)
+              fail("internal", "free", `no buffer ${id}`);
+          }
+          break;
+        case Op.UPLOAD:
+          this.on(reader.arg(1)).upload(reader.arg(0), reader.data(3, reader.arg(2)));
+          break;
+        case Op.ALLOC:
+          this.on(reader.arg(1)).alloc(reader.arg(0), reader.arg(2));
+          break;
+        case Op.COPY:
+          this.copy(reader.arg(0), reader.arg(1), reader.arg(2), reader.arg(3));
+          break;
+        case Op.ALIAS:
+          this.owner(reader.arg(1)).alias(reader.arg(0), reader.arg(1), reader.arg(2), reader.arg(3));
+          break;
+        case Op.KERNEL: {
+          const spec = reader.json(2, reader.arg(1)) as KernelSpec;
+          this.on(spec.device).defineKernel(reader.arg(0), spec);
+          break;
+        }
+        case Op.PLAN: {
+          const spec = reader.json(2, reader.arg(1)) as PlanSpec;
+          this.plans[reader.arg(0)] = undefined;
+          this.counters.plans++;
+          this.plans[reader.arg(0)] = this.on(spec.device).definePlan(spec);
+          break;
+        }
+        case Op.FORGET:
+          for (let i = 0, n = reader.arg(1); i < n; i++) this.forget(reader.arg(0), reader.arg(2 + i));
+          break;
+        default:
+          fail("internal", "execute", `unknown command ${op}`);
+      }
+    }
+  }
+
+  private copy(id: number, dev: number, source: number, nbytes: number): void {
+    const from = this.owner(source);
+    const to = this.on(dev);
+    if (from === to) to.copy(id, source, nbytes);
+    else if (from === this.cpu) to.upload(id, this.cpu.peek(source, 0, nbytes, "copy"));
+    else fail("internal", "copy", "webgpu to cpu goes through a read");
+  }
+
+  private forget(kind: number, id: number): void {
+    if (kind === 0) {
+      this.gpu?.forgetKernel(id);
+      this.cpu.forgetKernel(id);
+      return;
+    }
+    const plan = this.plans[id];
+    this.plans[id] = undefined;
+    if (plan !== undefined && !(plan instanceof CpuPlan)) this.gpu?.forgetPlan(plan);
+  }
+
+  private on(dev: number): GpuDevice | CpuDevice {
+    if (dev === CPU) return this.cpu;
+    return this.gpu ?? fail("internal", "webgpu", `there is no webgpu device: ${this.reason}`);
+  }
+
+  private owner(id: number): GpuDevice | CpuDevice {
+    if (this.cpu.has(id)) return this.cpu;
+    if (this.gpu?.has(id)) return this.gpu;
+    return fail("internal", "buffer", `no buffer ${id}`);
+  }
+}
+
+function platform(): string {
+  const { process, navigator } = globalThis as { process?: { versions?: { node?: string } }; navigator?: Navigator };
+  return process?.versions?.node !== undefined ? `node ${process.versions.node}` : (navigator?.userAgent ?? "unknown");
+}
+
+export { CommandError, type ErrorRecord };
+
+/** Starts a runtime, with a GPU device where there is one; `info()` says why where there is none. */
+export async function createRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
+  const errors = new ErrorLog();
+  const counters = new Stats();
+  const without = (reason: string) => new Runtime(null, errors, counters, reason);
+  if (options.preferCpu) return without("the cpu device was asked for");
+  const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
+  if (!gpu) return without(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
+  try {
+    const opened = await openDevice(gpu, options.patience ?? 5000);
+    return new Runtime(new GpuDevice(opened, errors, counters), errors, counters, undefined);
+  } catch (error) {
+    return without((error as Error).message);
+  }
+}
+
+export default createRuntime;

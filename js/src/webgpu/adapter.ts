@@ -1,0 +1,60 @@
+/** The adapter and the device, with everything that the adapter has asked for. */
+
+const WANTED: string[] = ["shader-f16", "subgroups", "timestamp-query"];
+const RETRY_MS = 100;
+
+export interface Opened {
+  device: GPUDevice;
+  adapter: { vendor: string; architecture: string; device: string; description: string; isFallback: boolean };
+  limits: Record<string, number>;
+  features: string[];
+}
+
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+/** Asks until there is an adapter: while the browser's GPU process starts, the answer is null. */
+async function findAdapter(gpu: GPU, patience: number): Promise<GPUAdapter> {
+  const until = Date.now() + patience;
+  for (;;) {
+    let reason = "requestAdapter() found none";
+    try {
+      const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
+      if (adapter !== null) return adapter;
+    } catch (error) {
+      reason = (error as Error).message;
+    }
+    if (Date.now() >= until) throw new Error(`no WebGPU adapter: ${reason}`);
+    await sleep(RETRY_MS);
+  }
+}
+
+function limitsOf(limits: GPUSupportedLimits): Record<string, number> {
+  const found: Record<string, number> = {};
+  // The limits are getters on the prototype, which is all that enumerates them in every browser.
+  for (const name in limits) {
+    const value = (limits as unknown as Record<string, unknown>)[name];
+    if (typeof value === "number") found[name] = value;
+  }
+  return found;
+}
+
+/** Throws, saying why, where there is no adapter within `patience` ms or no device. */
+export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
+  const adapter = await findAdapter(gpu, patience);
+  const requiredLimits = limitsOf(adapter.limits);
+  const requiredFeatures = WANTED.filter((name) => adapter.features.has(name)) as GPUFeatureName[];
+  const device = await adapter.requestDevice({ label: "tabtorch", requiredLimits, requiredFeatures });
+  const info = adapter.info as GPUAdapterInfo & { isFallbackAdapter?: boolean };
+  return {
+    device,
+    adapter: {
+      vendor: info.vendor,
+      architecture: info.architecture,
+      device: info.device,
+      description: info.description,
+      isFallback: info.isFallbackAdapter ?? false,
+    },
+    limits: limitsOf(device.limits),
+    features: [...device.features].sort(),
+  };
+}

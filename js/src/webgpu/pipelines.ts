@@ -1,0 +1,112 @@
+/** Pipelines, cached by source and constants. A kernel that does not compile says so with its name. */
+
+import type { ErrorLog } from "../errors";
+import type { Access, KernelSpec } from "../protocol";
+import type { Stats } from "../stats";
+import type { BindGroups, Layout } from "./bindgroups";
+import type { ErrorScopes } from "./scopes";
+
+/** Parameter blocks are bound with one of two fixed sizes, so that few layouts serve all kernels. */
+export const SMALL_PARAMS = 4096;
+
+/** What one source and its constants compile to. Shared by the kernels that have both in common. */
+class Program {
+  failure: string | null = null;
+  users = 0;
+  readonly pipelines = new Map<Layout, GPUComputePipeline>();
+  constructor(
+    readonly key: string,
+    readonly module: GPUShaderModule,
+  ) {}
+}
+
+export class Kernel {
+  readonly access: Access[];
+
+  constructor(
+    readonly spec: KernelSpec,
+    readonly program: Program,
+  ) {
+    this.access = spec.bindings.map((b) => b.access);
+  }
+
+  get failed(): boolean {
+    return this.program.failure !== null;
+  }
+}
+
+export class Pipelines {
+  /** how many programs have failed so far */
+  failures = 0;
+  private readonly programs = new Map<string, Program>();
+
+  constructor(
+    private readonly device: GPUDevice,
+    private readonly groups: BindGroups,
+    private readonly scopes: ErrorScopes,
+    private readonly errors: ErrorLog,
+    private readonly stats: Stats,
+  ) {}
+
+  kernel(spec: KernelSpec): Kernel {
+    const access = spec.bindings.map((b) => b.access).join(",");
+    const key = `${access}\n${JSON.stringify(spec.constants ?? {})}\n${spec.source}`;
+    let program = this.programs.get(key);
+    if (program === undefined) {
+      program = this.compile(key, spec);
+      this.programs.set(key, program);
+    }
+    program.users++;
+    return new Kernel(spec, program);
+  }
+
+  forget(kernel: Kernel): void {
+    if (--kernel.program.users === 0) this.programs.delete(kernel.program.key);
+  }
+
+  layout(kernel: Kernel, words: number): Layout {
+    const limit = this.device.limits.maxUniformBufferBindingSize;
+    if (words * 4 > limit) throw new Error(`${kernel.spec.name}: ${words} parameter words, at most ${limit / 4}`);
+    return this.groups.layout(kernel.access, words * 4 <= SMALL_PARAMS ? SMALL_PARAMS : Math.min(limit, 65536));
+  }
+
+  pipeline(kernel: Kernel, layout: Layout): GPUComputePipeline {
+    const { program, spec } = kernel;
+    const known = program.pipelines.get(layout);
+    if (known !== undefined) return known;
+    this.stats.kernels++;
+    const made = this.scopes.around(
+      "validation",
+      () =>
+        this.device.createComputePipeline({
+          label: spec.name,
+          layout: layout.pipeline,
+          compute: { module: program.module, constants: spec.constants ?? {} },
+        }),
+      (error) => this.fail(program, spec.name, error.message),
+    );
+    program.pipelines.set(layout, made);
+    return made;
+  }
+
+  private compile(key: string, spec: KernelSpec): Program {
+    const module = this.scopes.around(
+      "validation",
+      () => this.device.createShaderModule({ label: spec.name, code: spec.source }),
+      async (error) => {
+        const { messages } = await module.getCompilationInfo().catch(() => ({ messages: [] }));
+        const lines = messages.filter((m) => m.type === "error").map((m) => `${m.lineNum}:${m.linePos} ${m.message}`);
+        this.fail(program, spec.name, lines.length > 0 ? lines.join("\n") : error.message);
+      },
+    );
+    const program = new Program(key, module);
+    return program;
+  }
+
+  private fail(program: Program, name: string, message: string): void {
+    if (program.failure !== null) return; // a pipeline of a module that failed adds nothing
+    program.failure = message;
+    this.failures++;
+    this.errors.add({ kind: "compile", operation: name, message: `kernel ${name} did not compile: ${message}` });
+  }
+}

@@ -1,0 +1,129 @@
+/** A plan made ready for the GPU: pipelines, parameter template, size classes, and what the last RUN bound. */
+
+import { isDispatch, ParamTemplate } from "../params";
+import type { DispatchSpec, PlanSpec } from "../protocol";
+import { sizeClass } from "../sizes";
+import type { Layout } from "./bindgroups";
+import type { Block, Handle } from "./buffers";
+import type { Kernel, Pipelines } from "./pipelines";
+
+export interface Dispatch {
+  kind: "dispatch";
+  pipeline: GPUComputePipeline;
+  layout: Layout;
+  bind: number[];
+  /** byte offset of its parameters in the template */
+  params: number;
+  x: number;
+  y: number;
+  z: number;
+  label: string;
+  /** the bind group of the last RUN, and the keys of the handles it binds */
+  group: GPUBindGroup | null;
+  keys: number[];
+}
+
+export type Step =
+  | Dispatch
+  | { kind: "copy"; src: number; dst: number; nbytes: number }
+  | { kind: "clear"; slot: number };
+
+export interface Output {
+  slot: number;
+  nbytes: number;
+  classIndex: number;
+  /** the blocks of the last two RUNs, taken again where free */
+  last: Block | undefined;
+  before: Block | undefined;
+}
+
+export interface Temp {
+  nbytes: number;
+  classIndex: number;
+  last: Block | undefined;
+}
+
+export class GpuPlan {
+  readonly dev = 0;
+  readonly steps: Step[];
+  readonly outputs: Output[];
+  readonly temps: Temp[];
+  readonly kernels: Kernel[] = [];
+  readonly params: ParamTemplate;
+  /** what the RUN at hand binds, slots and then temps, and the keys of that */
+  readonly bound: (Handle | undefined)[];
+  readonly keys: number[];
+  /** whether it binds just what the RUN before did */
+  same = false;
+  /** the states of what it binds, together */
+  state = 0;
+  /** how many temps it has taken from the pool */
+  leased = 0;
+  readonly dispatches: number;
+
+  constructor(
+    readonly spec: PlanSpec,
+    kernelOf: (id: number) => Kernel,
+    pipelines: Pipelines,
+    alignment: number,
+    private readonly limits: GPUSupportedLimits,
+  ) {
+    this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment);
+    this.outputs = Object.entries(spec.outputs).map(([slot, nbytes]) => ({
+      slot: Number(slot),
+      nbytes,
+      classIndex: sizeClass(nbytes),
+      last: undefined,
+      before: undefined,
+    }));
+    this.temps = (spec.temps ?? []).map((nbytes) => ({ nbytes, classIndex: sizeClass(nbytes), last: undefined }));
+    const total = spec.slots + this.temps.length;
+    this.bound = new Array(total).fill(undefined);
+    this.keys = new Array(total).fill(0);
+    this.steps = spec.steps.map((step, i): Step => {
+      if (isDispatch(step)) return this.dispatch(step, this.params.offsets[i] as number, kernelOf, pipelines);
+      if ("copy" in step) return { kind: "copy", src: step.copy[0], dst: step.copy[1], nbytes: step.copy[2] };
+      return { kind: "clear", slot: step.clear[0] };
+    });
+    this.dispatches = this.steps.filter((step) => step.kind === "dispatch").length;
+  }
+
+  get failed(): boolean {
+    return this.kernels.some((kernel) => kernel.failed);
+  }
+
+  /** Forgets bind groups and blocks that no longer hold. */
+  reset(): void {
+    this.keys.fill(0);
+    for (const step of this.steps) {
+      if (step.kind !== "dispatch") continue;
+      step.group = null;
+      step.keys.fill(0);
+    }
+  }
+
+  private dispatch(
+    step: DispatchSpec,
+    params: number,
+    kernelOf: (id: number) => Kernel,
+    pipelines: Pipelines,
+  ): Dispatch {
+    const kernel = kernelOf(step.kernel);
+    const label = step.label ?? kernel.spec.name;
+    if (step.bind.length !== kernel.access.length)
+      throw new Error(
+        `${label}: ${kernel.spec.name} binds ${kernel.access.length} buffers, its step ${step.bind.length}`,
+      );
+    if (step.bind.some((slot) => slot >= this.bound.length))
+      throw new Error(`${label}: binds a slot that is not there`);
+    const [x = 1, y = 1, z = 1] = step.grid;
+    const most = this.limits.maxComputeWorkgroupsPerDimension;
+    if (Math.max(x, y, z) > most)
+      throw new Error(`${label}: a grid of ${x} × ${y} × ${z} workgroups, at most ${most} a dimension`);
+    this.kernels.push(kernel);
+    const layout = pipelines.layout(kernel, step.words.length);
+    const pipeline = pipelines.pipeline(kernel, layout);
+    const keys = step.bind.map(() => 0);
+    return { kind: "dispatch", pipeline, layout, bind: step.bind, params, x, y, z, label, group: null, keys };
+  }
+}

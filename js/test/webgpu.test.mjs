@@ -1,0 +1,347 @@
+// What is particular to the GPU: passes and submits, caches, parameters, errors that come back later.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Block, errors, execute, gpu, readAs, scaleAdd, scaleAddPlan, start, stats } from "./block.mjs";
+
+const ones = (n) => new Float32Array(n).fill(1);
+
+/** A runtime with kernel 1 and plan 1 (out = a * s + t, 4 elements) and buffer 1 = ones. */
+async function ready() {
+  const runtime = await start();
+  await execute(
+    runtime,
+    new Block()
+      .kernel(1, scaleAdd(0))
+      .plan(1, scaleAddPlan(0, 1, 4))
+      .upload(1, 0, ones(4)),
+  );
+  runtime.resetStats();
+  return runtime;
+}
+
+/** A chain of `n` runs from buffer 1; its last value is buffer 2 or 3, which it returns. */
+function chain(block, n) {
+  let current = 1;
+  for (let i = 0; i < n; i++) {
+    const next = 2 + (i % 2);
+    block.run(1, [current, next], [1, 1]);
+    if (current > 1) block.free(current);
+    current = next;
+  }
+  return current;
+}
+
+test("a thousand dispatches are one pass and one submit", async () => {
+  const runtime = await ready();
+  const block = new Block();
+  const last = chain(block, 1000);
+  runtime.execute(block.bytes());
+  const now = stats(runtime);
+  assert.deepEqual([now.runs, now.dispatches, now.passes, now.submits], [1000, 1000, 1, 1]);
+  assert.deepEqual(await readAs(runtime, Float32Array, last, 4), [1001, 1001, 1001, 1001]);
+  // three bind groups serve all: 1 -> a, a -> b, b -> a
+  assert.ok(now.bindGroups <= 3, `${now.bindGroups} bind groups`);
+  assert.ok(now.buffersCreated <= 2, `${now.buffersCreated} buffers`);
+  runtime.destroy();
+});
+
+test("uploads do not end the pass, copies do", async () => {
+  const runtime = await ready();
+  const block = new Block().run(1, [1, 2], [1, 1]).upload(3, 0, ones(4)).run(1, [3, 4], [1, 1]);
+  runtime.execute(block.bytes());
+  assert.equal(stats(runtime).passes, 1);
+  runtime.resetStats();
+  runtime.execute(new Block().run(1, [1, 5], [1, 1]).copy(6, 0, 5, 16).run(1, [6, 7], [1, 1]).bytes());
+  assert.equal(stats(runtime).passes, 2);
+  assert.deepEqual(await readAs(runtime, Float32Array, 7, 4), [3, 3, 3, 3]);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
+test("a plan that is replayed makes no bind group, no buffer, no kernel", async () => {
+  const runtime = await ready();
+  const step = (from, to) => ({ kernel: 1, bind: [from, to], words: [0x3f800000, 1, 4, 0], grid: [1, 1, 1] });
+  const steps = [step(0, 2), ...Array.from({ length: 20 }, (_, i) => step(2 + (i % 2), 3 - (i % 2))), step(2, 1)];
+  const block = new Block().plan(2, { slots: 2, outputs: { 1: 16 }, temps: [16, 16], steps });
+  await execute(runtime, block.run(2, [1, 2]).run(2, [2, 3]).free(2));
+  // from here on the state goes round: out of the last run, into the next, as a training step's
+  let state = 3;
+  const turn = () => {
+    const next = state === 3 ? 2 : 3;
+    runtime.execute(new Block().run(2, [state, next]).free(state).bytes());
+    state = next;
+  };
+  for (let i = 0; i < 4; i++) turn();
+  runtime.resetStats();
+  for (let i = 0; i < 100; i++) turn();
+  const now = stats(runtime);
+  assert.equal(now.dispatches, 2200);
+  assert.deepEqual([now.bindGroups, now.buffersCreated, now.kernels], [0, 0, 0]);
+  assert.equal(now.submits, 100);
+  const value = 1 + 22 * 106;
+  assert.deepEqual(await readAs(runtime, Float32Array, state, 4), [value, value, value, value]);
+  runtime.destroy();
+});
+
+test("pipelines are shared by source and constants, and constants are set", async () => {
+  const runtime = await ready();
+  const kernel = {
+    bindings: [{ type: "f32", access: "rw" }],
+    source: `override value: f32 = 1;
+      @group(0) @binding(1) var<storage, read_write> o: array<f32>;
+      @compute @workgroup_size(1) fn main() { o[0] = value; }`,
+  };
+  const plan = (id) => ({
+    slots: 1,
+    outputs: { 0: 4 },
+    steps: [{ kernel: id, bind: [0], words: [], grid: [1, 1, 1] }],
+  });
+  const block = new Block();
+  for (const [i, constants] of [undefined, { value: 5 }, { value: 5 }, { value: 6 }].entries())
+    block
+      .kernel(10 + i, { ...kernel, constants })
+      .plan(10 + i, plan(10 + i))
+      .run(10 + i, [10 + i]);
+  await execute(runtime, block);
+  assert.equal(stats(runtime).kernels, 3);
+  const values = await Promise.all([10, 11, 12, 13].map((id) => readAs(runtime, Float32Array, id, 1)));
+  assert.deepEqual(values.flat(), [1, 5, 5, 6]);
+  runtime.execute(
+    new Block()
+      .kernel(20, { ...kernel, constants: { nothing: 5 } })
+      .plan(20, plan(20))
+      .bytes(),
+  );
+  await runtime.synchronize();
+  const [error] = errors(runtime);
+  assert.deepEqual([error.kind, error.operation], ["compile", "kernel20"]);
+  runtime.destroy();
+});
+
+test("more parameters than the ring holds at once", async () => {
+  const runtime = await ready();
+  const block = new Block();
+  const last = chain(block, 9000);
+  await execute(runtime, block);
+  assert.ok(stats(runtime).submits > 1);
+  assert.deepEqual(await readAs(runtime, Float32Array, last, 4), new Array(4).fill(9001));
+  // one plan alone that outgrows the ring, between runs of a plan whose bind groups name the old one
+  const fixed = { slots: 2, steps: [{ kernel: 1, bind: [0, 1], words: [0x40000000, 3, 4, 0], grid: [1, 1, 1] }] };
+  await execute(runtime, new Block().plan(3, fixed).alloc(20, 0, 16).run(3, [1, 20]));
+  const n = 9000;
+  const steps = Array.from({ length: n }, (_, i) => ({
+    kernel: 1,
+    bind: [i === 0 ? 0 : 2 + ((i - 1) % 2), i === n - 1 ? 1 : 2 + (i % 2)],
+    words: [0x3f800000, 1, 4, 0],
+    grid: [1, 1, 1],
+  }));
+  const big = new Block().plan(2, { slots: 2, outputs: { 1: 16 }, temps: [16, 16], steps });
+  await execute(runtime, big.run(1, [1, 10], [1, 1]).run(2, [10, 11]).run(1, [11, 12], [2, 0]).run(2, [12, 13]));
+  await execute(runtime, new Block().free(20).alloc(20, 0, 16).run(3, [1, 20]));
+  assert.deepEqual(await readAs(runtime, Float32Array, 20, 4), [5, 5, 5, 5]);
+  assert.deepEqual(await readAs(runtime, Float32Array, 12, 4), new Array(4).fill(2 * 9002));
+  assert.deepEqual(await readAs(runtime, Float32Array, 13, 4), new Array(4).fill(2 * 9002 + 9000));
+  runtime.destroy();
+});
+
+test("a parameter block of more than 4096 bytes, and one too large", async () => {
+  const runtime = await ready();
+  const kernel = {
+    bindings: [{ type: "u32", access: "rw" }],
+    source: `@group(0) @binding(0) var<uniform> P: array<vec4<u32>, 4096>;
+      @group(0) @binding(1) var<storage, read_write> o: array<u32>;
+      @compute @workgroup_size(1) fn main() { o[0] = P[749].z; }`,
+  };
+  const words = Array.from({ length: 3000 }, (_, i) => i);
+  const plan = (n) => ({
+    slots: 1,
+    outputs: { 0: 4 },
+    scalars: ["u32"],
+    steps: [{ kernel: 2, bind: [0], words: words.slice(0, n), patch: [[2998, 0, "u32"]], grid: [1, 1, 1] }],
+  });
+  await execute(runtime, new Block().kernel(2, kernel).plan(2, plan(3000)).run(2, [10], [123456]).run(2, [11], [7]));
+  assert.deepEqual(await readAs(runtime, Uint32Array, 10, 1), [123456]);
+  assert.deepEqual(await readAs(runtime, Uint32Array, 11, 1), [7]);
+  const huge = plan(3000);
+  huge.steps[0].words = new Array(20000).fill(0);
+  assert.equal(runtime.execute(new Block().plan(3, huge).bytes()), 1);
+  assert.match(errors(runtime)[0].message, /20000 parameter words/);
+  runtime.destroy();
+});
+
+test("reads asked for together share a map, and see their point of the stream", async () => {
+  const runtime = await ready();
+  const block = new Block();
+  for (let i = 0; i < 100; i++) block.run(1, [1, 10 + i], [1, i]);
+  block.plan(2, { slots: 2, steps: [{ kernel: 1, bind: [0, 1], words: [0, 555, 4, 0], grid: [1, 1, 1] }] });
+  runtime.execute(block.bytes());
+  const reads = Array.from({ length: 100 }, (_, i) => readAs(runtime, Float32Array, 10 + i, 4));
+  // overwritten, and freed and reused, before any of the reads is awaited
+  const after = new Block().run(2, [1, 10]).run(2, [1, 11]).free(12).upload(12, 0, ones(4));
+  runtime.execute(after.bytes());
+  const found = await Promise.all(reads);
+  found.forEach((values, i) => {
+    assert.deepEqual(values, new Array(4).fill(1 + i));
+  });
+  assert.equal(stats(runtime).maps, 1);
+  assert.deepEqual(await readAs(runtime, Float32Array, 10, 1), [555]);
+  const large = new Float32Array(3e6).map((_, i) => i);
+  await execute(runtime, new Block().upload(500, 0, large));
+  const [back, small] = await Promise.all([
+    runtime.readAsync(500, 0, 12e6),
+    readAs(runtime, Float32Array, 500, 2, 400),
+  ]);
+  assert.deepEqual(new Float32Array(back.buffer), large);
+  assert.deepEqual(small, [100, 101]);
+  runtime.destroy();
+});
+
+test("what the GPU refuses comes back with the operation's name", async () => {
+  const runtime = await ready();
+  // one buffer read and written by the same dispatch
+  const plan = {
+    name: "scribble",
+    slots: 1,
+    steps: [{ kernel: 1, bind: [0, 0], words: [0, 0, 4, 0], grid: [1, 1, 1] }],
+  };
+  runtime.execute(new Block().plan(2, plan).run(2, [1]).bytes());
+  await runtime.readAsync(1, 0, 4);
+  const found = errors(runtime);
+  assert.equal(found.length, 1, JSON.stringify(found));
+  assert.deepEqual([found[0].kind, found[0].operation], ["validation", "scribble"]);
+  assert.deepEqual(errors(runtime), []);
+  await execute(runtime, new Block().run(1, [1, 2], [1, 1]));
+  runtime.destroy();
+});
+
+test("plans that cannot work are refused when they are defined", async () => {
+  const runtime = await ready();
+  const step = { kernel: 1, bind: [0, 1], words: [0, 0, 4, 0], grid: [1, 1, 1], label: "mul" };
+  const refuse = (change, message) => {
+    const plan = { slots: 2, outputs: { 1: 16 }, scalars: ["f32"], steps: [{ ...step, ...change }] };
+    assert.equal(runtime.execute(new Block().plan(2, plan).bytes()), 1);
+    assert.match(errors(runtime)[0].message, message);
+  };
+  refuse({ grid: [70000, 1, 1] }, /mul: a grid of 70000/);
+  refuse({ bind: [0] }, /binds 2 buffers, its step 1/);
+  refuse({ bind: [0, 7] }, /slot that is not there/);
+  refuse({ patch: [[9, 0, "f32"]] }, /bad patch/);
+  refuse({ patch: [[0, 1, "f32"]] }, /bad patch/);
+  assert.equal(runtime.execute(new Block().alias(9, 1, 4, 4).bytes()), 1);
+  assert.match(errors(runtime)[0].message, /not aligned/);
+  runtime.destroy();
+});
+
+test("a buffer larger than any: out of memory, and only what needs it fails", async () => {
+  const runtime = await ready();
+  const plan = scaleAddPlan(0, 1, 4);
+  plan.name = "enlarge";
+  plan.outputs = { 1: 0xfffffff0 };
+  const block = new Block().plan(2, plan).run(1, [1, 2], [2, 0]).run(2, [1, 3], [1, 1]).run(1, [3, 4], [1, 1]);
+  assert.equal(runtime.execute(block.run(1, [2, 5], [2, 0]).bytes()), 1);
+  const [error] = errors(runtime);
+  assert.deepEqual([error.kind, error.operation], ["out-of-memory", "enlarge"]);
+  assert.match(error.message, /tried to allocate 4096\.0 MiB/);
+  assert.deepEqual(await readAs(runtime, Float32Array, 5, 4), [4, 4, 4, 4]);
+  await assert.rejects(runtime.readAsync(4, 0, 4), /tried to allocate/);
+  // not silently, at any later use either
+  assert.equal(runtime.execute(new Block().run(1, [4, 6], [1, 1]).copy(7, 0, 3, 4).alias(8, 3, 0, 4).bytes()), 1);
+  errors(runtime);
+  assert.equal(runtime.execute(new Block().free(2, 3, 4, 5, 6, 7, 8).bytes()), 0);
+  assert.equal(stats(runtime).gpuBuffers, 1);
+  assert.equal(stats(runtime).gpuBytes, 256);
+  runtime.destroy();
+});
+
+test("memory that the device turns out not to have", async (t) => {
+  const runtime = await ready();
+  const plan = scaleAddPlan(0, 1, 4);
+  plan.name = "grow";
+  plan.outputs = { 1: 2 ** 30 };
+  const ids = [];
+  let failed = null;
+  for (let i = 0; i < 24 && failed === null; i++) {
+    ids.push(100 + i);
+    // what else is in the block must come through: before, between and after
+    const block = new Block()
+      .plan(2, plan)
+      .run(1, [1, 10], [2, 0])
+      .run(2, [10, 100 + i], [1, 1]);
+    runtime.execute(
+      block
+        .run(1, [10, 11], [2, 0])
+        .run(1, [100 + i, 12], [1, 1])
+        .run(1, [11, 13], [2, 0])
+        .bytes(),
+    );
+    await runtime.synchronize();
+    const found = errors(runtime);
+    if (found.length > 0) failed = found;
+    assert.deepEqual(await readAs(runtime, Float32Array, 11, 4), [4, 4, 4, 4]);
+    assert.deepEqual(await readAs(runtime, Float32Array, 13, 4), [8, 8, 8, 8]);
+    runtime.execute(new Block().free(10, 11, 12, 13).bytes());
+  }
+  if (failed === null) {
+    t.skip("this device has more than 24 GiB");
+  } else {
+    assert.equal(failed.length, 1, JSON.stringify(failed));
+    assert.deepEqual([failed[0].kind, failed[0].operation], ["out-of-memory", "grow"]);
+    await assert.rejects(runtime.readAsync(ids.at(-1), 0, 4), /tried to allocate 1024\.0 MiB/);
+    await execute(runtime, new Block().free(...ids).run(1, [1, 2], [1, 1]));
+    assert.equal(stats(runtime).gpuBytes, 512);
+  }
+  runtime.destroy();
+});
+
+test("memory goes back when it is no longer needed", async () => {
+  const runtime = await ready();
+  const block = new Block();
+  for (let i = 0; i < 10; i++) block.upload(10 + i, 0, new Uint8Array(12 * 2 ** 20));
+  await execute(runtime, block);
+  assert.ok(stats(runtime).gpuBytes >= 120 * 2 ** 20);
+  await execute(runtime, new Block().free(...Array.from({ length: 10 }, (_, i) => 10 + i)));
+  assert.ok(stats(runtime).gpuPooledBytes >= 120 * 2 ** 20);
+  for (let i = 0; i < 300; i++) runtime.execute(new Block().run(1, [1, 2], [1, 1]).free(2).bytes());
+  const now = stats(runtime);
+  assert.ok(now.gpuPooledBytes <= 65 * 2 ** 20, `${now.gpuPooledBytes} bytes`);
+  assert.ok(now.buffersDestroyed > 0);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
+test("a lost device: pending reads reject, every command says so, a new runtime works", async () => {
+  const runtime = await ready();
+  const pending = assert.rejects(runtime.readAsync(1, 0, 16), /GPU device was lost.*what it held is gone/);
+  runtime.loseDevice();
+  await pending;
+  assert.match(await runtime.deviceLost, /lost/);
+  errors(runtime);
+  assert.equal(runtime.execute(new Block().upload(2, 0, ones(4)).run(1, [2, 3], [1, 1]).free(2, 3).bytes()), 1);
+  assert.equal(errors(runtime)[0].kind, "lost");
+  await assert.rejects(runtime.readAsync(1, 0, 16), /lost/);
+  await assert.rejects(runtime.synchronize(), /lost/);
+  errors(runtime);
+  // the other device is not concerned
+  assert.equal(runtime.execute(new Block().upload(4, 1, ones(2)).bytes()), 0);
+  assert.deepEqual([...runtime.read(4, 0, 8)], [0, 0, 128, 63, 0, 0, 128, 63]);
+  runtime.destroy();
+  const again = await ready();
+  await execute(again, new Block().run(1, [1, 2], [1, 1]));
+  assert.deepEqual(await readAs(again, Float32Array, 2, 1), [2]);
+  again.destroy();
+});
+
+test("the adapter is asked for until it is there", async () => {
+  let asked = 0;
+  const slow = { requestAdapter: async (options) => (++asked < 3 ? null : gpu.requestAdapter(options)) };
+  const runtime = await start({ gpu: slow, patience: 5000 });
+  assert.equal(asked, 3);
+  const { webgpu } = JSON.parse(runtime.info());
+  const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
+  assert.equal(webgpu.limits.maxStorageBufferBindingSize, adapter.limits.maxStorageBufferBindingSize);
+  for (const feature of ["shader-f16", "subgroups", "timestamp-query"])
+    assert.equal(webgpu.features.includes(feature), adapter.features.has(feature), feature);
+  runtime.destroy();
+  const none = await start({ gpu: { requestAdapter: async () => null }, patience: 50 }).catch((error) => error);
+  assert.match(none.message, /no WebGPU adapter/);
+});
