@@ -1,0 +1,73 @@
+"""The one narrow bridge to the JavaScript runtime: a byte stream of commands, and bytes that are read back.
+
+In Pyodide the runtime lives in the same tab and reads the commands in place; in CPython a Node child process runs the
+same bundle. Importing this module starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from tabtorch.bridge.base import Bridge
+from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
+
+__all__ = ["CPU", "WEBGPU", "BlockWriter", "Bridge", "close", "get_bridge", "init", "on_close"]
+
+_bridge: Bridge | None = None
+_on_close: list[Callable[[], None]] = []
+
+IN_TAB = sys.platform == "emscripten"
+
+
+def get_bridge() -> Bridge:
+    """The bridge; it starts on first use, and again after its runtime has died.
+
+    Raises RuntimeError where it cannot start, and in a tab without JSPI if `await tabtorch.init()` was not called.
+    """
+    global _bridge
+    bridge = _bridge
+    if bridge is not None and bridge.alive:
+        return bridge
+    close()
+    if IN_TAB:
+        from tabtorch.bridge.pyodide import start
+    else:
+        from tabtorch.bridge.node import start
+    _bridge = bridge = start()
+    return bridge
+
+
+async def init() -> None:
+    """Start the bridge without blocking. Needed only where Python cannot wait (a browser without JSPI)."""
+    global _bridge
+    if _bridge is not None and _bridge.alive:
+        return
+    close()
+    if IN_TAB:
+        from tabtorch.bridge.pyodide import start_async
+
+        _bridge = await start_async()
+    else:
+        get_bridge()
+
+
+def close() -> None:
+    """Let the runtime go, with every buffer in it. The next use starts a new one."""
+    global _bridge
+    bridge, _bridge = _bridge, None
+    if bridge is not None:
+        bridge.close()
+        for callback in _on_close:
+            callback()
+
+
+def on_close(callback: Callable[[], None]) -> None:
+    """Call `callback` when a runtime is gone: ids of kernels, plans and buffers mean nothing to the next one."""
+    _on_close.append(callback)
+
+
+if hasattr(os, "register_at_fork"):
+    # The child of a fork must not talk into its parent's pipe.
+    os.register_at_fork(after_in_child=close)

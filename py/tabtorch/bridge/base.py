@@ -1,0 +1,168 @@
+"""What every bridge does, whichever way its bytes go: ids, commands, reads, and errors that come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
+from tabtorch.errors import AcceleratorError, OutOfMemoryError
+
+__all__ = ["Bridge", "raise_errors"]
+
+SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is there first
+
+_WORDS = {
+    "compile": "the kernel did not compile",
+    "internal": "the device failed",
+    "lost": "the device was lost",
+    "out-of-memory": "the device is out of memory",
+    "validation": "the device refused the command",
+}
+
+
+def raise_errors(text: str) -> None:
+    """Raise the first of the errors in `text` (JSON, as `takeErrors()` gives it); the others are counted in it."""
+    errors: list[dict[str, str]] = json.loads(text)
+    if not errors:
+        return
+    kinds = {e["kind"] for e in errors}
+    # A lost device explains every other error; one that ran out of memory, the failures that follow.
+    kind = next((k for k in ("lost", "out-of-memory") if k in kinds), errors[0]["kind"])
+    first = next(e for e in errors if e["kind"] == kind)
+    where = f"{first['operation']}: " if first.get("operation") else ""
+    message = f"{where}{_WORDS.get(kind, kind)}: {first['message']}"
+    if len(errors) > 1:
+        message += f" (and {len(errors) - 1} more)"
+    if kind == "out-of-memory":
+        raise OutOfMemoryError(message)
+    if kind == "lost":
+        raise AcceleratorError(message)
+    raise RuntimeError(message)
+
+
+class Bridge:
+    """The one way to the runtime. Subclasses carry the bytes: `_execute`, `_read`, `_call`."""
+
+    kind = ""  # "node" or "pyodide"
+
+    def __init__(self) -> None:
+        block = self.block = BlockWriter()
+        self.info: dict[str, Any] = {}
+        self.alive = True
+        # Bound methods, so that a call costs one lookup and no forwarding.
+        self.new_buffer: Callable[[], int] = block.new_buffer
+        self.free: Callable[[int], None] = block.freed.append
+        self.define_kernel: Callable[[dict[str, Any]], int] = block.kernel
+        self.define_plan: Callable[[dict[str, Any]], int] = block.plan
+        self.run_packer: Callable[[int, int, Sequence[str]], Callable[..., None]] = block.run_packer
+        self.copy: Callable[[int, int, int], int] = block.copy
+        self.alias: Callable[[int, int, int], int] = block.alias
+        self.alloc: Callable[[int, int], int] = block.alloc
+
+    # -- carried by subclasses
+
+    def _execute(self, nbytes: int) -> None:
+        """Send `block.data[:nbytes]`; raise what came back."""
+        raise NotImplementedError
+
+    def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        raise NotImplementedError
+
+    def _call(self, name: str) -> str:
+        """One of `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`: its text, "" for none."""
+        raise NotImplementedError
+
+    async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        """As `read`, but in the browser it never blocks."""
+        return self.read(ident, dev, offset, nbytes)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything sent so far; raise the errors of it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let the runtime and all its buffers go."""
+        self.alive = False
+
+    # -- commands
+
+    @property
+    def default_device(self) -> int:
+        """`WEBGPU` where there is an adapter and nobody asked for `cpu`."""
+        return WEBGPU if self.info.get("webgpu") and requested_device() != "cpu" else CPU
+
+    def upload(self, dev: int, data: Any) -> int:
+        """A new buffer with the bytes of `data`, any C-contiguous bytes-like object: its id."""
+        block = self.block
+        if block.pos and block.pos + memoryview(data).nbytes > SEND_ABOVE:
+            self.flush()
+        return block.upload(dev, data)
+
+    def forget_kernels(self, ids: Iterable[int]) -> None:
+        """Drop compiled kernels that no plan uses any more."""
+        self.block.forget(0, ids)
+
+    def forget_plans(self, ids: Iterable[int]) -> None:
+        """Drop plans that will not be run again."""
+        self.block.forget(1, ids)
+
+    def flush(self) -> None:
+        """Send the block in one call. Errors of this or of earlier work are raised."""
+        block = self.block
+        if block.freed:
+            block.write_frees()
+        pos = block.pos
+        if pos:
+            try:
+                self._execute(pos)
+            finally:
+                block.clear()  # what was refused is not sent twice
+
+    def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""
+        self.flush()
+        return self._read(ident, dev, offset, nbytes) if nbytes else b""
+
+    # -- seldom
+
+    def stats(self) -> dict[str, Any]:
+        """The runtime's counters: dispatches, submits, kernels, bytes, …"""
+        self.flush()
+        counters: dict[str, Any] = json.loads(self._call("stats"))
+        return counters
+
+    def reset_stats(self) -> None:
+        """Set the counters that count events back to nought."""
+        self.flush()
+        self._call("resetStats")
+
+    def lose_device(self) -> None:
+        """Destroy the GPU device, as a driver reset would. For tests."""
+        self.flush()
+        self._call("loseDevice")
+
+    def _raise_pending(self) -> None:
+        raise_errors(self._call("takeErrors") or "[]")
+
+    def _failed(self, what: str, error: Exception) -> NoReturn:
+        """`error` came out of JavaScript: the reason that the runtime noted, if there is one, else its own words."""
+        self._raise_pending()
+        raise RuntimeError(f"{what}: {error}") from error
+
+
+def requested_device() -> str:
+    """`TABTORCH_DEVICE`: "webgpu", "cpu" or "auto"."""
+    import os
+
+    name = os.environ.get("TABTORCH_DEVICE") or "auto"
+    if name not in ("auto", "cpu", "webgpu"):
+        raise RuntimeError(f"TABTORCH_DEVICE is {name!r}; it may be 'webgpu', 'cpu' or 'auto'")
+    return name
+
+
+def check_device(info: dict[str, Any]) -> None:
+    """Raise if `TABTORCH_DEVICE=webgpu` and there is no adapter."""
+    if requested_device() == "webgpu" and not info.get("webgpu"):
+        raise RuntimeError(f"TABTORCH_DEVICE is 'webgpu', but there is no WebGPU: {info.get('reason', 'no adapter')}")

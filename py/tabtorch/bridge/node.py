@@ -1,0 +1,234 @@
+"""The bridge in CPython: a Node child process runs the same JavaScript, on Dawn or on the `cpu` device.
+
+Frames, little endian: `u32 length, u32 kind, payload` to the child; `u32 length, u32 status, payload` back. Only what
+asks for something is answered, so a flush never waits; errors of the work come back with the next answer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+from typing import IO, Any, NoReturn
+
+from tabtorch.bridge.base import Bridge, check_device, raise_errors, requested_device
+
+__all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
+
+EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE = range(1, 10)
+_KINDS = {
+    "info": INFO,
+    "stats": STATS,
+    "resetStats": RESET_STATS,
+    "takeErrors": TAKE_ERRORS,
+    "loseDevice": LOSE_DEVICE,
+}
+_LARGEST = (1 << 32) - 1
+_header = struct.Struct("<2I")
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class NodeBridge(Bridge):
+    """A bridge over the pipes of one child."""
+
+    kind = "node"
+
+    def __init__(self) -> None:
+        super().__init__()
+        command = [find_node(), os.path.join(HERE, "host.mjs")]
+        self._log: IO[bytes] | None = None if os.environ.get("TABTORCH_DEBUG") else tempfile.TemporaryFile()
+        # A session of its own: Ctrl-C in the terminal is for Python. The child ends when its standard input does.
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,
+            env=environment(),
+            start_new_session=True,
+        )
+        assert self._child.stdin and self._child.stdout
+        self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
+        self._input = bytearray()
+        self._unread = 0  # answers of calls that were interrupted, still to be thrown away
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        atexit.register(self.close)
+        try:
+            self.info = json.loads(self._ask(INIT, json.dumps({"device": requested_device()}).encode()))
+            check_device(self.info)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- frames
+
+    def _send(self, kind: int, payload: Any) -> None:
+        size = len(payload)
+        if size > _LARGEST:
+            raise RuntimeError(f"{size} bytes are too many for one message (4 GiB)")
+        parts = [memoryview(_header.pack(size, kind)), memoryview(payload)]
+        try:
+            while parts:
+                sent = os.writev(self._to, parts)
+                while parts and sent >= len(parts[0]):
+                    sent -= len(parts.pop(0))
+                if parts:
+                    parts[0] = parts[0][sent:]
+        except OSError:
+            self._died()
+        except BaseException:
+            self.close()  # half a frame is with the child: it cannot be talked to any more
+            raise
+
+    def _fill(self, size: int) -> None:
+        data = self._input
+        while len(data) < size:
+            more = os.read(self._from, min(max(size - len(data), 1 << 16), 1 << 24))
+            if not more:
+                self._died()
+            data += more
+
+    def _receive(self) -> tuple[int, bytes]:
+        self._fill(8)
+        size, status = _header.unpack_from(self._input)
+        self._fill(8 + size)
+        with memoryview(self._input) as view:
+            payload = bytes(view[8 : 8 + size])
+        del self._input[: 8 + size]
+        return status, payload
+
+    def _ask(self, kind: int, payload: bytes = b"") -> bytes:
+        """Send a frame and wait for its answer."""
+        with self._lock:
+            if not self.alive:
+                raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
+            self._send(kind, payload)
+            self._unread += 1
+            while True:
+                # An exception in here (Ctrl-C) leaves the answer to the next call, which drops it.
+                status, answer = self._receive()
+                self._unread -= 1
+                if not self._unread:
+                    break
+        if status:
+            text = answer.decode()
+            if text.startswith("["):
+                raise_errors(text)
+            raise RuntimeError(text)
+        return answer
+
+    # -- Bridge
+
+    def _execute(self, nbytes: int) -> None:
+        with self._lock:
+            if not self.alive:
+                raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
+            with memoryview(self.block.data) as view:
+                self._send(EXECUTE, view[:nbytes])
+
+    def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes))
+
+    def _call(self, name: str) -> str:
+        return self._ask(_KINDS[name]).decode()
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything sent so far; raise the errors of it."""
+        self.flush()
+        self._ask(SYNCHRONIZE)
+
+    # -- the end
+
+    def _died(self) -> NoReturn:
+        child = self._child
+        try:
+            status = child.wait(5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            status = child.wait()
+        said = self._last_words()
+        self.close()
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        raise RuntimeError(
+            f"the tabtorch runtime (Node, process {child.pid}) ended with {how}; the tensors it held are lost, and the "
+            f"next use starts a new one{said}"
+        )
+
+    def _last_words(self) -> str:
+        if self._log is None:
+            return ""
+        end = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, end - 2000))
+        text = self._log.read().decode(errors="replace").strip()
+        return f". It said:\n{text}" if text else ""
+
+    def close(self) -> None:
+        """End the child."""
+        if not self.alive:
+            return
+        self.alive = False
+        atexit.unregister(self.close)
+        child = self._child
+        for pipe in (child.stdin, child.stdout):
+            if pipe:
+                pipe.close()
+        if os.getpid() != self._pid:  # a fork: the child is the parent's
+            child.returncode = 0
+            return
+        try:
+            child.wait(2)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        if self._log is not None:
+            self._log.close()
+
+
+def start() -> Bridge:
+    """Start a Node child. Raises RuntimeError if there is no Node, or no runtime to run."""
+    return NodeBridge()
+
+
+def find_node() -> str:
+    """The path of Node. Raises RuntimeError."""
+    found = os.environ.get("TABTORCH_NODE") or shutil.which("node")
+    if not found:
+        raise RuntimeError("tabtorch in CPython needs Node 20 or later: put `node` on the PATH, or set TABTORCH_NODE")
+    if not os.path.exists(os.path.join(HERE, "runtime.js")):
+        raise RuntimeError("the JavaScript runtime is not built: run `make runtime` in the repository")
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The environment of a Node process: where there is no graphics card, Vulkan's driver is SwiftShader."""
+    env = dict(os.environ)
+    env.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())  # Vulkan's loader grumbles without one
+    if "VK_ICD_FILENAMES" not in env and "VK_DRIVER_FILES" not in env and not real_gpu():
+        icd = swiftshader_icd()
+        if icd:
+            env["VK_ICD_FILENAMES"] = icd
+    return env
+
+
+def real_gpu() -> bool:
+    """Whether this Linux machine has a graphics card that a Vulkan driver could open."""
+    return bool(glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/dri/renderD*") or os.path.exists("/dev/dxg"))
+
+
+def swiftshader_icd() -> str | None:
+    """The Vulkan driver file of SwiftShader, the software GPU that comes with Chromium."""
+    cache = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or os.path.expanduser("~/.cache/ms-playwright")
+    places = ["/usr/lib/chromium*", "/opt/google/chrome*", "/opt/microsoft/msedge*", f"{cache}/chromium*/chrome-linux*"]
+    for place in places:
+        for path in sorted(glob.glob(f"{place}/vk_swiftshader_icd.json")):
+            return path
+    return None

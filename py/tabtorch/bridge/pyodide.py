@@ -1,0 +1,195 @@
+"""The bridge in Pyodide: the runtime is in the same JavaScript realm, and reads the block in place.
+
+A call into JavaScript costs about a microsecond, so the functions are bound once, the block is looked at through one
+view that is renewed only when wasm memory has grown or Python has replaced the block, and a flush is one call with one
+number. Waiting needs JSPI (`run_sync`); where that is missing, a read goes through a canvas, which is synchronous.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, NoReturn
+
+from pyodide.code import run_js
+from pyodide.ffi import JsException, can_run_sync, run_sync
+
+from tabtorch.bridge.base import Bridge, check_device, requested_device
+from tabtorch.bridge.block import CPU
+
+__all__ = ["PyodideBridge", "start", "start_async"]
+
+# `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
+GLUE = """
+(runtime) => {
+  let owner, held, view;
+  const hold = () => {
+    held?.release();
+    held = owner.getBuffer("u8");
+    view = held.data;
+  };
+  const nothing = new Uint8Array(0);
+  const checked = (bytes) => (runtime.execute(nothing) ? undefined : bytes);
+  return {
+    bind(block) {
+      held?.release();
+      held = undefined;
+      owner?.destroy();
+      owner = block.copy();
+      hold();
+    },
+    execute(nbytes) {
+      if (view.byteLength === 0) hold(); // wasm memory has grown, and the old view with it became empty
+      return runtime.execute(view.subarray(0, nbytes));
+    },
+    read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
+    readAsync: async (id, offset, nbytes) => checked(await runtime.readAsync(id, offset, nbytes)),
+    readCanvas: (id, offset, nbytes) => checked(runtime.readCanvas(id, offset, nbytes)),
+    canvasWorks: () => Boolean(runtime.canvasWorks()),
+    synchronize: async () => {
+      await runtime.synchronize();
+      return runtime.execute(nothing);
+    },
+    call: (name) => runtime[name]() ?? "",
+    close() {
+      held?.release();
+      owner?.destroy();
+      runtime.destroy();
+    },
+  };
+}
+"""
+
+CREATE = """
+async (device) => {
+  const gpu = globalThis.__tabtorch_gpu ?? globalThis.navigator?.gpu;
+  return await globalThis.tabtorchRuntime({ gpu, preferCpu: device === "cpu" });
+}
+"""
+
+
+class PyodideBridge(Bridge):
+    """A bridge to `runtime`, a JavaScript object in this realm."""
+
+    kind = "pyodide"
+
+    def __init__(self, runtime: Any) -> None:
+        super().__init__()
+        glue = self._glue = run_js(GLUE)(runtime)
+        self._bind_js = glue.bind
+        self._execute_js = glue.execute
+        self._read_js = glue.read
+        self._read_async_js = glue.readAsync
+        self._read_canvas_js = glue.readCanvas
+        self._synchronize_js = glue.synchronize
+        self._call_js = glue.call
+        self._canvas: bool | None = None
+        self._bound: bytearray | None = None
+        self.info = json.loads(self._call("info"))
+        check_device(self.info)
+
+    def _execute(self, nbytes: int) -> None:
+        data = self.block.data
+        if data is not self._bound:
+            self._bind_js(data)
+            self._bound = data
+        try:
+            errors = self._execute_js(nbytes)
+        except JsException as error:
+            self._failed("the runtime failed", error)
+        if errors:
+            self._raise_pending()
+
+    def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        try:
+            if dev == CPU:
+                found = self._read_js(ident, offset, nbytes)
+            elif can_run_sync():
+                found = run_sync(self._read_async_js(ident, offset, nbytes))
+            elif self.canvas_works():
+                found = self._read_canvas_js(ident, offset, nbytes)
+            else:
+                _cannot_wait("this value cannot be read here", "tensor.read()")
+        except JsException as error:
+            self._failed("the read failed", error)
+        return self._bytes(found)
+
+    async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        """As `read`, but never blocks."""
+        self.flush()
+        if not nbytes:
+            return b""
+        try:
+            if dev == CPU:
+                found = self._read_js(ident, offset, nbytes)
+            else:
+                found = await self._read_async_js(ident, offset, nbytes)
+        except JsException as error:
+            self._failed("the read failed", error)
+        return self._bytes(found)
+
+    def _bytes(self, found: Any) -> bytes:
+        if found is None:
+            self._raise_pending()
+            raise RuntimeError("the read failed, and the runtime does not say why")
+        data: bytes = found.to_bytes()
+        return data
+
+    def canvas_works(self) -> bool:
+        """Whether a buffer can be read through a canvas, which needs no waiting. Tried once."""
+        if self._canvas is None:
+            self._canvas = bool(self._glue.canvasWorks())
+        return self._canvas
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything sent so far; raise the errors of it."""
+        self.flush()
+        if not self.info.get("webgpu"):
+            return
+        if can_run_sync():
+            if run_sync(self._synchronize_js()):
+                self._raise_pending()
+        elif self.canvas_works():
+            # A read of anything comes back only when all work before it is done.
+            fence = self.alloc(0, 16)
+            try:
+                self.read(fence, 0, 0, 16)
+            finally:
+                self.free(fence)
+        else:
+            _cannot_wait("synchronize() cannot wait here", "tensor.read()")
+
+    def _call(self, name: str) -> str:
+        text: str = self._call_js(name)
+        return text
+
+    def close(self) -> None:
+        """Let the runtime and all its buffers go."""
+        super().close()
+        self._glue.close()
+
+
+def _cannot_wait(what: str, instead: str) -> NoReturn:
+    raise RuntimeError(
+        f"{what}: this browser has no JSPI (or Python was not started with runPythonAsync), and no canvas to read "
+        f"through; use `await {instead}`"
+    )
+
+
+def _create() -> Any:
+    """A promise of the runtime."""
+    if not run_js("'tabtorchRuntime' in globalThis"):
+        run_js(files(__package__).joinpath("runtime.js").read_text())
+    return run_js(CREATE)(requested_device())
+
+
+def start() -> Bridge:
+    """Start the runtime and wait for it."""
+    if not can_run_sync():
+        _cannot_wait("the runtime cannot be started here", "tabtorch.init()")
+    return PyodideBridge(run_sync(_create()))
+
+
+async def start_async() -> Bridge:
+    """Start the runtime without blocking."""
+    return PyodideBridge(await _create())
