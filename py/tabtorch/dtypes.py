@@ -1,0 +1,226 @@
+"""Data types: the objects, their categories, promotion, `finfo` and `iinfo`.
+
+Rules and tables are PyTorch's (https://docs.pytorch.org/docs/stable/tensor_attributes.html).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+_ALL: dict[str, dtype] = {}
+
+
+class dtype:
+    """A data type. `compute` is the type kernels calculate in, `store` the typed array it is kept in on the cpu device."""
+
+    __slots__ = (
+        "category",
+        "compute",
+        "format",
+        "is_complex",
+        "is_floating_point",
+        "is_signed",
+        "itemsize",
+        "name",
+        "rank",
+        "store",
+    )
+
+    def __init__(self, name: str, itemsize: int, category: int, rank: int, compute: str, store: str, fmt: str) -> None:
+        self.name = name
+        self.itemsize = itemsize
+        self.category = category  # 0 bool, 1 integral, 2 floating, 3 complex
+        self.rank = rank  # order inside the category, for promotion
+        self.compute = compute
+        self.store = store
+        self.format = fmt  # struct/array code of one element on the host
+        self.is_floating_point = category == 2
+        self.is_complex = category == 3
+        self.is_signed = name not in ("bool", "uint8")
+        _ALL[name] = self
+
+    def __repr__(self) -> str:
+        return "torch." + self.name
+
+    def __reduce__(self) -> str:
+        return self.name
+
+    def __deepcopy__(self, memo: Any) -> dtype:
+        return self
+
+    def to_real(self) -> dtype:
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> dtype:
+        if self.is_complex:
+            return self
+        if self is float64:
+            return complex128
+        if self.is_floating_point:
+            return complex64
+        raise RuntimeError(f"Cannot convert {self!r} to a complex dtype")
+
+
+bool_ = dtype("bool", 1, 0, 0, "bool", "u8", "?")
+uint8 = dtype("uint8", 1, 1, 0, "i32", "u8", "B")
+int8 = dtype("int8", 1, 1, 0, "i32", "i8", "b")
+int16 = dtype("int16", 2, 1, 1, "i32", "i16", "h")
+int32 = dtype("int32", 4, 1, 2, "i32", "i32", "i")
+int64 = dtype("int64", 8, 1, 3, "i64", "i64", "q")
+float16 = dtype("float16", 2, 2, 0, "f32", "u16", "e")
+bfloat16 = dtype("bfloat16", 2, 2, 0, "f32", "u16", "")
+float32 = dtype("float32", 4, 2, 1, "f32", "f32", "f")
+float64 = dtype("float64", 8, 2, 2, "f64", "f64", "d")
+complex64 = dtype("complex64", 8, 3, 1, "c64", "f32", "f")
+complex128 = dtype("complex128", 16, 3, 2, "c128", "f64", "d")
+half, float_, double = float16, float32, float64
+short, int_, long = int16, int32, int64
+cfloat, cdouble = complex64, complex128
+
+#: public attribute of the torch namespace -> dtype
+PUBLIC: dict[str, dtype] = dict(_ALL) | {
+    "half": half,
+    "float": float_,
+    "double": double,
+    "short": short,
+    "int": int_,
+    "long": long,
+    "cfloat": cfloat,
+    "cdouble": cdouble,
+}
+
+_default: dtype = float32
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Sets the floating type new tensors get. Raises TypeError for a type that is not floating."""
+    global _default
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+    _default = d
+
+
+def get_default_dtype() -> dtype:
+    return _default
+
+
+def _promote(a: dtype, b: dtype) -> dtype:
+    if a is b:
+        return a
+    if a.category != b.category:
+        hi, lo = (a, b) if a.category > b.category else (b, a)
+        if hi.category == 3 and lo is float64:
+            return complex128
+        return hi
+    if a.category == 1 and a.itemsize == b.itemsize:  # uint8 with int8
+        return int16
+    if a.category == 2 and a.rank == b.rank:  # float16 with bfloat16
+        return float32
+    return a if a.rank > b.rank else b
+
+
+_PROMOTED = {(a, b): _promote(a, b) for a in _ALL.values() for b in _ALL.values()}
+#: uint8 and any wider signed type is the wider one; ranks already say so
+
+
+def promote_types(a: dtype, b: dtype) -> dtype:
+    """The smallest type both convert to, e.g. (uint8, int8) -> int16."""
+    return _PROMOTED[a, b]
+
+
+def scalar_dtype(kind: type) -> dtype:
+    """The type a Python scalar brings to promotion: bool, int64, the default float, or its complex."""
+    if kind is bool:
+        return bool_
+    if kind is int:
+        return int64
+    if kind is float:
+        return _default
+    if kind is complex:
+        return _default.to_complex() if _default is not float16 else complex64
+    raise TypeError(f"unsupported scalar type {kind.__name__}")
+
+
+def result_of(dims: list[dtype], zero_dims: list[dtype], scalars: list[type]) -> dtype:
+    """PyTorch's three-level promotion: tensors with dimensions, then 0-dimensional ones, then Python scalars.
+
+    A lower level changes the result only if its category is higher.
+    """
+    best: dtype | None = None
+    for level in (dims, zero_dims, [scalar_dtype(k) for k in scalars]):
+        if not level:
+            continue
+        cur = level[0]
+        for d in level[1:]:
+            cur = _PROMOTED[cur, d]
+        if best is None:
+            best = cur
+        elif cur.category > best.category:
+            if cur.is_complex and best.is_floating_point and level is not zero_dims:
+                cur = best.to_complex()
+            best = cur if best.category == 0 or cur.category != best.category else best
+    assert best is not None
+    return best
+
+
+class finfo:
+    """Limits of a floating type, as `torch.finfo`."""
+
+    _LIMITS = {
+        "float16": (16, 2.0**-10, 65504.0, 2.0**-14, 1e-3),
+        "bfloat16": (16, 2.0**-7, 3.3895313892515355e38, 1.1754943508222875e-38, 1e-2),
+        "float32": (32, 2.0**-23, 3.4028234663852886e38, 1.1754943508222875e-38, 1e-6),
+        "float64": (64, 2.0**-52, 1.7976931348623157e308, 2.2250738585072014e-308, 1e-15),
+    }
+
+    def __init__(self, type: dtype | None = None) -> None:
+        d = (type or _default).to_real() if isinstance(type or _default, dtype) else None
+        if d is None or d.name not in self._LIMITS:
+            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
+        self.dtype = d.name
+        self.bits, self.eps, self.max, self.tiny, self.resolution = self._LIMITS[d.name]
+        self.min = -self.max
+        self.smallest_normal = self.tiny
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class iinfo:
+    """Limits of an integer type, as `torch.iinfo`."""
+
+    def __init__(self, type: dtype) -> None:
+        if not isinstance(type, dtype) or type.category != 1:
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
+        self.dtype = type.name
+        self.bits = type.itemsize * 8
+        self.max = (1 << (self.bits - type.is_signed)) - 1
+        self.min = -self.max - 1 if type.is_signed else 0
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+def round_bfloat16(values: Any) -> bytes:
+    """float32 numbers -> bfloat16 bytes, nearest even."""
+    out = bytearray()
+    for v in values:
+        bits = struct.unpack("<I", struct.pack("<f", v))[0]
+        if v != v:
+            out += b"\xc0\x7f"
+        else:
+            out += ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).to_bytes(2, "little")
+    return bytes(out)
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether PyTorch's casting rules allow a result of `from_` to be written to `to`."""
+    if from_.is_complex and not to.is_complex:
+        return False
+    if from_.is_floating_point and to.category < 2:
+        return False
+    return not (from_.category == 1 and to.category == 0)

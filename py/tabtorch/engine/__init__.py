@@ -1,0 +1,1 @@
+"""The deferred graph, its fusion into kernels, memory planning, and kept plans."""

@@ -1,0 +1,344 @@
+"""Cuts a window of nodes into groups, each of which becomes one kernel.
+
+Three decisions, in this order:
+1. Nodes nobody needs are dropped.
+2. *Virtual* nodes: cheap maps that are read at other places than their own (through a transposed, sliced, broadcast view,
+   or by a contraction) are recomputed by each reader and never stored.
+3. The rest are grouped greedily in program order. A node joins the group of one of its sources if every value it takes from
+   the group is taken at the point where the group computes it, and no path leaves the group and comes back.
+
+Groups: `map` (one point a thread), `row` (O rows of K elements with reductions along the row, and maps before, between and
+after them, at row level or at full level), `contract` (a contraction with its epilogue), `write`, `custom`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .lower import split_dims
+from .view import Meta
+
+#: maps in one kernel
+MAX_NODES = 48
+#: recomputed rather than stored, for any number of readers
+CHEAP = 4
+#: recomputed for a single reader
+SINGLE = 24
+
+
+class Group:
+    """Nodes of one kernel, by position in the window."""
+
+    __slots__ = ("K", "O", "anc", "index", "kind", "level", "nodes", "phase", "split")
+
+    def __init__(self, kind: str, index: int, first: int, O: int, K: int = 1) -> None:
+        self.kind = kind
+        self.index = index
+        self.nodes = [first]
+        self.O = O
+        self.K = K
+        self.anc = 0  # bit set of the groups this one needs, directly or not
+        self.level: dict[int, str] = {}
+        self.phase: dict[int, int] = {}
+        self.split: tuple[int, int] | None = None  # (chunks, chunk length) of a long reduction
+
+
+def reads_row(m: Meta, O: int, K: int) -> bool:
+    """Whether a view of O*K points reads value o of a contiguous O-vector at point (o, k)."""
+    if m.offset or m.numel != O * K:
+        return False
+    parts = split_dims(m.shape, m.strides, [O, K])
+    if parts is None:
+        return False
+    outer, inner = parts
+    if any(s for _, s in inner):
+        return False
+    step = 1
+    for n, s in reversed(outer):
+        if s != step:
+            return False
+        step *= n
+    return True
+
+
+class Graph:
+    """The needed nodes of a window, who reads whom, and the groups they are dealt to."""
+
+    def __init__(
+        self, nodes: list[Any], live: list[bool], *, split: Any, size: int = MAX_NODES, limit: int = 8
+    ) -> None:
+        self.size = size  # nodes in one kernel; a smaller one is tried where kernels would bind too many buffers
+        self.limit = limit
+        self.nodes = nodes
+        self.live = live
+        self.want_split = split  # (O, K, row's elements are neighbours) -> (chunks, chunk length) or None
+        self.needed = self._needed()
+        self.readers: list[list[tuple[int, int]]] = [[] for _ in nodes]
+        for pos, n in enumerate(nodes):
+            if self.needed[pos]:
+                for i, s in enumerate(n.srcs):
+                    if s.buf is None:
+                        self.readers[s.pos].append((pos, i))
+        self.vcost: dict[int, int] = {}
+        self.virtual: set[int] = set()
+        self._find_virtual()
+        self.deps: dict[int, set[int]] = {}
+        self.groups: list[Group] = []
+        self.of: dict[int, Group] = {}
+        self._group()
+
+    def _needed(self) -> list[bool]:
+        need = list(self.live)
+        for pos in range(len(self.nodes) - 1, -1, -1):
+            if need[pos]:
+                for s in self.nodes[pos].srcs:
+                    if s.buf is None:
+                        need[s.pos] = True
+        return need
+
+    # ---- virtual nodes
+
+    def _joinable(self, pos: int, reader: int, i: int) -> bool:
+        """Whether the reader takes this input at its own point, so that both can stand in one kernel."""
+        n = self.nodes[reader]
+        m = n.inst.ins[i]
+        kind = n.inst.op.kind
+        if not m.whole or m.dtype is not self.nodes[pos].inst.out.dtype:
+            return False
+        if kind == "map":
+            return not n.inst.op.indexed and m.numel == self.nodes[pos].inst.out.numel
+        return kind == "reduce"
+
+    def _find_virtual(self) -> None:
+        for pos, n in enumerate(self.nodes):
+            if not self.needed[pos] or n.inst.op.kind != "map":
+                continue
+            cost = n.inst.op.cost + sum(self.vcost[s.pos] for s in n.srcs if s.buf is None and s.pos in self.virtual)
+            self.vcost[pos] = cost
+            if self.live[pos]:
+                continue
+            out = n.inst.out
+            readers = self.readers[pos]
+            ok = True
+            outside = not n.srcs  # a constant is never worth a buffer
+            for r, i in readers:
+                ri = self.nodes[r].inst
+                kind = ri.op.kind
+                if kind == "custom" or (kind == "write" and i == 0) or ri.ins[i].dtype is not out.dtype:
+                    ok = False
+                    break
+                if not self._joinable(pos, r, i):
+                    outside = True
+                    grows = ri.ins[i].numel > 2 * out.numel
+                    many = len(readers) > 1 or grows or kind == "contract"
+                    if cost > min(self.size, CHEAP if many else SINGLE):
+                        ok = False
+                        break
+            if ok and outside:
+                self.virtual.add(pos)
+
+    def paths(self, pos: int) -> tuple[list[tuple[int, Meta]], set[int]]:
+        """What node `pos` reads, seen through virtual nodes: sources read at its own point, with their views; sources read elsewhere."""
+        here: list[tuple[int, Meta]] = []
+        other: set[int] = set()
+        n = self.nodes[pos]
+        kind = n.inst.op.kind
+        stack = [(pos, kind in ("map", "reduce") and not getattr(n.inst.op, "indexed", False))]
+        seen: set[tuple[int, bool]] = set()
+        while stack:
+            p, at_point = stack.pop()
+            n = self.nodes[p]
+            indexed = n.inst.op.kind == "map" and n.inst.op.indexed
+            for i, s in enumerate(n.srcs):
+                if s.buf is not None:
+                    continue
+                m = n.inst.ins[i]
+                q = s.pos
+                if q in self.virtual:
+                    nxt = (q, at_point and not indexed and m.whole)
+                    if nxt not in seen:
+                        seen.add(nxt)
+                        stack.append(nxt)
+                elif at_point and not indexed and m.dtype is s.inst.out.dtype:
+                    here.append((q, m))
+                else:
+                    other.add(q)
+        return here, other
+
+    # ---- groups
+
+    def _group(self) -> None:
+        for pos, n in enumerate(self.nodes):
+            if not self.needed[pos] or pos in self.virtual:
+                continue
+            here, other = self.paths(pos)
+            self.deps[pos] = other | {q for q, _ in here}
+            kind = n.inst.op.kind
+            joined = None
+            if kind in ("map", "reduce"):
+                seen = set()
+                for q, _ in sorted(here, key=lambda x: -x[0]):
+                    g = self.of[q]
+                    if g.index in seen:
+                        continue
+                    seen.add(g.index)
+                    if self._may_join(pos, g, here, other):
+                        joined = g
+                        break
+            if joined is None:
+                joined = self._new(pos, kind)
+            self._need(joined, {self.of[q].index for q in self.deps[pos]} - {joined.index})
+
+    def _new(self, pos: int, kind: str) -> Group:
+        ins = self.nodes[pos].inst
+        k = 1
+        o = ins.out.numel
+        if kind == "reduce":
+            k = ins.ins[0].numel // max(1, o)
+        elif kind == "contract":
+            k = 1
+            for n in ins.ins[0].shape[ins.ins[0].ndim - ins.static[3] :]:
+                k *= n
+        g = Group("row" if kind == "reduce" else kind, len(self.groups), pos, o, k)
+        if kind == "reduce":
+            g.split = self.want_split(o, k, ins.ins[0].whole or ins.ins[0].strides[-1:] == (1,))
+        if kind in ("reduce", "contract"):
+            g.level[pos] = "row"
+            g.phase[pos] = 1
+        else:
+            g.level[pos] = "full"
+            g.phase[pos] = 0
+        self.groups.append(g)
+        self.of[pos] = g
+        return g
+
+    def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
+        n = self.nodes[pos]
+        if len(g.nodes) >= self.size or g.kind in ("write", "custom"):
+            return False
+        if any(self.of[q] is g for q in other):
+            return False
+        sources = {self.of[q] for q in self.deps[pos]} - {g}
+        if any(h.anc >> g.index & 1 for h in sources):
+            return False
+        if not self._fits(pos, g):
+            return False
+        mine = [(q, m) for q, m in here if self.of[q] is g]
+        out = n.inst.out
+        if n.inst.op.kind == "reduce":
+            src = n.inst.ins[0]
+            o, k = out.numel, src.numel // max(1, out.numel)
+            if not src.whole or k == 1 or self.want_split(o, k, True):
+                return False
+            if g.kind == "map":
+                if g.O != o * k or not all(m.whole for _, m in mine):
+                    return False
+                g.kind, g.O, g.K = "row", o, k
+            elif g.kind != "row" or g.split or (g.O, g.K) != (o, k) or not self._aligned(g, mine, "full"):
+                return False
+            phase = max(g.phase[q] for q, _ in mine) + 1
+            self._add(g, pos, "row", phase)
+            return True
+        if g.kind == "map":
+            if g.O != out.numel or not all(m.whole for _, m in mine):
+                return False
+            self._add(g, pos, "full", 0)
+            return True
+        level = None
+        if g.O == out.numel and self._aligned(g, mine, "row"):
+            level = "row"
+        elif g.kind == "row" and not g.split and g.O * g.K == out.numel and g.K > 1 and self._aligned(g, mine, "full"):
+            level = "full"
+        if level is None:
+            return False
+        self._add(g, pos, level, max(g.phase[q] for q, _ in mine))
+        return True
+
+    def _fits(self, pos: int, g: Group) -> bool:
+        """Whether the group with this node would still bind few enough buffers, as far as is known yet."""
+        self.of[pos] = g
+        binds: set[Any] = set()
+        for p in [*g.nodes, pos]:
+            binds |= self._bound(p, g)
+            if self.live[p]:
+                binds.add(("p", p))
+        del self.of[pos]
+        return len(binds) < self.limit
+
+    @staticmethod
+    def _aligned(g: Group, mine: list[tuple[int, Meta]], level: str) -> bool:
+        """Whether all these reads are of values that exist at a point of that level."""
+        for q, m in mine:
+            if g.level[q] == level:
+                if not m.whole:
+                    return False
+            elif level == "row" or not reads_row(m, g.O, g.K):
+                return False
+        return True
+
+    def _add(self, g: Group, pos: int, level: str, phase: int) -> None:
+        g.nodes.append(pos)
+        g.level[pos] = level
+        g.phase[pos] = phase
+        self.of[pos] = g
+
+    def _need(self, g: Group, others: set[int]) -> None:
+        more = 0
+        for h in others:
+            more |= self.groups[h].anc | 1 << h
+        if more & ~g.anc:
+            g.anc |= more
+            bit = 1 << g.index
+            for x in self.groups:
+                if x.anc & bit:
+                    x.anc |= g.anc
+
+    def order(self) -> list[Group]:
+        """The groups so that each stands after those it needs, else as the program had them."""
+        done = 0
+        out: list[Group] = []
+        waiting = sorted(self.groups, key=lambda g: g.nodes[0])
+        while waiting:
+            for i, g in enumerate(waiting):
+                if not g.anc & ~done:
+                    done |= 1 << g.index
+                    out.append(waiting.pop(i))
+                    break
+            else:
+                raise AssertionError("groups need each other")
+        return out
+
+    def stored(self) -> set[int]:
+        """Positions that must lie in a buffer: live ones, and those another group reads."""
+        out = {p for p, on in enumerate(self.live) if on}
+        for pos, deps in self.deps.items():
+            g = self.of[pos]
+            out.update(q for q in deps if self.of[q] is not g)
+        return out
+
+    def binds(self, g: Group, stored: set[int]) -> int:
+        """Buffers the kernel of a group binds."""
+        out: set[Any] = {("p", p) for p in g.nodes if p in stored}
+        for p in g.nodes:
+            out |= self._bound(p, g)
+        return len(out)
+
+    def _bound(self, pos: int, g: Group) -> set[Any]:
+        """The buffers node `pos` reads when computed in group `g`."""
+        out: set[Any] = set()
+        stack = [pos]
+        seen = set()
+        while stack:
+            p = stack.pop()
+            if p in seen:
+                continue
+            seen.add(p)
+            n = self.nodes[p]
+            for i, s in enumerate(n.srcs):
+                if s.buf is not None:
+                    out.add((s.pos, n.inst.ins[i].dtype.name))
+                elif s.pos in self.virtual:
+                    stack.append(s.pos)
+                elif self.of.get(s.pos) is not g:
+                    out.add(("p", s.pos))
+        return out

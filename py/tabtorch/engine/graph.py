@@ -1,0 +1,399 @@
+"""Deferred nodes. An operation appends one; nothing runs until `flush`.
+
+A `Node` is a value: flat, contiguous, never changed once made. Storages point at nodes; in-place writes move the pointer.
+A node is *live* if anything but the graph still refers to it when its window is flushed, which the reference count tells.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .view import Meta
+
+if TYPE_CHECKING:
+    from .plan import Lowering
+
+#: nodes collected before a window is sent although nobody reads
+WINDOW = 256
+#: bytes of values in a window after which it is sent, so that dead ones can be freed
+WATERMARK = 256 << 20
+
+
+class Op:
+    """What a node does. `kind` says how the engine treats it; see the subclasses."""
+
+    __slots__ = ("name",)
+    kind = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
+
+
+class Map(Op):
+    """Element by element: `expr(*values)` in the node's compute type, inputs broadcast to the output's shape.
+
+    With `indexed`, `expr(ctx)` gets the lowering context instead: coordinates, and loads at computed places.
+    `cost` is a rough count of operations: cheap maps are recomputed where they are used rather than stored.
+    """
+
+    __slots__ = ("cost", "expr", "indexed")
+    kind = "map"
+
+    def __init__(self, name: str, expr: Callable[..., Any], *, indexed: bool = False, cost: int = 1) -> None:
+        super().__init__(name)
+        self.expr = expr
+        self.indexed = indexed
+        self.cost = cost
+
+
+class Reduce(Op):
+    """A monoid over the trailing dimensions of its input (the view puts them last; `static` = how many are kept).
+
+    `lift(x, k)` makes a state (tuple of expressions) of an element and its index, `combine` joins two, `result` ends it.
+    `init(type)` is the neutral state.
+    """
+
+    __slots__ = ("combine", "init", "lift", "result")
+    kind = "reduce"
+
+    def __init__(
+        self,
+        name: str,
+        init: Callable[[str], tuple],
+        lift: Callable[[Any, Any], tuple],
+        combine: Callable[[tuple, tuple], tuple],
+        result: Callable[[tuple], Any],
+    ) -> None:
+        super().__init__(name)
+        self.init = init
+        self.lift = lift
+        self.combine = combine
+        self.result = result
+
+
+class Contract(Op):
+    """Sum of products. Both inputs are views of shape (batch…, m…, n…, k…) with stride 0 where they do not vary;
+    `static` = (batch, m, n, k) numbers of dimensions. The output is (batch…, m…, n…)."""
+
+    __slots__ = ()
+    kind = "contract"
+
+
+class Write(Op):
+    """`base` with a region replaced by `value` (already broadcast to it). `static` = the region's Meta. Done in place where nobody else reads `base`."""
+
+    __slots__ = ()
+    kind = "write"
+
+
+class Custom(Op):
+    """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says."""
+
+    __slots__ = ("in_place", "lower")
+    kind = "custom"
+
+    def __init__(self, name: str, lower: Callable[[Inst, Lowering], None], *, in_place: bool = False) -> None:
+        super().__init__(name)
+        self.lower = lower
+        self.in_place = in_place  # the output starts as a copy of input 0
+
+
+class Inst:
+    """An operation with everything that does not vary from call to call: input views, output, static arguments.
+
+    Interned by the operation tables, so a plan's key can be made of identities.
+    """
+
+    __slots__ = ("compute", "ins", "op", "out", "queue", "scalars", "static")
+
+    def __init__(
+        self,
+        op: Op,
+        ins: tuple[Meta, ...],
+        out: Meta,
+        scalars: tuple[str, ...] = (),
+        static: Any = None,
+        compute: str | None = None,
+    ) -> None:
+        self.op = op
+        self.ins = ins
+        self.out = out
+        self.scalars = scalars  # compute types of the node's scalars
+        self.static = static
+        self.compute = compute or out.dtype.compute
+        self.queue = queue_of(out.device)
+
+
+_insts: dict[tuple, Inst] = {}
+
+
+def inst(
+    op: Op,
+    ins: tuple[Meta, ...],
+    out: Meta,
+    scalars: tuple[str, ...] = (),
+    static: Any = None,
+    compute: str | None = None,
+) -> Inst:
+    """The one Inst with these properties; for callers that keep no table of their own."""
+    key = (op, ins, out, scalars, static, compute)
+    r = _insts.get(key)
+    if r is None:
+        if len(_insts) > 200_000:
+            _insts.clear()
+        r = _insts[key] = Inst(op, ins, out, scalars, static, compute)
+    return r
+
+
+class Buffer:
+    """Memory on a device. Freed, in stream order, when the last reference goes."""
+
+    __slots__ = ("__weakref__", "base", "device", "id", "nbytes")
+
+    def __init__(self, id: int, nbytes: int, device: int, base: Buffer | None = None) -> None:
+        self.id = id
+        self.nbytes = nbytes
+        self.device = device
+        self.base = base
+        memory.add(device, nbytes)
+
+    def __del__(self) -> None:
+        if self.id:
+            memory.live[self.device] -= self.nbytes
+            free = release[0]
+            if free is not None:
+                free(self.id)
+
+
+class Memory:
+    """Bytes held by live values, per device number."""
+
+    __slots__ = ("live", "peak")
+
+    def __init__(self) -> None:
+        self.live = [0, 0]
+        self.peak = [0, 0]
+
+    def add(self, device: int, n: int) -> None:
+        v = self.live[device] + n
+        self.live[device] = v
+        if v > self.peak[device]:
+            self.peak[device] = v
+
+
+memory = Memory()
+
+
+#: the bridge's `free`; None at interpreter shutdown and before a bridge exists
+release: list[Callable[[int], None] | None] = [None]
+
+
+@atexit.register
+def _forget_release() -> None:
+    release[0] = None
+
+
+def bridge() -> Any:
+    """The one bridge; its `free` is kept at hand for dying buffers."""
+    from ..bridge import get_bridge
+
+    b = get_bridge()
+    release[0] = b.free
+    return b
+
+
+class Node:
+    """A value to come (`buf` is None) or in memory. `host` keeps small uploaded data, so that it can be checked without a read."""
+
+    __slots__ = ("buf", "host", "inst", "pos", "scalars", "srcs", "uses")
+    host: Any
+    pos: int  # in its window; an input's place in the plan, counted from -1 down
+    uses: int  # how often the window reads it
+
+    def __init__(self, inst: Inst, srcs: tuple[Node, ...], scalars: tuple) -> None:
+        self.inst = inst
+        self.srcs = srcs
+        self.scalars = scalars
+        self.buf: Buffer | None = None
+        self.pos = 0
+
+
+class Queue:
+    """The nodes of one device that have not been sent yet."""
+
+    __slots__ = ("bytes", "device", "nodes")
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.nodes: list[Node] = []
+        self.bytes = 0
+
+
+_queues: dict[Any, Queue] = {}
+
+
+def queue_of(device: Any) -> Queue:
+    q = _queues.get(device)
+    if q is None:
+        q = _queues[device] = Queue(device)
+    return q
+
+
+def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
+    """Appends a node to its device's window."""
+    n = Node(i, srcs, scalars)
+    q = i.queue
+    nodes = q.nodes
+    nodes.append(n)
+    if len(nodes) >= WINDOW:
+        flush_queue(q)
+        bridge().flush()  # so that the device works while Python goes on
+    else:
+        size = i.out.numel
+        if size > 65536:  # only large values can reach the watermark
+            q.bytes += size * i.out.dtype.itemsize
+            if q.bytes > WATERMARK:
+                flush_queue(q)
+    return n
+
+
+#: stands in for the operation of values that came from the host
+_upload = Op("upload")
+
+
+def from_host(data: Any, m: Meta, host: Any = None) -> Node:
+    """A node that holds `data` (bytes of a contiguous tensor)."""
+    n = Node(inst(_upload, (), m), (), ())
+    nbytes = m.numel * m.dtype.itemsize
+    check_size(nbytes, m)
+    n.buf = Buffer(bridge().upload(m.device.number, data), nbytes, m.device.number)
+    n.host = host
+    return n
+
+
+def check_size(nbytes: int, m: Meta) -> None:
+    """Raises RuntimeError for a tensor that the device cannot hold in one buffer."""
+    limit = _limits.get(m.device.number)
+    if limit is None:
+        gpu = bridge().info.get("webgpu") if m.device.number == 0 else None
+        lim = gpu["limits"] if gpu else {}
+        limit = min(lim.get("maxBufferSize", 2**32 - 4), lim.get("maxStorageBufferBindingSize", 2**32 - 4), 2**32 - 4)
+        _limits[m.device.number] = limit
+    if nbytes > limit:
+        from ..errors import OutOfMemoryError
+
+        raise OutOfMemoryError(
+            f"a tensor of shape {list(m.shape)} and type {m.dtype!r} needs {nbytes} bytes, but device {m.device} "
+            f"allows at most {limit} bytes in one buffer: use a smaller one, or split it."
+        )
+
+
+_limits: dict[int, int] = {}
+
+
+def refcounts(nodes: list[Node]) -> list[int]:
+    """References to each node as seen from here."""
+    count = sys.getrefcount
+    return [count(n) for n in nodes]
+
+
+#: what `refcounts` says of a node only its list refers to; differs between Python versions
+_BASE = 0
+
+
+def _calibrate() -> int:
+    probe = [Node.__new__(Node)]
+    return refcounts(probe)[0]
+
+
+_BASE = _calibrate()
+
+_plans: dict[tuple, Any] = {}
+
+
+def flush_queue(q: Queue) -> None:
+    """Sends a window: looks its plan up by structure, or makes one, and runs it."""
+    nodes = q.nodes
+    if not nodes:
+        return
+    q.nodes = []
+    q.bytes = 0
+    key: list[Any] = []
+    add = key.append
+    inputs: list[Node] = []
+    scalars: list[Any] = []
+    for pos, n in enumerate(nodes):
+        n.pos = pos
+        n.uses = 0
+        add(n.inst)
+        for s in n.srcs:
+            if s.buf is None:
+                s.uses += 1
+                add(s.pos)
+            else:
+                # an input met before has its place, counted from -1 down, in pos
+                p = s.pos
+                if p < 0 and -p <= len(inputs) and inputs[-p - 1] is s:
+                    s.uses += 1
+                else:
+                    inputs.append(s)
+                    p = s.pos = -len(inputs)
+                    s.uses = 1
+                add(p)
+        if n.scalars:
+            scalars.extend(n.scalars)
+    n = s = None  # type: ignore[assignment]  # else the loop variables would count as owners
+    live = [r > _BASE + u for r, u in zip(refcounts(nodes), [x.uses for x in nodes], strict=True)]
+    free = [r <= _BASE + u for r, u in zip(refcounts(inputs), [x.uses for x in inputs], strict=True)]
+    add(tuple(live))
+    add(tuple(free))
+    k = tuple(key)
+    plan = _plans.get(k)
+    if plan is None:
+        from .plan import make_plan
+
+        if len(_plans) > 4096:
+            for old in _plans.values():
+                old.forget()
+            _plans.clear()
+        plan = _plans[k] = make_plan(q.device, nodes, live, inputs, free)
+        plans_made.append(len(nodes))
+        del plans_made[:-64]
+        counts["plans"] += 1
+    counts["flushes"] += 1
+    plan.run(nodes, inputs, scalars)
+
+
+#: plans made (scheduled anew), and windows sent
+counts = {"plans": 0, "flushes": 0}
+plans_made: list[int] = []
+
+
+def flush() -> None:
+    """Sends everything that waits, on every device, in one call to JavaScript."""
+    for q in _queues.values():
+        if q.nodes:
+            flush_queue(q)
+    bridge().flush()
+
+
+def buffer_of(n: Node) -> Buffer:
+    """The node's memory, after sending its window if need be."""
+    if n.buf is None:
+        flush_queue(n.inst.queue)
+    assert n.buf is not None
+    return n.buf
+
+
+def read(n: Node, offset: int, nbytes: int) -> bytes:
+    """Bytes of a value on the host; waits for the device."""
+    b = buffer_of(n)
+    if nbytes == 0:
+        return b""
+    return bridge().read(b.id, b.device, offset, nbytes)

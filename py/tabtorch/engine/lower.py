@@ -1,0 +1,564 @@
+"""From grouped nodes to kernel text: parameters, bindings, index maps, and the bodies of maps and row kernels.
+
+No size stands in the text. A kernel asks for each size, stride, offset or scalar by the role it plays (`Kernel.dim`,
+`Kernel.scalar`) and gets a parameter word; what the word holds belongs to the launch. So two launches that differ only in
+sizes share one pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from .expr import Complex, Expr, cast, const, fit, variable, where
+from .js import JavaScript
+from .view import Meta
+from .wgsl import Wgsl
+
+#: dtypes several of which share a 32-bit word on webgpu -> how many
+PACKED = {"bool": 4, "uint8": 4, "int8": 4, "int16": 2, "float16": 2, "bfloat16": 2}
+
+U0 = const(0, "u32")
+
+
+def u32(v: int) -> Expr:
+    return const(v, "u32")
+
+
+class Ref:
+    """Something a launch binds: a slot of the plan (`key`), seen as elements of a dtype."""
+
+    __slots__ = ("dtype", "key")
+
+    def __init__(self, key: Any, dtype: Any) -> None:
+        self.key = key
+        self.dtype = dtype
+
+
+class Kernel:
+    """One kernel being written for one device (0 webgpu, 1 cpu), with the launch data of this use of it."""
+
+    def __init__(self, device: int, name: str) -> None:
+        self.device = device
+        self.name = name
+        self.js = device == 1
+        self.r: Any = JavaScript() if self.js else Wgsl()
+        self.words: list[int] = []
+        self.patches: list[tuple[int, Any, str]] = []  # (word, scalar key, type)
+        self.roles: dict[Any, int] = {}
+        self.bindings: list[tuple[Any, str, str]] = []  # (slot key, element type, access)
+        self.names: dict[tuple[Any, str], str] = {}
+        self.atomics: set[str] = set()
+        self.globals: list[str] = []
+        self.workgroup = (64, 1, 1)
+        self.constants: dict[str, float] = {}
+
+    # ---- parameters
+
+    def dim(self, value: int, role: Any = None) -> Expr:
+        """A size, stride or offset as a u32 parameter. Equal roles share a word."""
+        if role is not None and role in self.roles:
+            return Expr("param", "u32", (), self.roles[role])
+        w = len(self.words)
+        self.words.append(value & 0xFFFFFFFF)
+        if role is not None:
+            self.roles[role] = w
+        return Expr("param", "u32", (), w)
+
+    def scalar(self, key: Any, type: str) -> Any:
+        """The node scalar `key` = (position of the node, which); a c64 one takes two."""
+        if type in ("c64", "c128"):
+            t = "f32" if type == "c64" else "f64"
+            return Complex(self.scalar((*key, 0), t), self.scalar((*key, 1), t))
+        role = ("scalar", key)
+        if role not in self.roles:
+            wide = type in ("i64", "f64") or (self.js and type == "f32")
+            if wide and len(self.words) % 2:
+                self.words.append(0)
+            w = len(self.words)
+            self.words.extend([0, 0] if wide else [0])
+            self.roles[role] = w
+            self.patches.append((w, key, "f64" if self.js and type == "f32" else type))
+        return Expr("param", type, (), self.roles[role])
+
+    # ---- buffers
+
+    def bind(self, ref: Ref, access: str = "r") -> str:
+        """The name of a buffer in the text."""
+        el = ref.dtype.store if self.js else Wgsl.element(ref.dtype.name)
+        if ref.dtype.is_complex and self.js:
+            el = ref.dtype.store
+        k = (ref.key, el)
+        n = self.names.get(k)
+        if n is None:
+            for j, (key, _, _acc) in enumerate(self.bindings):
+                if key == ref.key and (access != "r" or _acc != "r"):
+                    raise AssertionError(f"{self.name}: buffer {key} is bound {j} as another type and written")
+            n = self.names[k] = f"b{len(self.bindings)}"
+            self.bindings.append((ref.key, el, access))
+        elif access == "rw":
+            j = int(n[1:])
+            self.bindings[j] = (ref.key, el, "rw")
+        return n
+
+    def load(self, ref: Ref, i: Expr) -> Any:
+        """Element `i` (u32) of a buffer, in the dtype's compute type."""
+        n = self.bind(ref)
+        d = ref.dtype
+        if d.is_complex:
+            t = "f32" if d.name == "complex64" else "f64"
+            return Complex(
+                Expr("load", t, (i,), (n, d.name, 0)),
+                Expr("load", t, (i,), (n, d.name, 1)),
+            )
+        return Expr("load", d.compute, (i,), (n, d.name, 0))
+
+    def store(self, ref: Ref, i: Expr, v: Any) -> None:
+        """Writes element `i`. On webgpu a packed dtype may only be stored where one thread owns the word (see `map_kernel`)."""
+        n = self.bind(ref, "rw")
+        r = self.r
+        d = ref.dtype
+        if isinstance(v, Complex):
+            at = r.text(i)
+            re, im = r.text(v.re), r.text(v.im)
+            if self.js:
+                r.line(f"{n}[{at} * 2] = {re}; {n}[{at} * 2 + 1] = {im};")
+            else:
+                r.line(f"{n}[{at}] = vec2<f32>({re}, {im});")
+            return
+        if self.js:
+            r.line(f"{n}[{r.text(i)}] = {JavaScript.stored(d.name, r.text(v))};")
+        elif d.name in PACKED:
+            raise AssertionError(f"{self.name}: store to packed {d.name}")
+        else:
+            r.line(f"{n}[{r.text(i)}] = {r.text(v)};")
+
+    def store_bits(self, ref: Ref, i: Expr, v: Expr) -> None:
+        """Writes element `i` of any real dtype from any thread; packed ones with compare-and-exchange on their word."""
+        d = ref.dtype
+        if self.js or d.name not in PACKED:
+            self.store(ref, i, v)
+            return
+        r = self.r
+        n = self.bind(ref, "rw")
+        self.atomics.add(n)
+        p = PACKED[d.name]
+        at, val = r.text(r.let(i)), r.text(r.let(v))
+        bits = 32 // p
+        sh, word = r.name("s"), r.name("w")
+        r.line(f"let {sh} = ({at} & {p - 1}u) * {bits}u;")
+        r.line(f"let {word} = {Wgsl.bits(d.name, val)} << {sh};")
+        old = r.name("o")
+        r.line(f"var {old} = atomicLoad(&{n}[{at} / {p}u]);")
+        r.line(
+            f"loop {{ let x = atomicCompareExchangeWeak(&{n}[{at} / {p}u], {old}, "
+            f"({old} & ~({(1 << bits) - 1}u << {sh})) | {word}); if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
+        )
+
+    def atomic_add(self, ref: Ref, i: Expr, v: Any) -> None:
+        """Adds to element `i`, whichever threads do so at once. Types: float32, int32, int64, complex64 (and float64 on cpu)."""
+        r = self.r
+        n = self.bind(ref, "rw")
+        at = r.text(r.let(i))
+        d = ref.dtype
+        if isinstance(v, Complex):
+            for part, x in ((0, v.re), (1, v.im)):
+                self._add_real(n, f"{at} * 2 + {part}" if self.js else f"{at} * 2u + {part}u", r.text(x))
+            if not self.js:
+                self.atomics.add(n)
+            return
+        if self.js:
+            if d.name in ("float16", "bfloat16"):
+                self.store(ref, i, fit(self.load(ref, i) + v, d.name))
+            elif d.name == "bool":
+                r.line(f"if ({r.text(v)}) {n}[{at}] = 1;")
+            else:
+                r.line(f"{n}[{at}] += {r.text(v)};")
+            return
+        self.atomics.add(n)
+        val = r.text(r.let(v))
+        if d.name == "float32":
+            self._add_real(n, at, val)
+        elif d.name == "int32":
+            r.line(f"atomicAdd(&{n}[{at}], bitcast<u32>({val}));")
+        elif d.name == "int64":  # low word first; its carry goes to the high word
+            o = r.name("o")
+            r.line(f"let {o} = atomicAdd(&{n}[{at} * 2u], {val}.x);")
+            r.line(f"atomicAdd(&{n}[{at} * 2u + 1u], {val}.y + select(0u, 1u, {o} + {val}.x < {o}));")
+        else:
+            raise AssertionError(f"atomic add to {d.name}")
+
+    def _add_real(self, n: str, at: str, val: str) -> None:
+        if self.js:
+            self.r.line(f"{n}[{at}] += {val};")
+            return
+        old = self.r.name("o")
+        self.r.line(f"var {old} = atomicLoad(&{n}[{at}]);")
+        self.r.line(
+            f"loop {{ let x = atomicCompareExchangeWeak(&{n}[{at}], {old}, bitcast<u32>(bitcast<f32>({old}) + {val})); "
+            f"if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
+        )
+
+    # ---- statements for custom kernels
+
+    def let(self, e: Any, hint: str = "v") -> Any:
+        if isinstance(e, Complex):
+            return Complex(self.r.let(e.re, hint), self.r.let(e.im, hint))
+        return self.r.let(e, hint)
+
+    def let_copy(self, e: Expr, hint: str = "v") -> Expr:
+        """Reads a variable or array element once, into a name."""
+        n = self.r.name(hint)
+        self.r.declare(n, e.type, str(e.value))
+        return variable(n, e.type)
+
+    def var(self, e: Expr, hint: str = "acc") -> Expr:
+        return self.r.var(e, hint)
+
+    def assign(self, v: Expr, e: Expr) -> None:
+        self.r.assign(v, e)
+
+    def loop(self, end: Expr, start: Expr = U0, hint: str = "k", step: Expr | None = None) -> Block:
+        """`with k.loop(n) as i:`"""
+        i = self.r.name(hint)
+        s, e, st = (
+            self.r.text(start),
+            self.r.text(end),
+            self.r.text(step) if step is not None else ("1" if self.js else "1u"),
+        )
+        return Block(self, lambda: self.r.loop(i, s, e, st), variable(i, "u32"))
+
+    def when(self, cond: Expr) -> Block:
+        """`with k.when(condition):`"""
+        c = self.r.text(cond)
+        return Block(self, lambda: self.r.push(f"if ({c})"), None)
+
+    # ---- the finished thing
+
+    def source(self, body_head: list[str], params: int) -> str:
+        r = self.r
+        body = "\n".join(r.lines)
+        defs = "\n".join(t for _, t in r.functions.values())
+        if self.js:
+            return "\n".join(x for x in ("'use strict';", r.helpers(defs + body), defs, *body_head, body) if x)
+        decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (params + 3) // 4)}>;"]
+        for j, (_, el, access) in enumerate(self.bindings):
+            n = f"b{j}"
+            if n in self.atomics:
+                el = "atomic<u32>"
+            mode = "read_write" if access == "rw" else "read"
+            decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
+        glob = "\n".join(self.globals)
+        return "\n".join([*decls, r.helpers(defs + body + glob), defs, glob, *body_head, body, "}"])
+
+
+class Block:
+    """A `with` block that opens and closes a scope of the text."""
+
+    def __init__(self, k: Kernel, opened: Callable[[], None], value: Any) -> None:
+        self.k = k
+        self.opened = opened
+        self.value = value
+
+    def __enter__(self) -> Any:
+        self.opened()
+        return self.value
+
+    def __exit__(self, *exc: Any) -> None:
+        self.k.r.pop()
+
+
+# ---- index maps
+
+Factor = tuple[Expr, int, Any]  # index, size, role: a domain is a list of them, slowest first
+
+
+def linear(k: Kernel, factors: list[Factor]) -> Expr:
+    """The flat index of a point of the domain."""
+    out: Expr | None = None
+    for e, n, role in factors:
+        out = e if out is None else out * k.dim(n, ("n", role)) + e
+    return U0 if out is None else out
+
+
+def _coordinate(k: Kernel, e: Expr, role: Any, total: int, hi: int, lo: int) -> Expr:
+    """(e / lo) % (hi / lo) where lo < hi are trailing products of a factor's dimensions."""
+    if e.op == "const" and e.value == 0:
+        return e
+    q = e if lo == 1 else _div(k, e, k.dim(lo, ("T", role, lo)))
+    if hi == total:
+        return q
+    return _mod(k, q, k.dim(hi // lo, ("M", role, hi, lo)))
+
+
+def _div(k: Kernel, a: Expr, b: Expr) -> Expr:
+    return Expr("idiv", "u32", (a, b))
+
+
+def _mod(k: Kernel, a: Expr, b: Expr) -> Expr:
+    return Expr("imod", "u32", (a, b))
+
+
+def split_dims(
+    shape: tuple[int, ...], strides: tuple[int, ...], sizes: list[int]
+) -> list[list[tuple[int, int]]] | None:
+    """Deals dimensions out to factors of the given sizes, or None where a dimension straddles two."""
+    out: list[list[tuple[int, int]]] = []
+    d = 0
+    for n in sizes:
+        got: list[tuple[int, int]] = []
+        p = 1
+        while p < n and d < len(shape):
+            if shape[d] != 1:
+                got.append((shape[d], strides[d]))
+                p *= shape[d]
+            d += 1
+        if p != n:
+            return None
+        out.append(got)
+    if any(s != 1 for s in shape[d:]):
+        return None
+    return out
+
+
+def index_of(k: Kernel, m: Meta, factors: list[Factor], role: Any) -> Expr:
+    """Where in its storage the element of view `m` at a point of the domain lies. `role` names this access."""
+    if m.whole:
+        return linear(k, factors)
+    parts = split_dims(m.shape, m.strides, [n for _, n, _ in factors])
+    if parts is None:
+        n = prod(x for _, x, _ in factors)
+        factors = [(k.let(linear(k, factors), "i"), n, ("all", *(r for _, _, r in factors)))]
+        parts = split_dims(m.shape, m.strides, [n])
+        assert parts is not None, (m, n)
+    out: Expr = k.dim(m.offset, ("O", role)) if m.offset else U0
+    for f, (dims, (e, n, frole)) in enumerate(zip(parts, factors, strict=True)):
+        merged: list[list[int]] = []
+        for size, step in dims:
+            if merged and merged[-1][1] == size * step:
+                merged[-1][0] *= size
+                merged[-1][1] = step
+            else:
+                merged.append([size, step])
+        lo = 1
+        terms: list[Expr] = []
+        for d in range(len(merged) - 1, -1, -1):
+            size, step = merged[d]
+            hi = lo * size
+            if step:
+                c = _coordinate(k, e, frole, n, hi, lo)
+                terms.append(c if step == 1 else c * k.dim(step, ("S", role, f, d)))
+            lo = hi
+        for t in reversed(terms):
+            out = out + t
+    return out
+
+
+def coordinates(k: Kernel, shape: tuple[int, ...], factors: list[Factor], role: Any) -> list[Expr]:
+    """The coordinate along every dimension of `shape` at a point of the domain."""
+    sizes = [n for _, n, _ in factors]
+    parts = split_dims(shape, shape, sizes)
+    if parts is None:
+        n = prod(sizes)
+        factors = [(k.let(linear(k, factors), "i"), n, ("all", *(r for _, _, r in factors)))]
+    out: list[Expr] = []
+    d = 0
+    for e, n, frole in factors:
+        mine: list[int] = []
+        p = 1
+        while d < len(shape) and (p < n or (shape[d] == 1 and p == n)):
+            mine.append(shape[d])
+            p *= shape[d]
+            d += 1
+        lo = p
+        for s in mine:
+            hi, lo = lo, lo // s if s else 1
+            out.append(U0 if s == 1 else _coordinate(k, e, frole, n, hi, lo))
+    while d < len(shape):
+        out.append(U0)
+        d += 1
+    return out
+
+
+class Point:
+    """What an indexed map's `expr` sees: where it is, and its inputs, at its own place or at others."""
+
+    def __init__(self, values: Values, pos: int, node: Any, factors: list[Factor]) -> None:
+        self.values = values
+        self.k = values.k
+        self.pos = pos
+        self.inst = node.inst
+        self.static = node.inst.static
+        self.factors = factors
+        self._coords: list[Expr] | None = None
+
+    @property
+    def coords(self) -> list[Expr]:
+        """u32 coordinates in the output's shape."""
+        if self._coords is None:
+            self._coords = [
+                self.k.let(c, "c") for c in coordinates(self.k, self.inst.out.shape, self.factors, ("c", self.pos))
+            ]
+        return self._coords
+
+    @property
+    def index(self) -> Expr:
+        return linear(self.k, self.factors)
+
+    def value(self, i: int) -> Any:
+        """Input `i` at this point (its view has the output's shape)."""
+        return self.values.source(self.pos, i, self.factors)
+
+    def at(self, i: int, coords: list[Expr]) -> Any:
+        """Input `i` at other coordinates of its own view. They must be inside; `where` does not guard a load on the cpu device."""
+        m = self.inst.ins[i]
+        e: Expr = U0
+        for d, c in enumerate(coords):
+            if m.shape[d] != 1 and m.strides[d]:
+                e = e + (c if m.strides[d] == 1 else c * self.dim(m.strides[d], ("at", i, d)))
+        if m.offset:
+            e = e + self.dim(m.offset, ("at", i))
+        return self.values.element(self.pos, i, e)
+
+    def dim(self, v: int, role: Any) -> Expr:
+        return self.k.dim(v, (self.pos, role))
+
+    def scalar(self, i: int) -> Any:
+        return self.k.scalar((self.pos, i), self.inst.scalars[i])
+
+
+class Values:
+    """The value of each node of a group at a point, computed on demand, loads included.
+
+    `inside` holds names of values that the kernel has computed already (in the scopes that are open);
+    `stored(pos)` says how to reach what lies in a buffer; `virtual` are recomputed wherever they are used.
+    """
+
+    def __init__(self, k: Kernel, nodes: list[Any], refs: Callable[[Any], Ref], pending: Callable[[Any], int]) -> None:
+        self.k = k
+        self.nodes = nodes
+        self.refs = refs  # node -> Ref of its buffer
+        self.pending = pending  # node -> position in the window, or -1 for an input
+        self.inside: dict[int, Any] = {}
+        self.home: Any = None  # the point `inside` values belong to: the very list of factors
+        self.virtual: set[int] = set()
+
+    def source(self, pos: int, i: int, factors: list[Factor]) -> Any:
+        """Input `i` of node `pos` at a point of that node's domain."""
+        n = self.nodes[pos]
+        src, m = n.srcs[i], n.inst.ins[i]
+        p = self.pending(src)
+        if factors is self.home and p in self.inside:
+            return self.inside[p]  # grouping made sure that this view reads the same point
+        if p in self.virtual and m.whole:
+            return self.compute(p, factors)
+        return self.element(pos, i, index_of(self.k, m, factors, (pos, i)))
+
+    def element(self, pos: int, i: int, at: Expr) -> Any:
+        """Input `i` of node `pos` at flat place `at` of its storage."""
+        n = self.nodes[pos]
+        src, m = n.srcs[i], n.inst.ins[i]
+        p = self.pending(src)
+        if p in self.virtual:
+            at = self.k.let(at, "j")
+            size = src.inst.out.numel
+            return self.compute(p, [(at, size, ("at", pos, i))])
+        r = self.refs(src)
+        return self.k.load(Ref(r.key, m.dtype), at)
+
+    def compute(self, pos: int, factors: list[Factor]) -> Any:
+        """The value of map node `pos`, fitted to its dtype."""
+        n = self.nodes[pos]
+        ins = n.inst
+        op = ins.op
+        if factors is self.home and pos in self.inside:
+            return self.inside[pos]
+        if op.indexed:
+            v = op.expr(Point(self, pos, n, factors))
+        else:
+            args = [cast(self.source(pos, i, factors), ins.compute) for i in range(len(n.srcs))]
+            args += [self.k.scalar((pos, i), t) for i, t in enumerate(ins.scalars)]
+            v = op.expr(*args)
+        out = ins.out.dtype
+        return fit(cast(v, out.compute), out.name)
+
+
+# ---- map kernels
+
+
+def threads_head(k: Kernel, n: Expr | None, *, name: str = "i") -> list[str]:
+    """The first lines of an entry point whose threads are numbered in one row, however the grid is folded."""
+    x, y, z = k.workgroup
+    head = [
+        f"@compute @workgroup_size({x}, {y}, {z})",
+        "fn main(@builtin(global_invocation_id) gid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>) {",
+        f"  let {name} = (gid.z * nwg.y + gid.y) * (nwg.x * {x}u) + gid.x;",
+    ]
+    if n is not None:
+        head.append(f"  if ({name} >= {k.r.text(n)}) {{ return; }}")
+    return head
+
+
+def grid_for(threads: int, workgroup: int) -> list[int]:
+    """Workgroups for that many threads, folded over y and z where x would pass 65,535."""
+    n = max(1, -(-threads // workgroup))
+    if n <= 65535:
+        return [n, 1, 1]
+    y = -(-n // 65535)
+    if y <= 65535:
+        return [65535, y, 1]
+    return [65535, 65535, -(-y // 65535)]
+
+
+def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
+    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there.
+
+    Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements.
+    """
+    n = k.dim(total, "total")
+    r = k.r
+    i = variable("i", "u32")
+    if k.js:
+        r.loop("i", "0", r.text(n))
+        for ref, v in body(i):
+            k.store(ref, i, v)
+        r.pop()
+        return k.source([], len(k.words)), [1, 1, 1]
+    mark = len(r.lines)
+    stores = body(i)
+    packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
+    if not packed:
+        for ref, v in stores:
+            k.store(ref, i, v)
+        return k.source(threads_head(k, n), len(k.words)), grid_for(total, k.workgroup[0])
+    # written again inside a loop over the 4 elements of a thread
+    del r.lines[mark:]
+    r.scopes[-1].clear()
+    total_text = r.text(n)
+    head = threads_head(k, None, name="t")
+    head.append(f"  let base = t * 4u; if (base >= {total_text}) {{ return; }}")
+    head += [f"  var word{j} = 0u;" for j in range(len(packed))]
+    r.push("for (var lane = 0u; lane < 4u; lane++)")
+    r.line(f"let i = min(base + lane, {total_text} - 1u);")
+    j = 0
+    for ref, v in body(i):
+        d = ref.dtype.name
+        if d not in PACKED:
+            r.push(f"if (base + lane < {total_text})")
+            k.store(ref, i, v)
+            r.pop()
+            continue
+        p = PACKED[d]
+        buf = k.bind(ref, "rw")
+        r.line(f"word{j} |= {Wgsl.bits(d, r.text(v))} << ((lane & {p - 1}u) * {32 // p}u);")
+        r.line(
+            f"if ((lane & {p - 1}u) == {p - 1}u && base + lane < {total_text} + {p - 1}u) "
+            f"{{ {buf}[(base + lane) / {p}u] = word{j}; word{j} = 0u; }}"
+        )
+        j += 1
+    r.pop()
+    return k.source(head, len(k.words)), grid_for(-(-total // 4), k.workgroup[0])
+
+
+__all__ = ["Kernel", "Point", "Ref", "Values", "const", "grid_for", "map_kernel", "u32", "where"]

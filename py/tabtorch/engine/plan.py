@@ -1,0 +1,461 @@
+"""Plans: a window's kernels, their buffers and parameters, kept and replayed for every window of the same structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import tiles
+from .expr import Expr, cast, fit, variable
+from .fuse import MAX_NODES, Graph, Group
+from .graph import Buffer, bridge, check_size
+from .lower import Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
+from .rows import RowKernel
+from .target import Target, target
+from .view import Meta
+
+_HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i64", "bool": "u32"}
+
+
+_kernels: dict[tuple, int] = {}
+
+
+def make_plan(device: Any, nodes: list[Any], live: list[bool], inputs: list[Any], free: list[bool]) -> Plan:
+    """Schedules a window."""
+    t = target(device.number)
+    size = MAX_NODES
+    while True:
+        g = Graph(nodes, live, split=t.split, size=size, limit=t.buffers)
+        stored = g.stored()
+        if size == 1 or all(g.binds(x, stored) <= t.buffers for x in g.groups):
+            break
+        size = max(1, size // 2)
+    return Builder(t, g, stored, inputs, free).plan()
+
+
+class Lowering:
+    """What a custom operation uses to write its launches."""
+
+    def __init__(self, b: Builder, pos: int) -> None:
+        self.b = b
+        self.pos = pos
+        self.inst = b.graph.nodes[pos].inst
+        self.device = b.target.number
+        self.target = b.target
+        self.output = b.ref_of(b.graph.nodes[pos])
+        self._temps = 0
+
+    def input(self, j: int) -> Ref:
+        """Buffer of input `j`; its layout is `inst.ins[j]`."""
+        n = self.b.graph.nodes[self.pos]
+        return Ref(self.b.ref_of(n.srcs[j]).key, n.inst.ins[j].dtype)
+
+    def temp(self, nbytes: int, dtype: Any) -> Ref:
+        return Ref(self.b.temp(nbytes), dtype)
+
+    def copy(self, src: Ref, dst: Ref, nbytes: int) -> None:
+        self.b.steps.append({"copy": [src.key, dst.key, nbytes]})
+
+    def clear(self, ref: Ref) -> None:
+        self.b.steps.append({"clear": [ref.key]})
+
+    @staticmethod
+    def index(k: Kernel, m: Meta, i: Expr, role: Any) -> Expr:
+        """Flat logical index of view `m` -> place in its storage."""
+        return index_of(k, m, [(i, m.numel, ("flat", m.numel if m.ndim > 1 else 0))], ("x", role))
+
+    def scalar(self, k: Kernel, j: int) -> Any:
+        return k.scalar((self.pos, j), self.inst.scalars[j])
+
+    def launch(self, name: str, threads: int, body: Any) -> None:
+        """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another."""
+        if threads == 0:
+            return
+        k = Kernel(self.device, name)
+        n = k.dim(threads, "threads")
+        i = variable("i", "u32")
+        if k.js:
+            k.r.loop("i", "0", k.r.text(n))
+            body(k, i)
+            k.r.pop()
+            self.b.launch(k, k.source([], len(k.words)), [1, 1, 1])
+        else:
+            body(k, i)
+            self.b.launch(k, k.source(threads_head(k, n), len(k.words)), grid_for(threads, k.workgroup[0]))
+
+    def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
+        """A launch of JavaScript text as it is (cpu device)."""
+        if self.device != 1:
+            raise AssertionError(f"{name} is JavaScript")
+        k = Kernel(1, name)
+        for r, access in refs:
+            k.bindings.append((r.key, r.dtype.store if not isinstance(r.dtype, str) else r.dtype, access))
+        k.words = list(words)
+        k.patches = [(w, (self.pos, j), t) for w, j, t in patches]
+        self.b.launch(k, source, [1, 1, 1])
+
+
+class Builder:
+    """Makes one plan."""
+
+    def __init__(self, t: Target, graph: Graph, stored: set[int], inputs: list[Any], free: list[bool]) -> None:
+        self.target = t
+        self.graph = graph
+        self.nodes = graph.nodes
+        self.stored = stored
+        self.inputs = inputs
+        self.free = free
+        self.steps: list[dict[str, Any]] = []
+        self.temps: list[int] = []  # bytes
+        self.order = graph.order()
+        self.place: dict[int, int] = {g.index: i for i, g in enumerate(self.order)}
+        self.last_read: dict[Any, int] = {}
+        self.shared: dict[int, Any] = {}  # position -> slot key it takes over
+        self._find_last_reads()
+        self._share()
+
+    # ---- buffers: ("in", k), ("p", position), ("t", temp)
+
+    def key_of(self, node: Any) -> Any:
+        if node.buf is not None:
+            return ("in", -node.pos - 1)
+        return self.shared.get(node.pos, ("p", node.pos))
+
+    def ref_of(self, node: Any) -> Ref:
+        return Ref(self.key_of(node), node.inst.out.dtype)
+
+    def temp(self, nbytes: int) -> Any:
+        self.temps.append(max(4, (nbytes + 3) // 4 * 4))
+        return ("t", len(self.temps) - 1)
+
+    def _find_last_reads(self) -> None:
+        for g in self.order:
+            at = self.place[g.index]
+            for p in g.nodes:
+                for s in self._deep_sources(p):
+                    self.last_read[s] = max(self.last_read.get(s, -1), at)
+
+    def _deep_sources(self, pos: int) -> set[Any]:
+        """What node `pos` reads from buffers, through virtual nodes: ("in", k) or positions."""
+        out: set[Any] = set()
+        stack = [pos]
+        while stack:
+            p = stack.pop()
+            for s in self.nodes[p].srcs:
+                if s.buf is not None:
+                    out.add(("in", -s.pos - 1))
+                elif s.pos in self.graph.virtual:
+                    stack.append(s.pos)
+                else:
+                    out.add(s.pos)
+        return out
+
+    def _share(self) -> None:
+        """Lets writes happen in place: in a buffer nobody else reads later."""
+        for g in self.order:
+            p = g.nodes[0]
+            op = self.nodes[p].inst.op
+            if not (op.kind == "write" or (op.kind == "custom" and op.in_place)):
+                continue
+            base = self.nodes[p].srcs[0]
+            others = list(self.nodes[p].srcs[1:])
+            at = self.place[g.index]
+            if any(s is base for s in others):
+                continue
+            if base.buf is not None:
+                k = ("in", -base.pos - 1)
+                if self.free[k[1]] and base.buf.base is None and self.last_read[k] == at and self._only_here(k, p, 0):
+                    self.shared[p] = k
+            elif (
+                not self.graph.live[base.pos]
+                and base.pos not in self.graph.virtual
+                and self.last_read.get(base.pos) == at
+                and self._only_here(base.pos, p, 0)
+            ):
+                self.shared[p] = self.key_of(base)
+
+    def _only_here(self, src: Any, pos: int, i: int) -> bool:
+        """Whether, in its own group, node `pos` takes `src` only as input `i`."""
+        for j, s in enumerate(self.nodes[pos].srcs):
+            if j == i:
+                continue
+            stack = [s]
+            while stack:
+                x = stack.pop()
+                if x.buf is not None:
+                    if ("in", -x.pos - 1) == src:
+                        return False
+                elif x.pos in self.graph.virtual:
+                    stack.extend(self.nodes[x.pos].srcs)
+                elif x.pos == src:
+                    return False
+        return True
+
+    # ---- launches
+
+    def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
+        key = (k.device, source, *k.constants.values())
+        kid = _kernels.get(key)
+        if kid is None:
+            spec = {
+                "name": k.name,
+                "device": k.device,
+                "source": source,
+                "bindings": [{"type": el, "access": acc} for _, el, acc in k.bindings],
+                "constants": k.constants,
+            }
+            kid = _kernels[key] = bridge().define_kernel(spec)
+        self.steps.append(
+            {
+                "kernel": kid,
+                "bind": [key for key, _, _ in k.bindings],
+                "words": k.words,
+                "patch": [[w, key, _HOST_TYPE[t]] for w, key, t in k.patches],
+                "grid": grid,
+                "label": k.name,
+            }
+        )
+
+    def values(self, k: Kernel) -> Values:
+        v = Values(k, self.nodes, self.ref_of, lambda s: s.pos if s.buf is None else -1)
+        v.virtual = self.graph.virtual
+        return v
+
+    def label(self, g: Group) -> str:
+        names = [self.nodes[p].inst.op.name for p in g.nodes]
+        return "+".join(names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"])
+
+    def emit_map(self, g: Group) -> None:
+        if g.O == 0:
+            return
+        k = Kernel(self.target.number, self.label(g))
+        if not k.js:
+            k.workgroup = (64 if self.target.software else 256, 1, 1)
+
+        def body(i: Expr) -> list[tuple[Ref, Any]]:
+            v = self.values(k)
+            v.home = [(i, g.O, "i")]
+            out = []
+            for p in g.nodes:
+                val = k.let(v.compute(p, v.home), "x")
+                v.inside[p] = val
+                if p in self.stored:
+                    out.append((self.ref_of(self.nodes[p]), val))
+            return out
+
+        source, grid = map_kernel(k, g.O, body)
+        self.launch(k, source, grid)
+
+    def emit_write(self, g: Group) -> None:
+        p = g.nodes[0]
+        n = self.nodes[p]
+        region: Meta = n.inst.static
+        out = self.ref_of(n)
+        if p not in self.shared:
+            self.steps.append({"copy": [self.key_of(n.srcs[0]), out.key, n.inst.out.numel * out.dtype.itemsize]})
+        if region.numel == 0:
+            return
+        low = Lowering(self, p)
+        if self._overlaps(p):
+            # the new values are read from the buffer they go to: take them out first
+            raise AssertionError("write from itself")
+
+        def body(k: Kernel, i: Expr) -> None:
+            v = self.values(k)
+            v.home = [(i, region.numel, "i")]
+            val = v.source(p, 1, v.home)
+            val = fit(cast(val, region.dtype.compute), region.dtype.name)
+            k.store_bits(Ref(out.key, region.dtype), index_of(k, region, v.home, "region"), val)
+
+        low.launch(self.label(g), region.numel, body)
+
+    def _overlaps(self, p: int) -> bool:
+        key = self.shared.get(p)
+        return key is not None and not self._only_here(key if key[0] == "in" else key[1], p, 0)
+
+    def emit_custom(self, g: Group) -> None:
+        p = g.nodes[0]
+        n = self.nodes[p]
+        if n.inst.op.in_place and p not in self.shared:
+            nbytes = n.inst.out.numel * n.inst.out.dtype.itemsize
+            if nbytes:
+                self.steps.append({"copy": [self.key_of(n.srcs[0]), self.key_of(n), nbytes]})
+        n.inst.op.lower(n.inst, Lowering(self, p))
+
+    # ---- row kernels
+
+    def emit_row(self, g: Group) -> None:
+        partial: dict[int, tuple[list[Ref], int]] = {}
+        if g.O == 0:
+            return
+        if g.kind == "contract" and tiles.fits(self, g):
+            tiles.emit(self, g)
+            return
+        if g.split:
+            p = g.nodes[0]
+            partial[p] = self._emit_partial(g, p)
+        RowKernel(self, g, partial).emit()
+
+    def _emit_partial(self, g: Group, p: int) -> tuple[list[Ref], int]:
+        """First stage of a long reduction: the state of each chunk. Second stage: a row kernel over the chunks."""
+        assert g.split
+        chunks, length = g.split
+        rk = RowKernel(self, g, {})
+        return rk.emit_partial(p, chunks, length), chunks
+
+    # ---- the whole
+
+    def plan(self) -> Plan:
+        for g in self.order:
+            if g.kind == "map":
+                self.emit_map(g)
+            elif g.kind == "write":
+                self.emit_write(g)
+            elif g.kind == "custom":
+                self.emit_custom(g)
+            else:
+                self.emit_row(g)
+        return self._finish()
+
+    def _finish(self) -> Plan:
+        nodes = self.nodes
+        nin = len(self.inputs)
+        outs = [p for p, on in enumerate(self.graph.live) if on]
+        slots: dict[Any, int] = {("in", k): k for k in range(nin)}
+        outputs: dict[str, int] = {}
+        fresh: list[int] = []
+        taken: list[tuple[int, int]] = []  # (position, input whose buffer it takes over)
+        aliases: dict[int, Any] = {}
+        for p in outs:
+            key = self.shared.get(p, ("p", p))
+            if key[0] == "in":
+                taken.append((p, key[1]))
+                continue
+            aliases[p] = key
+            if key not in slots:
+                slots[key] = nin + len(fresh)
+                m = nodes[p].inst.out
+                nbytes = m.numel * m.dtype.itemsize
+                check_size(nbytes, m)
+                outputs[str(slots[key])] = nbytes
+                fresh.append(p)
+        nslots = nin + len(fresh)
+        # temps: by size and lifetime (first and last step that names them)
+        life: dict[Any, list[int]] = {}
+        for at, s in enumerate(self.steps):
+            for key in s.get("bind", s.get("copy", s.get("clear")) or []):
+                if isinstance(key, tuple) and key not in slots:
+                    life.setdefault(key, [at, at])[1] = at
+        size: dict[Any, int] = {}
+        for key in life:
+            if key[0] == "t":
+                size[key] = self.temps[key[1]]
+            else:
+                m = nodes[key[1]].inst.out
+                size[key] = max(4, (m.numel * m.dtype.itemsize + 3) // 4 * 4)
+        temps: list[int] = []
+        until: list[int] = []
+        for key in sorted(life, key=lambda x: life[x][0]):
+            first, last = life[key]
+            fits = [j for j in range(len(temps)) if until[j] < first and size[key] <= temps[j] <= 2 * size[key] + 64]
+            if fits:
+                j = min(fits, key=lambda j: temps[j])
+            else:
+                j = len(temps)
+                temps.append(size[key])
+                until.append(-1)
+            until[j] = last
+            slots[key] = nslots + j
+        scalar_of: dict[Any, int] = {}
+        types: list[str] = []
+        for p, n in enumerate(nodes):
+            for i, t in enumerate(n.inst.scalars):
+                if t in ("c64", "c128"):
+                    for part in (0, 1):
+                        scalar_of[p, i, part] = len(types)
+                        types.append("f64")
+                else:
+                    scalar_of[p, i] = len(types)
+                    types.append(t)
+        steps = []
+        for s in self.steps:
+            s = dict(s)
+            if "bind" in s:
+                s["bind"] = [slots[key] for key in s["bind"]]
+                s["patch"] = [[w, scalar_of[key], t] for w, key, t in s["patch"]]
+            elif "copy" in s:
+                a, b, n = s["copy"]
+                s["copy"] = [slots[a], slots[b], n]
+                if n == 0:
+                    continue
+            else:
+                s["clear"] = [slots[s["clear"][0]]]
+            steps.append(s)
+        return Plan(self.target.number, nodes, nslots, nin, fresh, taken, outputs, temps, types, steps)
+
+
+class Plan:
+    """A window ready to run: defined once in JavaScript, replayed with other buffers and scalars."""
+
+    def __init__(
+        self,
+        device: int,
+        nodes: list[Any],
+        nslots: int,
+        nin: int,
+        fresh: list[int],
+        taken: list[tuple[int, int]],
+        outputs: dict[str, int],
+        temps: list[int],
+        types: list[str],
+        steps: list[dict[str, Any]],
+    ) -> None:
+        self.device = device
+        self.fresh = [(p, nodes[p].inst.out.numel * nodes[p].inst.out.dtype.itemsize) for p in fresh]
+        self.taken = taken
+        self.complex = any(t in ("c64", "c128") for n in nodes for t in n.inst.scalars)
+        self.types = types
+        self.steps = steps
+        self.temps = temps
+        self.bridge = bridge()
+        self.empty = not steps
+        self.id = self.bridge.define_plan(
+            {
+                "name": ",".join(dict.fromkeys(s.get("label", "") for s in steps))[:200],
+                "device": device,
+                "slots": nslots,
+                "outputs": outputs,
+                "temps": temps,
+                "scalars": types,
+                "steps": steps,
+            }
+        )
+        self.pack = self.bridge.run_packer(self.id, nslots, types)
+
+    def run(self, nodes: list[Any], inputs: list[Any], scalars: list[Any]) -> None:
+        bridge = self.bridge
+        ids = [x.buf.id for x in inputs]
+        new = bridge.new_buffer
+        out = []
+        for _, nbytes in self.fresh:
+            b = Buffer(new(), nbytes, self.device)
+            out.append(b)
+            ids.append(b.id)
+        if self.complex:
+            flat: list[Any] = []
+            for s in scalars:
+                if type(s) is complex:
+                    flat += (s.real, s.imag)
+                else:
+                    flat.append(s)
+            scalars = flat
+        self.pack(*ids, *scalars)
+        for (p, _), b in zip(self.fresh, out, strict=True):
+            nodes[p].buf = b
+        for p, k in self.taken:
+            nodes[p].buf = inputs[k].buf
+        for n in nodes:
+            n.srcs = n.scalars = ()
+
+    def forget(self) -> None:
+        """Drops the plan's record in JavaScript."""
+        self.bridge.forget_plans([self.id])

@@ -1,0 +1,169 @@
+"""From expressions to text: what the WGSL and the JavaScript renderer share.
+
+A renderer keeps the lines of one kernel, a stack of scopes (a loop body is one), and the names already bound in them,
+so that equal subexpressions are computed once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .expr import Expr, definition, variable
+
+_INLINE = ("var", "const", "param")
+
+
+class Renderer:
+    """Text of one kernel. Subclasses say how the language spells things."""
+
+    language = ""
+    prelude: dict[str, str] = {}  # helper name -> text, taken in where the name occurs
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.indent = 1
+        self.count = 0
+        self.scopes: list[dict[Any, str]] = [{}]
+        self._numbers: dict[int, tuple[int, Expr]] = {}
+        self._shapes: dict[tuple, int] = {}
+        self.functions: dict[tuple[str, str], tuple[str, str]] = {}  # (name, type) -> (name in text, text)
+
+    # ---- statements
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.indent + text)
+
+    def name(self, hint: str = "v") -> str:
+        self.count += 1
+        return f"{hint}{self.count}"
+
+    def push(self, head: str) -> None:
+        self.line(head + " {")
+        self.indent += 1
+        self.scopes.append({})
+
+    def pop(self) -> None:
+        self.scopes.pop()
+        self.indent -= 1
+        self.line("}")
+
+    def let(self, e: Expr, hint: str = "v") -> Expr:
+        """Binds an expression to a name, and gives back the variable."""
+        if e.op in _INLINE:
+            return e
+        text = self.text(e)
+        if re.fullmatch(r"\w+", text):
+            return variable(text, e.type)
+        n = self.name(hint)
+        self.declare(n, e.type, text)
+        self.scopes[-1][self._key(e)] = n
+        return variable(n, e.type)
+
+    def var(self, e: Expr, hint: str = "acc") -> Expr:
+        """A variable that may be assigned to, with its first value."""
+        text = self.text(e)
+        n = self.name(hint)
+        self.declare_var(n, e.type, text)
+        return variable(n, e.type)
+
+    def assign(self, target: Expr, e: Expr) -> None:
+        self.line(f"{target.value} = {self.text(e)};")
+
+    # ---- expressions
+
+    def _key(self, e: Expr) -> int:
+        """A number that equal expressions share; found once for each object, however often it is used."""
+        known = self._numbers.get(id(e))
+        if known is not None:
+            return known[0]
+        shape = (e.op, e.type, repr(e.value), *map(self._key, e.args))
+        n = self._shapes.setdefault(shape, len(self._shapes))
+        self._numbers[id(e)] = (n, e)  # keeps `e`, so that its id stays its own
+        return n
+
+    def _find(self, key: Any) -> str | None:
+        for s in reversed(self.scopes):
+            r = s.get(key)
+            if r is not None:
+                return r
+        return None
+
+    def text(self, e: Expr) -> str:
+        """The expression as text; long or shared parts have been bound to names in the current scope."""
+        if e.op == "var":
+            return str(e.value)
+        if e.op == "const":
+            return self.constant(e.value, e.type)
+        if e.op == "param":
+            return self.param(e.value, e.type)
+        key = self._key(e)
+        known = self._find(key)
+        if known is not None:
+            return known
+        args = [self.text(a) for a in e.args]
+        out = self.spell(e, args)
+        if len(out) > 48 or e.op in ("load", "call", "fit"):
+            n = self.name()
+            self.declare(n, e.type, out)
+            out = n
+        # remembered even when it has no name of its own: the same text means the same value in this scope
+        self.scopes[-1][key] = out
+        return out
+
+    def call_defined(self, fname: str, type: str, arg_types: tuple[str, ...]) -> str:
+        """The name of a function made with `define`, rendered once a kernel."""
+        key = (fname, type)
+        if key not in self.functions:
+            body = definition(fname)
+            if body is None:
+                raise KeyError(f"no function {fname} in {self.language} or in functions.py")
+            self.functions[key] = (f"tt_{fname}_{type}", "")  # in place first: a body may not call itself
+            sub = self.__class__()
+            sub.functions = self.functions
+            names = [f"a{k}" for k in range(len(arg_types))]
+            result = body(*(variable(n, t) for n, t in zip(names, arg_types, strict=True)))
+            text = sub.text(result)
+            self.functions.pop(key)
+            self.functions[key] = (
+                f"tt_{fname}_{type}",
+                self.function(f"tt_{fname}_{type}", names, arg_types, type, sub.lines, text),
+            )
+        return self.functions[key][0]
+
+    def helpers(self, text: str) -> str:
+        """The prelude functions that occur in `text`, in an order in which each stands before its users."""
+        need: list[str] = []
+        seen: set[str] = set()
+
+        def take(t: str) -> None:
+            for n in dict.fromkeys(re.findall(r"\btt_\w+", t)):
+                if n in self.prelude and n not in seen:
+                    seen.add(n)
+                    take(self.prelude[n])
+                    need.append(n)
+
+        take(text)
+        return "\n".join(self.prelude[n] for n in need)
+
+    # ---- what a language must say
+
+    def constant(self, v: Any, type: str) -> str:
+        raise NotImplementedError
+
+    def param(self, word: int, type: str) -> str:
+        raise NotImplementedError
+
+    def spell(self, e: Expr, a: list[str]) -> str:
+        raise NotImplementedError
+
+    def declare(self, name: str, type: str, text: str) -> None:
+        raise NotImplementedError
+
+    def declare_var(self, name: str, type: str, text: str) -> None:
+        raise NotImplementedError
+
+    def function(
+        self, name: str, args: list[str], types: tuple[str, ...], type: str, lines: list[str], result: str
+    ) -> str:
+        raise NotImplementedError

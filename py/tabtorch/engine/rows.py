@@ -1,0 +1,373 @@
+"""Row kernels: reductions and contractions with the maps before, between and after them, in one pass or a few over each row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from .expr import Complex, Expr, cast, const, fit, minimum, variable
+from .lower import PACKED, U0, Factor, Kernel, Ref, grid_for, index_of, map_kernel, threads_head
+from .wgsl import TYPES
+
+if TYPE_CHECKING:
+    from .fuse import Group
+    from .plan import Builder
+
+#: where the states of a reduction are kept between its two stages
+_STATE_DTYPE = {
+    "f32": dtypes.float32,
+    "f64": dtypes.float64,
+    "i32": dtypes.int32,
+    "u32": dtypes.int32,
+    "i64": dtypes.int64,
+    "bool": dtypes.int32,
+}
+
+
+class RowKernel:
+    """Writes the kernel of a `row` or `contract` group.
+
+    Two forms. Barrier-free: one thread (on the cpu device, one turn of a loop) walks a row. With barriers: a workgroup
+    walks a row and joins the threads' states in shared memory. A value at row level is a variable; full-level values are
+    computed again in each pass over the row that needs them.
+    """
+
+    def __init__(self, b: Builder, g: Group, partial: dict[int, tuple[list[Ref], int]]) -> None:
+        self.b = b
+        self.g = g
+        self.partial = partial
+        self.k = Kernel(b.target.number, b.label(g))
+        self.v = b.values(self.k)
+        self.pack: list[tuple[Ref, Ref, int]] = []
+        long_rows = g.kind == "row" and not partial and g.K >= 128 and self._inner_contiguous()
+        self.wide = b.target.barriers and long_rows
+        self.k.workgroup = (256 if self.wide else 64, 1, 1)
+        if b.target.software:
+            self.k.workgroup = (16, 1, 1)
+
+    def _inner_contiguous(self) -> bool:
+        for p in self.g.nodes:
+            n = self.b.nodes[p]
+            for m in n.inst.ins:
+                if m.numel == self.g.O * self.g.K and m.ndim and not (m.whole or m.strides[-1] in (0, 1)):
+                    return False
+        return True
+
+    # ---- pieces
+
+    def reduce_state(self, p: int) -> tuple[Any, Any, Any]:
+        """(init, lift, combine) of a reduction or contraction."""
+        n = self.b.nodes[p].inst
+        if n.op.kind == "contract":
+            t = n.compute
+            zero = const(0, t)
+            if isinstance(zero, Complex):
+                return (
+                    (zero.re, zero.im),
+                    lambda v, k: (v.re, v.im),
+                    lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
+                )
+            return (zero,), lambda v, k: (v,), lambda a, b: (a[0] + b[0],)
+        return n.op.init(n.compute), n.op.lift, n.op.combine
+
+    def operand(self, p: int, factors: list[Factor]) -> Any:
+        n = self.b.nodes[p].inst
+        if n.op.kind == "contract":
+            x = cast(self.v.source(p, 0, factors), n.compute)
+            y = cast(self.v.source(p, 1, factors), n.compute)
+            if n.compute == "f32" and self.k.js:
+                return x * y
+            return x * y
+        return cast(self.v.source(p, 0, factors), n.compute)
+
+    def finish(self, p: int, state: tuple) -> Any:
+        n = self.b.nodes[p].inst
+        if n.op.kind == "contract":
+            v = Complex(state[0], state[1]) if len(state) == 2 else state[0]
+        else:
+            v = n.op.result(state)
+        return fit(cast(v, n.out.dtype.compute), n.out.dtype.name)
+
+    def put(self, p: int, at: Expr, v: Any) -> None:
+        """Stores a value of the group; a packed dtype goes out as 32-bit words and is packed by a launch after this one."""
+        n = self.b.nodes[p]
+        ref = self.b.ref_of(n)
+        if self.k.js or ref.dtype.name not in PACKED:
+            self.k.store(ref, at, v)
+            return
+        wide = dtypes.float32 if ref.dtype.compute == "f32" else dtypes.int32
+        total = n.inst.out.numel
+        tmp = next((t for t, r, _ in self.pack if r.key == ref.key), None)
+        if tmp is None:
+            tmp = Ref(self.b.temp(total * 4), wide)
+            self.pack.append((tmp, ref, total))
+        self.k.store(tmp, at, cast(v, wide.compute))
+
+    def hoist(self, p: int, o: Factor, kf: tuple[int, Any]) -> None:
+        """Computes, outside the loop, the part of the operands' places that does not vary along the row."""
+        n = self.b.nodes[p]
+        for i, m in enumerate(n.inst.ins):
+            if not m.whole and n.srcs[i].pos not in self.v.virtual:
+                self.k.let(index_of(self.k, m, [o, (U0, kf[0], kf[1])], (p, i)), "base")
+
+    # ---- forms
+
+    def emit(self) -> None:
+        k, g, r = self.k, self.g, self.k.r
+        rows = k.dim(g.O, "rows")
+        length = k.dim(g.K, "length") if g.kind != "row" or not self.partial else None
+        o = variable("o", "u32")
+        if k.js:
+            r.loop("o", "0", r.text(rows))
+            self.body(o, length)
+            r.pop()
+            src, grid = k.source([], len(k.words)), [1, 1, 1]
+        elif self.wide:
+            head = [
+                "@compute @workgroup_size(256, 1, 1)",
+                "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
+                "@builtin(local_invocation_index) lid: u32) {",
+                "  let o = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
+                f"  if (o >= {r.text(rows)}) {{ return; }}",
+            ]
+            self.body(o, length)
+            src, grid = k.source(head, len(k.words)), grid_for(g.O, 1)
+        else:
+            self.body(o, length)
+            src = k.source(threads_head(k, rows, name="o"), len(k.words))
+            grid = grid_for(g.O, k.workgroup[0])
+        self.b.launch(k, src, grid)
+        for tmp, ref, total in self.pack:
+            self.b_pack(tmp, ref, total)
+
+    def b_pack(self, tmp: Ref, ref: Ref, total: int) -> None:
+        k = Kernel(self.b.target.number, "pack " + ref.dtype.name)
+        src, grid = map_kernel(k, total, lambda i: [(ref, cast(k.load(tmp, i), ref.dtype.compute))])
+        self.b.launch(k, src, grid)
+
+    def body(self, o: Expr, length: Expr | None) -> None:
+        g, v = self.g, self.v
+        nodes = sorted(g.nodes)
+        row_point = [(o, g.O, "o")]
+        last = max([g.phase[p] for p in nodes])
+        for phase in range(last + 1):
+            v.home = row_point
+            reduces = [p for p in nodes if self._is_reduce(p) and g.phase[p] == phase + 1]
+            for p in nodes:
+                if g.level[p] == "row" and g.phase[p] == phase and not self._is_reduce(p):
+                    self._row_map(p, o, row_point)
+            full = [p for p in nodes if g.level[p] == "full" and g.phase[p] == phase and p in self.b.stored]
+            if reduces or full:
+                self._pass(o, length, reduces, full, phase)
+            for p in reduces:
+                self._store_row(p, o)
+
+    def _is_reduce(self, p: int) -> bool:
+        return self.b.nodes[p].inst.op.kind in ("reduce", "contract")
+
+    def _row_map(self, p: int, o: Expr, point: list[Factor]) -> None:
+        self.v.inside[p] = self.k.let(self.v.compute(p, point), "x")
+        self._store_row(p, o)
+
+    def _store_row(self, p: int, o: Expr) -> None:
+        if p not in self.b.stored:
+            return
+        if self.wide:
+            self.k.r.push("if (lid == 0u)")
+        self.put(p, o, self.v.inside[p])
+        if self.wide:
+            self.k.r.pop()
+
+    def _pass(self, o: Expr, length: Expr | None, reduces: list[int], full: list[int], phase: int) -> None:
+        """One walk along the row: the states of these reductions, and these stores."""
+        k, g, r, v = self.k, self.g, self.k.r, self.v
+        if self.partial:
+            self._join_partial(o, reduces)
+            return
+        assert length is not None
+        o_factor: Factor = (o, g.O, "o")
+        for p in reduces:
+            self.hoist(p, o_factor, (g.K, "k"))
+        states = {p: [k.var(x) for x in self.reduce_state(p)[0]] for p in reduces}
+        blocked = bool(reduces) and not k.js and not self.wide and self._is_float(reduces)
+        if blocked:
+            # sums in blocks: the rounding error then grows with the number of blocks, not of elements
+            outer = k.loop(length, hint="kb", step=const(64, "u32"))
+            kb = outer.__enter__()
+            end = r.text(minimum(kb + const(64, "u32"), length))
+            inner = {p: [k.var(x) for x in self.reduce_state(p)[0]] for p in reduces}
+            kk = r.name("k")
+            r.loop(kk, r.text(kb), end)
+        else:
+            inner = states
+            kk = r.name("k")
+            if self.wide:
+                r.loop(kk, "lid", r.text(length), "256u")
+            else:
+                r.loop(kk, "0" if k.js else "0u", r.text(length))
+        ke = variable(kk, "u32")
+        point: list[Factor] = [o_factor, (ke, g.K, "k")]
+        v.home = point
+        mine: list[int] = []
+        need = self._full_needed(reduces, full)
+        for p in need:
+            val = v.compute(p, point)
+            v.inside[p] = k.let(val, "x")
+            mine.append(p)
+            if p in full:
+                self.put(p, k.let(o * k.dim(g.K, "length") + ke, "i"), v.inside[p])
+        for p in reduces:
+            _, lift, combine = self.reduce_state(p)
+            new = combine(tuple(inner[p]), lift(self.operand(p, point), ke))
+            new = tuple(k.let(x, "s") for x in new)
+            for var, x in zip(inner[p], new, strict=True):
+                k.assign(var, x)
+        r.pop()
+        for p in mine:
+            del v.inside[p]
+        if blocked:
+            for p in reduces:
+                _, _, combine = self.reduce_state(p)
+                new = tuple(k.let(x, "s") for x in combine(tuple(states[p]), tuple(inner[p])))
+                for var, x in zip(states[p], new, strict=True):
+                    k.assign(var, x)
+            outer.__exit__()
+        v.home = [(o, g.O, "o")]
+        for p in reduces:
+            state = tuple(states[p])
+            if self.wide:
+                state = self._join_threads(p, state)
+            v.inside[p] = k.let(self.finish(p, tuple(state)), "x")
+
+    def _is_float(self, reduces: list[int]) -> bool:
+        return any(self.b.nodes[p].inst.compute in ("f32", "c64") for p in reduces)
+
+    def _full_needed(self, reduces: list[int], full: list[int]) -> list[int]:
+        """Full-level members, in order, that this pass has to compute."""
+        g = self.g
+        want = set(full)
+        stack = [*reduces, *full]
+        seen = set(stack)
+        while stack:
+            p = stack.pop()
+            for s in self.b.nodes[p].srcs:
+                if s.buf is not None:
+                    continue
+                q = s.pos
+                if q in seen:
+                    continue
+                if q in self.b.graph.virtual or (self.b.graph.of.get(q) is g and g.level[q] == "full"):
+                    seen.add(q)
+                    stack.append(q)
+                    if q not in self.b.graph.virtual:
+                        want.add(q)
+        return sorted(want)
+
+    def _join_threads(self, p: int, state: tuple) -> tuple:
+        """The workgroup's states joined in shared memory; all threads get the result."""
+        k, r = self.k, self.k.r
+        _, _, combine = self.reduce_state(p)
+        names = []
+        for x in state:
+            n = f"sh{len(k.globals)}"
+            k.globals.append(f"var<workgroup> {n}: array<{TYPES[x.type]}, 256>;")
+            names.append(n)
+            r.line(f"{n}[lid] = {r.text(x)};")
+        r.line("workgroupBarrier();")
+        step = r.name("step")
+        r.push(f"for (var {step} = 128u; {step} > 0u; {step} >>= 1u)")
+        r.push(f"if (lid < {step})")
+        a = tuple(variable(f"{n}[lid]", x.type) for n, x in zip(names, state, strict=True))
+        b = tuple(variable(f"{n}[lid + {step}]", x.type) for n, x in zip(names, state, strict=True))
+        new = [k.let(x, "s") for x in combine(tuple(k.let_copy(x) for x in a), tuple(k.let_copy(x) for x in b))]
+        for n, x in zip(names, new, strict=True):
+            r.line(f"{n}[lid] = {r.text(x)};")
+        r.pop()
+        r.line("workgroupBarrier();")
+        r.pop()
+        out = []
+        for n, x in zip(names, state, strict=True):
+            got = r.name("s")
+            r.line(f"let {got} = {n}[0];")
+            out.append(variable(got, x.type))
+        return tuple(out)
+
+    # ---- long rows in two stages
+
+    def emit_partial(self, p: int, chunks: int, length: int) -> list[Ref]:
+        k, g, r = self.k, self.g, self.k.r
+        k.name = self.b.nodes[p].inst.op.name + " of chunks"
+        init, lift, combine = self.reduce_state(p)
+        refs = [
+            Ref(self.b.temp(g.O * chunks * (8 if x.type in ("i64", "f64") else 4)), _STATE_DTYPE[x.type]) for x in init
+        ]
+        wide = self.b.target.barriers and self._inner_contiguous()
+        self.wide = wide
+        k.workgroup = (256, 1, 1) if wide else k.workgroup
+        total, row_len = k.dim(g.O * chunks, "chunks in all"), k.dim(g.K, "length")
+        nchunks, clen = k.dim(chunks, "chunks"), k.dim(length, "chunk")
+        t = variable("t", "u32")
+        o = k.let(Expr("idiv", "u32", (t, nchunks)), "o")
+        start = k.let((t - o * nchunks) * clen, "start")
+        end = k.let(minimum(start + clen, row_len), "end")
+        o_factor: Factor = (o, g.O, "o")
+        self.hoist(p, o_factor, (g.K, "k"))
+        state = [k.var(x) for x in init]
+        kk = r.name("k")
+        if wide:
+            r.loop(kk, f"{r.text(start)} + lid", r.text(end), "256u")
+            inner = state
+        else:
+            kb = r.name("kb")
+            r.loop(kb, r.text(start), r.text(end), "64u")
+            stop = r.text(minimum(variable(kb, "u32") + const(64, "u32"), end))
+            inner = [k.var(x) for x in init]
+            r.loop(kk, kb, stop)
+        ke = variable(kk, "u32")
+        point: list[Factor] = [o_factor, (ke, g.K, "k")]
+        self.v.home = point
+        new = [k.let(x, "s") for x in combine(tuple(inner), lift(self.operand(p, point), ke))]
+        for var, x in zip(inner, new, strict=True):
+            k.assign(var, x)
+        r.pop()
+        if not wide:
+            new = [k.let(x, "s") for x in combine(tuple(state), tuple(inner))]
+            for var, x in zip(state, new, strict=True):
+                k.assign(var, x)
+            r.pop()
+        final: Any = tuple(state)
+        if wide:
+            final = self._join_threads(p, final)
+            r.push("if (lid == 0u)")
+        for ref, x in zip(refs, final, strict=True):
+            k.store(ref, t, cast(x, ref.dtype.compute))
+        if wide:
+            r.pop()
+            head = [
+                "@compute @workgroup_size(256, 1, 1)",
+                "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
+                "@builtin(local_invocation_index) lid: u32) {",
+                "  let t = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
+                f"  if (t >= {r.text(total)}) {{ return; }}",
+            ]
+            self.b.launch(k, k.source(head, len(k.words)), grid_for(g.O * chunks, 1))
+        else:
+            src = k.source(threads_head(k, total, name="t"), len(k.words))
+            self.b.launch(k, src, grid_for(g.O * chunks, k.workgroup[0]))
+        return refs
+
+    def _join_partial(self, o: Expr, reduces: list[int]) -> None:
+        """Second stage: joins the chunks' states of each row."""
+        k = self.k
+        for p in reduces:
+            refs, chunks = self.partial[p]
+            init, _, combine = self.reduce_state(p)
+            n = k.dim(chunks, ("chunks", p))
+            state = [k.var(x) for x in init]
+            with k.loop(n) as c:
+                at = k.let(o * n + c, "i")
+                got = tuple(cast(k.load(ref, at), x.type) for ref, x in zip(refs, init, strict=True))
+                new = [k.let(x, "s") for x in combine(tuple(state), got)]
+                for var, x in zip(state, new, strict=True):
+                    k.assign(var, x)
+            self.v.inside[p] = k.let(self.finish(p, tuple(state)), "x")

@@ -1,0 +1,51 @@
+"""What the planner has to know of a device: limits, and which forms of a kernel pay on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import graph
+
+
+class Target:
+    """What the planner has to know of a device."""
+
+    def __init__(self, number: int, info: dict[str, Any]) -> None:
+        self.number = number
+        gpu = info.get("webgpu") if number == 0 else None
+        limits = gpu["limits"] if gpu else {}
+        adapter = gpu["adapter"] if gpu else {}
+        self.buffers = 64 if number else min(limits.get("maxStorageBuffersPerShaderStage", 8), 16)
+        words = " ".join(str(v) for v in adapter.values()).lower()
+        # a software adapter pays dearly for barriers, and has few threads to keep busy
+        self.software = number == 0 and ("swiftshader" in words or "llvmpipe" in words or "lavapipe" in words)
+        self.serial = number == 1
+        self.barriers = number == 0 and not self.software
+
+    def split(self, rows: int, length: int, neighbours: bool) -> tuple[int, int] | None:
+        """How to cut long rows that are too few to keep the device busy: (chunks, chunk length).
+
+        `neighbours`: a row's elements lie next to each other, so a workgroup can walk it; else a thread does.
+        The thresholds are coarse, so that a batch of another size seldom means another kernel.
+        """
+        if self.serial:
+            return None
+        if self.software or neighbours:
+            if length < 8192 or rows >= 256:
+                return None
+            chunk = 2048 if self.software else 4096
+        else:
+            if length < 1024 or rows >= 16384:
+                return None
+            chunk = 256
+        return -(-length // chunk), chunk
+
+
+_targets: dict[int, Target] = {}
+
+
+def target(number: int) -> Target:
+    t = _targets.get(number)
+    if t is None:
+        t = _targets[number] = Target(number, graph.bridge().info)
+    return t

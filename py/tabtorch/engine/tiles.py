@@ -1,0 +1,111 @@
+"""Contractions by the tuned kernels of `wgsl/`: the engine writes their loads and stores, so views, conversions, what comes
+before the operands and what follows the result are part of the kernel."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .expr import Expr, cast, fit, variable
+from .lower import PACKED, U0, Factor, Kernel
+from .wgsl import Wgsl
+
+if TYPE_CHECKING:
+    from .fuse import Group
+    from .plan import Builder
+
+
+@cache
+def algorithm(stem: str) -> str:
+    """The text of `wgsl/STEM.wgsl`: beside the package in a wheel, at the top of the repository in a checkout."""
+    package = Path(__file__).parent.parent
+    for folder in (package / "wgsl", package.parent.parent / "wgsl"):
+        f = folder / (stem + ".wgsl")
+        if f.exists():
+            text = f.read_text()
+            return re.sub(r"^\s*//.*\n", "", text, flags=re.M)
+    raise FileNotFoundError(f"{stem}.wgsl")
+
+
+def sizes(inst: Any) -> tuple[int, int, int, int]:
+    """(batch, M, N, K) of a contraction."""
+    shape = inst.ins[0].shape
+    nb, nm, nn, _ = inst.static
+    a, b, c = nb, nb + nm, nb + nm + nn
+    return prod(shape[:a]), prod(shape[a:b]), prod(shape[b:c]), prod(shape[c:])
+
+
+def fits(b: Builder, g: Group) -> bool:
+    """Whether a tile kernel serves this group: float32 arithmetic on webgpu, and results enough to fill tiles."""
+    if b.target.number != 0:
+        return False
+    i = b.nodes[g.nodes[0]].inst
+    if i.compute != "f32":
+        return False
+    if any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored):
+        return False
+    batch, m, n, k = sizes(i)
+    least = 4 if b.target.software else 16
+    return m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
+
+
+def emit(b: Builder, g: Group) -> None:
+    """One dispatch for the contraction and its epilogue."""
+    p0 = g.nodes[0]
+    inst = b.nodes[p0].inst
+    batch, m, n, kk = sizes(inst)
+    k = Kernel(0, b.label(g))
+    v = b.values(k)
+    kb, km, kn, kd = (variable(x, "u32") for x in ("b", "m", "n", "k"))
+    texts: list[str] = []
+    dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
+    texts += [f"fn size_{x}() -> u32 {{ return {k.r.text(e)}; }}" for x, e in dims.items()]
+
+    def function(head: str, body: Any) -> None:
+        """A function whose body is rendered like a kernel's."""
+        main = k.r
+        k.r = Wgsl()
+        k.r.functions = main.functions
+        k.r.count = main.count
+        body()
+        texts.append("\n".join([head + " {", *k.r.lines, "}"]))
+        main.count = k.r.count
+        k.r = main
+
+    def load(i: int, factors: list[Factor]) -> None:
+        k.r.line(f"return {k.r.text(cast(v.source(p0, i, factors), 'f32'))};")
+
+    B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
+    zero_n: Factor = (U0, n, "n")
+    zero_m: Factor = (U0, m, "m")
+    function("fn load_a(b: u32, m: u32, k: u32) -> f32", lambda: load(0, [B, M, zero_n, K]))
+    function("fn load_b(b: u32, k: u32, n: u32) -> f32", lambda: load(1, [B, zero_m, N, K]))
+
+    def store() -> None:
+        point: list[Factor] = [B, M, N]
+        i = k.let((kb * dims["M"] + km) * dims["N"] + kn if batch > 1 else km * dims["N"] + kn, "i")
+        v.home = point
+        acc: Expr = variable("value", "f32")
+        v.inside[p0] = k.let(fit(cast(acc, inst.out.dtype.compute), inst.out.dtype.name), "x")
+        for p in sorted(g.nodes):
+            if p != p0:
+                v.inside[p] = k.let(v.compute(p, point), "x")
+            if p in b.stored:
+                k.store(b.ref_of(b.nodes[p]), i, v.inside[p])
+
+    function("fn store_out(b: u32, m: u32, n: u32, value: f32)", store)
+    if b.target.software:
+        stem, wx, wy, rows, cols = "matmul_registers", 8, 4, 4, 4
+        k.constants = {}
+    else:
+        # a tile of 128 x 128 wants enough of them to fill the device
+        big = -(-m // 128) * -(-n // 128) * batch >= 96
+        stem, wx, wy, rows, cols = "matmul", (16 if big else 8), (16 if big else 8), 8, 8
+        k.constants = {"WG_X": wx, "WG_Y": wy}
+    grid = [-(-n // (wx * cols)), -(-m // (wy * rows)), batch]
+    k.globals = texts
+    source = k.source([algorithm(stem).rstrip().removesuffix("}")], len(k.words))
+    b.launch(k, source, grid)

@@ -1,0 +1,156 @@
+"""Index maps. A `Meta` says how a tensor's elements lie in a flat storage; equal ones are the same object."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..device import device as Device
+    from ..dtypes import dtype as Dtype
+
+
+class Size(tuple):
+    """`torch.Size`: a shape, a tuple of ints."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        return prod(self)
+
+    def __repr__(self) -> str:
+        return "torch.Size([" + ", ".join(map(str, self)) + "])"
+
+    def __getitem__(self, i: Any) -> Any:
+        r = tuple.__getitem__(self, i)
+        return Size(r) if isinstance(i, slice) else r
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, tuple(other)))
+
+    def __reduce__(self) -> Any:
+        return (Size, (tuple(self),))
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements; a dimension of size 0 counts as 1, as PyTorch does."""
+    out, n = [], 1
+    for s in reversed(shape):
+        out.append(n)
+        n *= max(s, 1)
+    return tuple(reversed(out))
+
+
+class Meta:
+    """Shape, strides and offset (in elements), dtype and device of a tensor. Interned: compare with `is`."""
+
+    __slots__ = ("contiguous", "device", "dtype", "flat", "ndim", "numel", "offset", "shape", "strides", "whole")
+
+    shape: Size
+    strides: tuple[int, ...]
+
+    def __init__(self, shape: Size, strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device) -> None:
+        self.shape = shape
+        self.strides = strides
+        self.offset = offset
+        self.dtype = dtype
+        self.device = device
+        self.ndim = len(shape)
+        self.numel = prod(shape)
+        expected, ok = 1, True
+        for s, st in zip(reversed(shape), reversed(strides), strict=True):
+            if s != 1:
+                if st != expected:
+                    ok = False
+                    break
+                expected *= s
+        self.contiguous = ok or self.numel == 0
+        self.whole = self.contiguous and offset == 0  # element i of the view is element i of the storage
+
+    def __repr__(self) -> str:
+        return f"Meta({tuple(self.shape)}, {self.strides}, +{self.offset}, {self.dtype.name}, {self.device})"
+
+
+_interned: dict[tuple, Meta] = {}
+
+
+def meta(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device) -> Meta:
+    """The one Meta with these properties."""
+    key = (shape, strides, offset, dtype, device)
+    m = _interned.get(key)
+    if m is None:
+        if len(_interned) > 200_000:  # every-size-once programs must not grow without end
+            _interned.clear()
+        m = Meta(Size(shape), tuple(strides), offset, dtype, device)
+        _interned[(m.shape, m.strides, offset, dtype, device)] = m
+    return m
+
+
+def contiguous_meta(shape: tuple[int, ...], dtype: Dtype, device: Device) -> Meta:
+    return meta(shape, contiguous_strides(shape), 0, dtype, device)
+
+
+def collapse(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """Merges neighbouring dimensions that one stride can walk; drops size-1 dimensions."""
+    sizes: list[int] = []
+    steps: list[int] = []
+    for n, s in zip(shape, strides, strict=True):
+        if n == 1:
+            continue
+        if sizes and steps[-1] == n * s:
+            sizes[-1] *= n
+            steps[-1] = s
+        else:
+            sizes.append(n)
+            steps.append(s)
+    return sizes, steps
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape, right-aligned. Raises PyTorch's RuntimeError where sizes do not match."""
+    nd = max((len(s) for s in shapes), default=0)
+    out = [1] * nd
+    for shape in shapes:
+        for k in range(1, len(shape) + 1):
+            n = shape[-k]
+            if n != 1:
+                if out[-k] not in (1, n):
+                    raise RuntimeError(
+                        f"The size of tensor a ({out[-k]}) must match the size of tensor b ({n}) "
+                        f"at non-singleton dimension {nd - k}"
+                    )
+                out[-k] = n
+    return tuple(out)
+
+
+def broadcast_strides(m: Meta, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides that read `m` as if it had been expanded to `shape`."""
+    lead = len(shape) - m.ndim
+    return (0,) * lead + tuple(
+        0 if n == 1 and want != 1 else st for n, st, want in zip(m.shape, m.strides, shape[lead:], strict=True)
+    )
+
+
+def view_strides(m: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides with which `m` can be seen in `shape` without a copy, or None."""
+    if m.numel == 0:
+        return m.strides if tuple(m.shape) == tuple(shape) else contiguous_strides(shape)
+    out: list[int] = [0] * len(shape)
+    d = len(shape) - 1
+    base = m.strides[-1] if m.ndim else 1
+    n_block, n_view = 1, 1
+    for i in range(m.ndim - 1, -1, -1):
+        n_block *= m.shape[i]
+        if i == 0 or (m.shape[i - 1] != 1 and m.strides[i - 1] != n_block * base):
+            while d >= 0 and (n_view < n_block or shape[d] == 1):
+                out[d] = n_view * base
+                n_view *= shape[d]
+                d -= 1
+            if n_view != n_block:
+                return None
+            if i > 0:
+                base = m.strides[i - 1]
+                n_block, n_view = 1, 1
+    if m.ndim == 0:
+        return (1,) * len(shape)
+    return tuple(out) if d == -1 else None

@@ -1,0 +1,122 @@
+"""WGSL helpers that need a loop or a branch, so that they cannot be expressions: taken in where their names occur.
+
+sin, cos and tan: WGSL promises an absolute error of 2^-11 on [-pi, pi] and nothing beyond. Here the argument is reduced
+in three parts of pi/2 up to 1024, and by a product with 2/pi in integers (Payne and Hanek) above, so every f32 is right.
+"""
+
+from __future__ import annotations
+
+#: 2/pi in words of 32 bits, the first with a word of zeros before it
+_TWO_OVER_PI = (0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
+
+PRELUDE = {
+    "tt_two_over_pi": "const tt_two_over_pi = array<u32, 8>(" + ", ".join(f"{w:#010x}u" for w in _TWO_OVER_PI) + ");",
+    # (remainder in [-pi/4, pi/4], quarter turns modulo 4)
+    "tt_quarter": """fn tt_quarter(x: f32) -> vec2<f32> {
+  let b = bitcast<u32>(x) & 0x7fffffffu;
+  if (b <= 0x3f490fdau) { return vec2<f32>(x, 0.0f); }
+  if (b >= 0x7f800000u) { return vec2<f32>(tt_nan(), 0.0f); }
+  if (b < 0x44800000u) {
+    let n = round(x * 0.63661975f);
+    return vec2<f32>(((x - n * 1.5703125f) - n * 4.837512969970703e-4f) - n * 7.549789954891882e-8f, n - 4.0f * floor(n * 0.25f));
+  }
+  var words = tt_two_over_pi;
+  let e = (b >> 23u) - 128u;
+  let k = e >> 5u; let s = e & 31u;
+  var w = vec3<u32>(words[k], words[k + 1u], words[k + 2u]);
+  if (s != 0u) { w = vec3<u32>((w.x << s) | (w.y >> (32u - s)), (w.y << s) | (w.z >> (32u - s)), (w.z << s) | (words[k + 3u] >> (32u - s))); }
+  let m = ((b & 0x7fffffu) | 0x800000u) << 8u;
+  let p0 = tt_u_mul(m, w.z); let p1 = tt_u_mul(m, w.y);
+  let lo = p1.x + p0.y;
+  let hi = m * w.x + p1.y + select(0u, 1u, lo < p1.x);
+  let q = (hi + 0x20000000u) >> 30u;
+  var f = vec2<u32>(lo, hi - (q << 30u));
+  let neg = (f.y >> 31u) == 1u;
+  if (neg) { f = tt_l_neg(f); }
+  let r = (f32(f.y) + f32(f.x) * 2.3283064e-10f) * 1.4629180792671596e-9f;
+  if ((bitcast<u32>(x) >> 31u) == 1u) { return vec2<f32>(select(-r, r, neg), f32((4u - q) & 3u)); }
+  return vec2<f32>(select(r, -r, neg), f32(q & 3u));
+}""",
+    "tt_sin_near": """fn tt_sin_near(r: f32) -> f32 {
+  let z = r * r;
+  return r + r * z * ((-0.0001958787058f * z + 0.008332748177f) * z - 0.1666666466f);
+}""",
+    "tt_cos_near": """fn tt_cos_near(r: f32) -> f32 {
+  let z = r * r;
+  return (1.0f - 0.5f * z) + z * z * ((2.454792175e-5f * z - 0.001388830294f) * z + 0.04166666466f);
+}""",
+    "tt_sin": """fn tt_sin(x: f32) -> f32 {
+  let p = tt_quarter(x); let q = u32(p.y);
+  let v = select(tt_sin_near(p.x), tt_cos_near(p.x), (q & 1u) == 1u);
+  return select(v, -v, (q & 2u) == 2u);
+}""",
+    "tt_cos": """fn tt_cos(x: f32) -> f32 {
+  let p = tt_quarter(x); let q = u32(p.y);
+  let v = select(tt_cos_near(p.x), tt_sin_near(p.x), (q & 1u) == 1u);
+  return select(v, -v, ((q + 1u) & 2u) == 2u);
+}""",
+    "tt_tan": """fn tt_tan(x: f32) -> f32 {
+  let p = tt_quarter(x);
+  let z = p.x * p.x;
+  let t = p.x + p.x * z * (((((0.00825531371f * z + 0.005091077212f) * z + 0.02316525871f) * z + 0.05377375066f) * z + 0.1333438061f) * z + 0.3333332433f);
+  return select(t, -1.0f / t, (u32(p.y) & 1u) == 1u);
+}""",
+    # long division of the mantissas, eight bits a turn: exact, as C's
+    "tt_fmod": """fn tt_fmod(x: f32, y: f32) -> f32 {
+  let s = bitcast<u32>(x) & 0x80000000u;
+  let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
+  if (b == 0u || a >= 0x7f800000u || b > 0x7f800000u) { return tt_nan(); }
+  if (a < b) { return x; }
+  var ea = i32(a >> 23u); var ma = a & 0x7fffffu;
+  var eb = i32(b >> 23u); var mb = b & 0x7fffffu;
+  if (ea == 0) { ea = 1; } else { ma |= 0x800000u; }
+  if (eb == 0) { eb = 1; } else { mb |= 0x800000u; }
+  ma = ma % mb;
+  for (var n = ea - eb; n > 0 && ma != 0u; n -= 8) { ma = (ma << u32(min(n, 8))) % mb; }
+  if (ma == 0u) { return bitcast<f32>(s); }
+  let z = i32(countLeadingZeros(ma)) - 8;
+  let e = eb - z;
+  if (e > 0) { return bitcast<f32>(s | (((ma << u32(z)) & 0x7fffffu) | (u32(e) << 23u))); }
+  return bitcast<f32>(s | (ma << u32(eb - 1)));
+}""",
+    "tt_ipow": """fn tt_ipow(x: i32, y: i32) -> i32 {
+  if (y < 0) { if (x == 1) { return 1; } if (x == -1) { return select(1, -1, (y & 1) == 1); } return 0; }
+  var r = 1; var b = x; var n = y;
+  while (n > 0) { if ((n & 1) == 1) { r = r * b; } b = b * b; n = n >> 1u; }
+  return r;
+}""",
+    "tt_l_pow": """fn tt_l_pow(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {
+  let one = vec2<u32>(1u, 0u);
+  if ((y.y >> 31u) == 1u) {
+    if (all(x == one)) { return one; }
+    if (all(x == vec2<u32>(0xffffffffu))) { return select(one, x, (y.x & 1u) == 1u); }
+    return vec2<u32>(0u);
+  }
+  var r = one; var b = x; var n = y;
+  while ((n.x | n.y) != 0u) { if ((n.x & 1u) == 1u) { r = tt_l_mul(r, b); } b = tt_l_mul(b, b); n = tt_l_shr(n, 1u); }
+  return r;
+}""",
+    "tt_gcd": """fn tt_gcd(x: i32, y: i32) -> i32 {
+  var a = u32(abs(x)); var b = u32(abs(y));
+  while (b != 0u) { let t = a % b; a = b; b = t; }
+  return i32(a);
+}""",
+    "tt_l_gcd": """fn tt_l_gcd(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {
+  var a = tt_l_abs(x); var b = tt_l_abs(y);
+  while ((b.x | b.y) != 0u) { let t = tt_l_divu(a, b).zw; a = b; b = t; }
+  return a;
+}""",
+}
+
+#: (function, type) -> its helper
+HELPERS = {
+    ("sin", "f32"): "tt_sin",
+    ("cos", "f32"): "tt_cos",
+    ("tan", "f32"): "tt_tan",
+    ("fmod", "f32"): "tt_fmod",
+    ("pow", "i32"): "tt_ipow",
+    ("pow", "i64"): "tt_l_pow",
+    ("gcd", "i32"): "tt_gcd",
+    ("gcd", "i64"): "tt_l_gcd",
+    ("abs", "i64"): "tt_l_abs",
+}
