@@ -158,7 +158,8 @@ export class CpuPlan {
 
 export class CpuDevice {
   private readonly pool = new Pool<CpuBlock>();
-  private readonly kernels: (CpuKernel | undefined)[] = [];
+  /** or why there is none */
+  private readonly kernels: (CpuKernel | ErrorRecord | undefined)[] = [];
   private readonly handles: (CpuHandle | undefined)[] = [];
   liveBytes = 0;
   liveBuffers = 0;
@@ -170,9 +171,13 @@ export class CpuDevice {
   }
 
   defineKernel(id: number, spec: KernelSpec): void {
-    this.kernels[id] = undefined;
-    this.kernels[id] = new CpuKernel(spec);
     this.stats.kernels++;
+    try {
+      this.kernels[id] = new CpuKernel(spec);
+    } catch (error) {
+      this.kernels[id] = recordOf(error, spec.name);
+      throw error;
+    }
   }
 
   forgetKernel(id: number): void {
@@ -180,7 +185,12 @@ export class CpuDevice {
   }
 
   definePlan(spec: PlanSpec): CpuPlan {
-    return new CpuPlan(spec, (id) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`));
+    return new CpuPlan(spec, (id) => {
+      const kernel = this.kernels[id];
+      if (kernel instanceof CpuKernel) return kernel;
+      if (kernel !== undefined) throw new CommandError(kernel);
+      return fail("internal", spec.name, `kernel ${id} is not defined`);
+    });
   }
 
   has(id: number): boolean {
@@ -273,7 +283,7 @@ export class CpuDevice {
     try {
       return this.peek(from, offset, nbytes, operation);
     } catch (error) {
-      this.name(id, stillborn(recordOf(error, operation)));
+      this.lack(id, recordOf(error, operation));
       throw error;
     }
   }
@@ -283,7 +293,7 @@ export class CpuDevice {
     for (const { slot } of plan.outputs) {
       const id = reader.arg(2 + slot);
       this.free(id);
-      this.name(id, stillborn(reason));
+      this.lack(id, reason);
     }
   }
 
@@ -295,6 +305,11 @@ export class CpuDevice {
     if (offset + nbytes > handle.nbytes)
       fail("internal", operation, `bytes ${offset} to ${offset + nbytes} of a buffer of ${handle.nbytes}`);
     return handle.bytes(offset, nbytes);
+  }
+
+  /** Makes `id` a buffer that fails every use. */
+  lack(id: number, reason: ErrorRecord): void {
+    this.name(id, stillborn(reason));
   }
 
   /** False where `id` is no buffer of this device. */
@@ -326,7 +341,7 @@ export class CpuDevice {
       block = this.lease(classIndex, operation);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
-      this.name(id, stillborn(error.record));
+      this.lack(id, error.record);
       throw error;
     }
     block.whole.nbytes = nbytes;

@@ -24,7 +24,12 @@ import { writeSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { recordOf } from "./errors";
-import { createRuntime, type Runtime } from "./runtime";
+// Not bundled: the very file the browser runs, which lies beside this one (see build.mjs). It sets globalThis.tabtorchRuntime.
+import "./runtime.js";
+import type { createRuntime as Create, Runtime } from "./runtime";
+
+const { createRuntime } = (globalThis as unknown as { tabtorchRuntime: { createRuntime: typeof Create } })
+  .tabtorchRuntime;
 
 console.log = console.info = console.debug = console.error;
 

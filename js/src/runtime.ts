@@ -6,7 +6,7 @@ import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol
 import { Stats } from "./stats";
 import { openDevice } from "./webgpu/adapter";
 import { GpuDevice } from "./webgpu/device";
-import type { GpuPlan } from "./webgpu/plan";
+import { GpuPlan } from "./webgpu/plan";
 
 export interface RuntimeOptions {
   /** where to find WebGPU; by default `navigator.gpu` */
@@ -19,11 +19,30 @@ export interface RuntimeOptions {
   reason?: string;
 }
 
+/** A plan that could not be made: its runs fail with the same words, and so do the uses of what they should have made. */
+class BrokenPlan {
+  readonly dev: number;
+  private readonly outputs: number[];
+
+  constructor(
+    spec: PlanSpec,
+    private readonly reason: ErrorRecord,
+  ) {
+    this.dev = spec.device;
+    this.outputs = Object.keys(spec.outputs).map(Number);
+  }
+
+  run(reader: BlockReader, device: GpuDevice | CpuDevice): never {
+    for (const slot of this.outputs) device.lack(reader.arg(2 + slot), this.reason);
+    throw new CommandError(this.reason);
+  }
+}
+
 export class Runtime {
   /** Resolves with a message if the GPU device is lost; never, where there is none. */
   readonly deviceLost: Promise<string>;
   private readonly reader = new BlockReader();
-  private readonly plans: (GpuPlan | CpuPlan | undefined)[] = [];
+  private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
   private readonly cpu: CpuDevice;
 
   constructor(
@@ -149,7 +168,8 @@ export class Runtime {
           const plan = this.plans[reader.arg(0)];
           if (plan === undefined) fail("internal", "run", `plan ${reader.arg(0)} is not defined`);
           this.counters.runs++;
-          if (plan instanceof CpuPlan) this.cpu.run(plan, reader);
+          if (plan instanceof BrokenPlan) plan.run(reader, this.on(plan.dev));
+          else if (plan instanceof CpuPlan) this.cpu.run(plan, reader);
           else (this.gpu as GpuDevice).run(plan, reader);
           break;
         }
@@ -179,9 +199,13 @@ export class Runtime {
         }
         case Op.PLAN: {
           const spec = reader.json(2, reader.arg(1)) as PlanSpec;
-          this.plans[reader.arg(0)] = undefined;
           this.counters.plans++;
-          this.plans[reader.arg(0)] = this.on(spec.device).definePlan(spec);
+          try {
+            this.plans[reader.arg(0)] = this.on(spec.device).definePlan(spec);
+          } catch (error) {
+            this.plans[reader.arg(0)] = new BrokenPlan(spec, recordOf(error, spec.name));
+            throw error;
+          }
           break;
         }
         case Op.FORGET:
@@ -209,7 +233,7 @@ export class Runtime {
     }
     const plan = this.plans[id];
     this.plans[id] = undefined;
-    if (plan !== undefined && !(plan instanceof CpuPlan)) this.gpu?.forgetPlan(plan);
+    if (plan instanceof GpuPlan) this.gpu?.forgetPlan(plan);
   }
 
   private on(dev: number): GpuDevice | CpuDevice {

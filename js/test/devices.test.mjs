@@ -281,6 +281,11 @@ for (const dev of [0, 1]) {
       assert.match(errors(runtime)[0].message, /plan 9 is not defined/);
       assert.equal(runtime.execute(new Block().plan(9, scaleAddPlan(dev, 9, 4)).bytes()), 1);
       assert.match(errors(runtime)[0].message, /kernel 9 is not defined/);
+      // its runs fail with these words, and what they should have made is there to be freed
+      const c = id();
+      assert.equal(runtime.execute(new Block().run(9, [a, c], [1, 0]).bytes()), 1);
+      assert.match(errors(runtime)[0].message, /kernel 9 is not defined/);
+      assert.equal(runtime.execute(new Block().free(c).bytes()), 0);
     });
 
     test("a kernel that does not compile is named, at its run too", async () => {
@@ -298,8 +303,10 @@ for (const dev of [0, 1]) {
       assert.match(found[0].message, /broken did not compile: .+/);
       assert.equal(found.filter((e) => e.kind === "validation").length, 0, JSON.stringify(found));
       // and again, because the plan may be kept
-      assert.ok(runtime.execute(new Block().run(10, [a, id()], [1, 1]).bytes()) > 0);
-      errors(runtime);
+      const d = id();
+      assert.equal(runtime.execute(new Block().run(10, [a, d], [1, 1]).bytes()), 1);
+      assert.match(errors(runtime)[0].message, /broken did not compile/);
+      await execute(runtime, new Block().free(b, d));
       const c = id();
       await execute(runtime, new Block().run(1, [a, c], [1, 1]));
       assert.deepEqual(await readAs(runtime, Float32Array, c, 4), [2, 3, 4, 5]);

@@ -5,19 +5,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { bundle } from "../build.mjs";
 import { Block, scaleAdd, scaleAddPlan } from "./block.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const folder = mkdtempSync(join(here, ".host-")); // here, so that it finds node_modules as the package does
 const file = join(folder, "host.mjs");
-await build({
-  entryPoints: [join(here, "../src/host-node.ts")],
-  bundle: true,
-  format: "esm",
-  platform: "node",
-  outfile: file,
-});
+await bundle(folder);
 after(() => rmSync(folder, { recursive: true }));
 
 const [EXECUTE, READ, INFO, STATS, RESET, SYNCHRONIZE, ERRORS, INIT, LOSE] = [1, 2, 3, 4, 5, 6, 7, 8, 9];

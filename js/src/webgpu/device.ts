@@ -247,6 +247,11 @@ export class GpuDevice {
     on.block.refs++;
   }
 
+  /** Makes `id` a buffer that fails every use. */
+  lack(id: number, reason: ErrorRecord): void {
+    this.name(id, this.buffers.stillborn(reason).whole);
+  }
+
   /** False where `id` is no buffer of this device. */
   free(id: number): boolean {
     const handle = this.handles[id];
@@ -378,7 +383,7 @@ export class GpuDevice {
       const again = out.before !== undefined && out.before.poolIndex >= 0 ? out.before : out.last;
       block = this.buffers.leaseAgain(again, out.classIndex, out.nbytes, operation);
     } catch (error) {
-      this.name(id, this.buffers.stillborn(recordOf(error, operation)).whole);
+      this.lack(id, recordOf(error, operation));
       return; // the loop over the slots finds it
     }
     out.before = out.last;
@@ -398,7 +403,7 @@ export class GpuDevice {
         ? this.buffers.leaseIdle(nbytes, this.stream.empty ? -1 : this.stream.serial, operation)
         : this.buffers.lease(sizeClass(nbytes), nbytes, operation);
     } catch (error) {
-      this.name(id, this.buffers.stillborn(recordOf(error, operation)).whole);
+      this.lack(id, recordOf(error, operation));
       throw error;
     }
     block.whole.nbytes = nbytes;
@@ -412,7 +417,7 @@ export class GpuDevice {
     try {
       return this.handle(from, operation);
     } catch (error) {
-      this.name(id, this.buffers.stillborn(recordOf(error, operation)).whole);
+      this.lack(id, recordOf(error, operation));
       throw error;
     }
   }
