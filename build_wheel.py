@@ -7,6 +7,7 @@ JavaScript has changed since it was bundled. It is also the PEP 517 backend of p
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import shutil
@@ -21,6 +22,12 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "py" / "tabtorch"
 BUNDLES = (PACKAGE / "bridge" / "runtime.js", PACKAGE / "bridge" / "host.mjs")
 SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
+INTERNAL = {
+    "autograd",
+    "bridge",
+    "cli",
+    "engine",
+}  # folders of the package whose docstrings are for those who work on it
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can hold
 
 
@@ -52,6 +59,86 @@ def contents() -> dict[str, Path]:
     }
     found |= {f"tabtorch/wgsl/{path.name}": path for path in (ROOT / "wgsl").glob("*.wgsl")}
     return found
+
+
+class Slim(ast.NodeTransformer):
+    """What a browser need not download: annotations, imports for the type checker, docstrings of what is private.
+
+    Annotated fields of dataclasses and named tuples stay: there they mean something when the program runs.
+    """
+
+    def __init__(self, internal: bool) -> None:
+        self.internal = internal  # nothing in the module is for users
+        self.depth = 0  # functions around the node
+
+    def undocumented(self, node: Any) -> None:
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+        node.returns = None
+        a = node.args
+        for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
+            if arg is not None:
+                arg.annotation = None
+        if self.internal or self.depth or (node.name.startswith("_") and not node.name.endswith("__")):
+            self.undocumented(node)
+        return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        bases = ast.unparse(ast.Tuple([*node.bases, *node.decorator_list], ast.Load()))
+        fields = "dataclass" in bases or "NamedTuple" in bases
+        body: list[Any] = []
+        for x in node.body:
+            if fields and isinstance(x, ast.AnnAssign) and "ClassVar" not in ast.unparse(x.annotation):
+                x.annotation = ast.Constant("")
+            else:
+                x = self.visit(x)
+            body += x if isinstance(x, list) else [x] if x is not None else []
+        node.body = body or [ast.Pass()]
+        if self.internal or node.name.startswith("_"):
+            self.undocumented(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        self.generic_visit(node)
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return node.orelse or None
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        return None if node.module == "__future__" else node
+
+
+def slim(source: str, internal: bool) -> str:
+    """A module as it is shipped. Comments and layout are the repository's."""
+    slimmer = Slim(internal)
+    tree = slimmer.visit(ast.parse(source))
+    if internal:
+        slimmer.undocumented(tree)
+    for node in ast.walk(tree):
+        if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+def shipped(path: Path) -> bytes:
+    """The bytes of a file in the wheel."""
+    if path.suffix != ".py":
+        return path.read_bytes()
+    return slim(path.read_text(), bool(INTERNAL & set(path.relative_to(PACKAGE).parts))).encode()
 
 
 def metadata(table: dict[str, Any]) -> str:
@@ -121,7 +208,7 @@ def write(folder: str | Path, files: dict[str, bytes]) -> Path:
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """Everything, packed: the file's name."""
     bundle()
-    return write(wheel_directory, {name: path.read_bytes() for name, path in contents().items()}).name
+    return write(wheel_directory, {name: shipped(path) for name, path in contents().items()}).name
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
