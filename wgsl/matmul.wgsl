@@ -11,8 +11,9 @@ override WG_X: u32 = 16;
 override WG_Y: u32 = 16;
 override TILE_K: u32 = 16;
 
-// a is kept transposed (k major), so that a thread reads its 8 rows as two vectors
-var<workgroup> tile_a: array<vec4<f32>, WG_Y * 2u * TILE_K>;
+// a is kept transposed (k major), so that a thread reads its 8 rows as two vectors; a vector of padding a row keeps the
+// threads that write a column apart
+var<workgroup> tile_a: array<vec4<f32>, (WG_Y * 2u + 1u) * TILE_K>;
 var<workgroup> tile_b: array<vec4<f32>, WG_X * 2u * TILE_K>;
 
 @compute @workgroup_size(WG_X, WG_Y, 1)
@@ -43,7 +44,7 @@ fn main(
         if (m + 2u < M) { v.z = load_a(batch, m + 2u, k); }
         if (m + 3u < M) { v.w = load_a(batch, m + 3u, k); }
       }
-      tile_a[(t % TILE_K) * WG_Y * 2u + t / TILE_K] = v;
+      tile_a[(t % TILE_K) * (WG_Y * 2u + 1u) + t / TILE_K] = v;
     }
     for (var t = thread; t < WG_X * 2u * TILE_K; t += threads) {
       let k = k0 + t / (WG_X * 2u);
@@ -59,8 +60,8 @@ fn main(
     }
     workgroupBarrier();
     for (var k = 0u; k < TILE_K; k++) {
-      let a0 = tile_a[k * WG_Y * 2u + local.y * 2u];
-      let a1 = tile_a[k * WG_Y * 2u + local.y * 2u + 1u];
+      let a0 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u];
+      let a1 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u + 1u];
       let b0 = tile_b[k * WG_X * 2u + local.x];
       let b1 = tile_b[k * WG_X * 2u + WG_X + local.x];
       lo[0] = fma(vec4(a0.x), b0, lo[0]);

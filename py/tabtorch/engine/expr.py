@@ -280,9 +280,9 @@ _NARROW = ("uint8", "int8", "int16", "float16", "bfloat16", "float32")
 def _unary(name: str) -> Callable[[Any], Any]:
     def f(x: Any) -> Any:
         if isinstance(x, Complex):
-            from . import complex as cplx
+            from .complex import FUNCTIONS
 
-            return cplx.FUNCTIONS[name](x)
+            return FUNCTIONS[name](x)
         return Expr("call", x.type, (x,), name)
 
     f.__name__ = name
@@ -371,9 +371,9 @@ def define(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         def f(*args: Any) -> Any:
             if isinstance(args[0], Complex):
-                from . import complex as cplx
+                from .complex import FUNCTIONS
 
-                return cplx.FUNCTIONS[name](*args)
+                return FUNCTIONS[name](*args)
             first = args[0]
             return Expr("call", first.type, (first, *(_lift(a, first) for a in args[1:])), name)
 

@@ -360,19 +360,19 @@ def _scaled_erfc(a: Any) -> Any:
     return poly(t, _by_type(a, _ERFCX32, _ERFCX64)) / (a * 2.0 + 1.0)
 
 
-def _exp_minus_square(a: Any) -> Any:
-    """exp(-a^2); in f32 the rounding of the square is made good."""
+def _exp_square(a: Any, sign: float) -> Any:
+    """exp(sign * a^2); in f32 the rounding of the square is made good."""
     if a.type == "f64":
-        return exp(-a * a)
+        return exp(a * a * sign)
     h = _head(a)
-    return exp(-h * h) * exp((h - a) * (h + a))
+    return exp(h * h * sign) * exp((a - h) * (a + h) * sign)
 
 
 @define("erfc")
 def erfc(x: Any) -> Any:
     a = absolute(x)
     a = where(a > 30.0, 30.0, a)
-    v = _exp_minus_square(a) * _scaled_erfc(a)
+    v = _exp_square(a, -1.0) * _scaled_erfc(a)
     return where(x < 0.0, 2.0 - v, v)
 
 
@@ -386,7 +386,8 @@ def erf(x: Any) -> Any:
 def erfcx(x: Any) -> Any:
     """exp(x^2) erfc(x)."""
     v = _scaled_erfc(absolute(x))
-    return where(x < 0.0, exp(x * x) * 2.0 - v, v)
+    over = where(x < -30.0, infinity(x), _exp_square(x, 1.0) * 2.0 - v)
+    return where(x < 0.0, over, v)
 
 
 _ERFINV_NEAR = (
@@ -553,18 +554,19 @@ def zeta(s: Any, q: Any) -> Any:
         total = total + power(q + float(k), -s)
     w = q + 9.0
     b = power(w, -s)
-    total = total + b * w / (s - 1.0) + b * 0.5
-    t = b
+    total = total + b * 0.5
+    t, rest = b, b * w / (s - 1.0)
     n = 0
     # t = w^-s s (s+1) ... (s+2k) / w^(2k+1); its factor is B(2k) / (2k)!
     for k, bernoulli in enumerate(_BERNOULLI, 1):
         for _ in range(1 if k == 1 else 2):
             t = t * (s + float(n)) / w
             n += 1
-        total = total + t * (bernoulli / math.factorial(2 * k))
-    total = where(s == 1.0, infinity(s), where(s > 1.0, total, not_a_number(s)))
-    pole = where(s >= 1.0, infinity(s), not_a_number(s))
-    return where(q > 0.0, total, where(q == rint(q), pole, not_a_number(s)))
+        rest = rest + t * (bernoulli / math.factorial(2 * k))
+    total = where(b == 0.0, total, total + rest)
+    other = where(q <= 0.0, where(q == rint(q), infinity(s), not_a_number(s)), q + s)
+    value = where(q > 0.0, total, other)
+    return where(s == 1.0, infinity(s), where(s < 1.0, not_a_number(s), value))
 
 
 # ---- modified Bessel functions

@@ -193,7 +193,8 @@ class Builder:
     # ---- launches
 
     def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
-        key = (k.device, source, *k.constants.values())
+        # JavaScript text does not say of which type its buffers are
+        key = (k.device, source, *k.constants.values(), *(el for _, el, _ in k.bindings))
         kid = _kernels.get(key)
         if kid is None:
             spec = {

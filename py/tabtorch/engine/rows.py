@@ -39,7 +39,7 @@ class RowKernel:
         self.k = Kernel(b.target.number, b.label(g))
         self.v = b.values(self.k)
         self.pack: list[tuple[Ref, Ref, int]] = []
-        long_rows = g.kind == "row" and not partial and g.K >= 128 and self._inner_contiguous()
+        long_rows = g.kind == "row" and (bool(partial) or (g.K >= 128 and self._inner_contiguous()))
         self.wide = b.target.barriers and long_rows
         self.k.workgroup = (256 if self.wide else 64, 1, 1)
         if b.target.software:
@@ -364,10 +364,12 @@ class RowKernel:
             init, _, combine = self.reduce_state(p)
             n = k.dim(chunks, ("chunks", p))
             state = [k.var(x) for x in init]
-            with k.loop(n) as c:
+            start, step = (variable("lid", "u32"), const(256, "u32")) if self.wide else (U0, None)
+            with k.loop(n, start, step=step) as c:
                 at = k.let(o * n + c, "i")
                 got = tuple(cast(k.load(ref, at), x.type) for ref, x in zip(refs, init, strict=True))
                 new = [k.let(x, "s") for x in combine(tuple(state), got)]
                 for var, x in zip(state, new, strict=True):
                     k.assign(var, x)
-            self.v.inside[p] = k.let(self.finish(p, tuple(state)), "x")
+            joined = self._join_threads(p, tuple(state)) if self.wide else tuple(state)
+            self.v.inside[p] = k.let(self.finish(p, joined), "x")

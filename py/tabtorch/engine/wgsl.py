@@ -18,10 +18,12 @@ _INFIX = {
     "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
 
-#: infinities and NaN may not be constants in WGSL, and compilers may assume they do not occur: their bits come from a variable
+#: infinities and NaN may not be constants in WGSL, compilers may assume that they do not occur, and they take -0.0 for 0.0:
+#: the bits come from a variable
 _PRELUDE = {
-    "tt_bits": "var<private> tt_bits: vec2<u32> = vec2<u32>(0x7f800000u, 0x7fc00000u);",
+    "tt_bits": "var<private> tt_bits: vec3<u32> = vec3<u32>(0x7f800000u, 0x7fc00000u, 0x80000000u);",
     "tt_inf": "fn tt_inf() -> f32 { return bitcast<f32>(tt_bits.x); }",
+    "tt_neg0": "fn tt_neg0() -> f32 { return bitcast<f32>(tt_bits.z); }",
     "tt_nan": "fn tt_nan() -> f32 { return bitcast<f32>(tt_bits.y); }",
     "tt_isnan": "fn tt_isnan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "tt_isinf": "fn tt_isinf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }",
@@ -146,7 +148,7 @@ def _f32(v: float) -> str:
     if math.isinf(v):
         return "tt_inf()" if v > 0 else "(-tt_inf())"
     if v == 0:
-        return "0.0f" if math.copysign(1, v) > 0 else "bitcast<f32>(0x80000000u)"
+        return "0.0f" if math.copysign(1, v) > 0 else "tt_neg0()"
     return f"{v!r}f" if v > 0 else f"({v!r}f)"
 
 
@@ -238,6 +240,8 @@ class Wgsl(Renderer):
             if op == "shl":
                 return f"select({a[0]} << ({n} & 31u), {self.constant(0, t)}, {n} > 31u)"
             return f"({a[0]} >> min({n}, 31u))" if t == "i32" else f"select({a[0]} >> ({n} & 31u), 0u, {n} > 31u)"
+        if op == "ne" and at == "f32":  # as != is compiled, it may be false beside NaN
+            return f"!({a[0]} == {a[1]})"
         if op == "xor" and t == "bool":
             return f"({a[0]} != {a[1]})"
         return f"({a[0]} {_INFIX[op]} {a[1]})"

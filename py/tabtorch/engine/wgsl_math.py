@@ -46,6 +46,7 @@ PRELUDE = {
   return (1.0f - 0.5f * z) + z * z * ((2.454792175e-5f * z - 0.001388830294f) * z + 0.04166666466f);
 }""",
     "tt_sin": """fn tt_sin(x: f32) -> f32 {
+  if (abs(x) < 1e-4f) { return x; }
   let p = tt_quarter(x); let q = u32(p.y);
   let v = select(tt_sin_near(p.x), tt_cos_near(p.x), (q & 1u) == 1u);
   return select(v, -v, (q & 2u) == 2u);
@@ -56,6 +57,7 @@ PRELUDE = {
   return select(v, -v, ((q + 1u) & 2u) == 2u);
 }""",
     "tt_tan": """fn tt_tan(x: f32) -> f32 {
+  if (abs(x) < 1e-4f) { return x; }
   let p = tt_quarter(x);
   let z = p.x * p.x;
   let t = p.x + p.x * z * (((((0.00825531371f * z + 0.005091077212f) * z + 0.02316525871f) * z + 0.05377375066f) * z + 0.1333438061f) * z + 0.3333332433f);
