@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tabtorch import device as devices
 from tabtorch import dtypes
+from tabtorch.device import webgpu as GPU
 from tabtorch.engine import graph, plan, target, view
 from tabtorch.engine.expr import const, exp, maximum
 from tabtorch.engine.graph import Contract, Map, Node, Reduce, Write, emit, inst
 
 F = dtypes.float32
-GPU = devices.webgpu
+
 
 ADD = Map("add", lambda a, b: a + b)
 ADDS = Map("adds", lambda a, s: a + s)
@@ -360,3 +360,38 @@ def test_broadcast_error_is_pytorchs() -> None:
         match=r"The size of tensor a \(3\) must match the size of tensor b \(4\) at non-singleton dimension 1",
     ):
         view.broadcast_shapes((2, 3), (2, 4))
+
+
+def layer_norm(x: Node, rows: int, cols: int) -> Node:
+    m, r = cm(rows, cols), cm(rows)
+    along = view.meta((rows, cols), (1, 0), 0, F, GPU)
+    mean = pointwise(ADDS, emit(inst(SUM, (m,), r, static=1), (x,)), scalars=(0.5,))
+    d = emit(inst(SUB, (m, along), m), (x, mean))
+    var = pointwise(ADDS, emit(inst(SUM, (m,), r, static=1), (pointwise(MUL, d, d),)), scalars=(1e-5,))
+    return emit(inst(DIV, (m, along), m), (d, var))
+
+
+def test_layer_norm_is_one_kernel(bridge: FakeBridge) -> None:
+    y = layer_norm(up(8, 256), 8, 256)
+    flush()
+    assert [len(s["bind"]) for s in steps(bridge)] == [2] and y.buf is not None
+
+
+def test_operands_of_one_shape_are_merged(bridge: FakeBridge) -> None:
+    x, y = up(64), up(64)
+    z = pointwise(MUL, pointwise(ADDS, x, scalars=(1.0,)), pointwise(ADDS, y, scalars=(2.0,)))
+    flush()
+    assert len(steps(bridge)) == 1 and z.buf is not None
+
+
+def test_groups_with_another_between_are_not_merged(bridge: FakeBridge) -> None:
+    x, w = up(16, 16), up(16, 16)
+    m = cm(16, 16)
+    a = pointwise(EXP, x)
+    am = view.meta((16, 16, 16), (16, 0, 1), 0, F, GPU)
+    bm = view.meta((16, 16, 16), (0, 1, 16), 0, F, GPU)
+    c = emit(inst(MATMUL, (am, bm), m, static=(0, 1, 1, 1)), (a, w))
+    y = emit(inst(ADD, (m, m), m), (a, c))  # a residual: the product stands between
+    del a, c
+    flush()
+    assert len(steps(bridge)) == 2 and y.buf is not None

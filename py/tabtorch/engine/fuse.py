@@ -83,6 +83,7 @@ class Graph:
         self.virtual: set[int] = set()
         self._find_virtual()
         self.deps: dict[int, set[int]] = {}
+        self.reads: dict[int, tuple[list[tuple[int, Meta]], set[int]]] = {}
         self.groups: list[Group] = []
         self.of: dict[int, Group] = {}
         self._group()
@@ -119,7 +120,8 @@ class Graph:
                 continue
             out = n.inst.out
             readers = self.readers[pos]
-            ok = True
+            # what follows a reduction belongs in its kernel, where the rest of the row can read it
+            ok = not self._after_reduction(pos)
             outside = not n.srcs  # a constant is never worth a buffer
             for r, i in readers:
                 ri = self.nodes[r].inst
@@ -136,6 +138,16 @@ class Graph:
                         break
             if ok and outside:
                 self.virtual.add(pos)
+
+    def _after_reduction(self, pos: int) -> bool:
+        """Whether a value of this window's reductions is among what virtual node `pos` would be computed from."""
+        for s in self.nodes[pos].srcs:
+            if s.buf is None:
+                if self.nodes[s.pos].inst.op.kind in ("reduce", "contract"):
+                    return True
+                if s.pos in self.virtual and self._after_reduction(s.pos):
+                    return True
+        return False
 
     def paths(self, pos: int) -> tuple[list[tuple[int, Meta]], set[int]]:
         """What node `pos` reads, seen through virtual nodes: sources read at its own point, with their views; sources read elsewhere."""
@@ -171,7 +183,7 @@ class Graph:
         for pos, n in enumerate(self.nodes):
             if not self.needed[pos] or pos in self.virtual:
                 continue
-            here, other = self.paths(pos)
+            here, other = self.reads[pos] = self.paths(pos)
             self.deps[pos] = other | {q for q, _ in here}
             kind = n.inst.op.kind
             joined = None
@@ -188,6 +200,78 @@ class Graph:
             if joined is None:
                 joined = self._new(pos, kind)
             self._need(joined, {self.of[q].index for q in self.deps[pos]} - {joined.index})
+            if kind in ("map", "reduce"):
+                for q, _ in here:
+                    if self.of[q] is not self.of[pos]:
+                        self._merge(self.of[pos], self.of[q])
+
+    def _merge(self, a: Group, b: Group) -> bool:
+        """Makes one group of two that share points, if no third has to come between them."""
+        if len(a.nodes) + len(b.nodes) > self.size or a.split or b.split:
+            return False
+        shapes = {(g.O, g.K) for g in (a, b) if g.kind != "map"}
+        if {a.kind, b.kind} - {"map", "row", "contract"} or len(shapes) > 1 or a.kind == b.kind == "contract":
+            return False
+        if {a.kind, b.kind} == {"row", "contract"}:
+            return False
+        O, K = next(iter(shapes)) if shapes else (a.O, 1)
+        whole = {g.O for g in (a, b) if g.kind == "map"}
+        if not whole <= {O, O * K}:
+            return False
+        for x in self.groups:
+            if x.nodes and x is not a and x is not b:
+                between = x.anc >> a.index & 1 and b.anc >> x.index & 1
+                if between or (x.anc >> b.index & 1 and a.anc >> x.index & 1):
+                    return False
+        kind = next((g.kind for g in (a, b) if g.kind != "map"), "map")
+        both = Group(kind, a.index, -1, O, K)
+        both.nodes = sorted(a.nodes + b.nodes)
+        if not self._levels(both, a, b):
+            return False
+        old = {p: self.of[p] for p in both.nodes}
+        for p in both.nodes:
+            self.of[p] = both
+        binds: set[Any] = {("p", p) for p in both.nodes if self.live[p]}
+        for p in both.nodes:
+            binds |= self._bound(p, both)
+        if len(binds) >= self.limit:
+            self.of.update(old)
+            return False
+        gone = 1 << b.index
+        both.anc = (a.anc | b.anc) & ~(gone | 1 << a.index)
+        self.groups[a.index] = both
+        b.nodes = []
+        for x in self.groups:
+            if x.anc & gone:
+                x.anc = x.anc & ~gone | 1 << a.index
+        for x in self.groups:
+            if x.anc >> a.index & 1:
+                x.anc |= both.anc
+        return True
+
+    def _levels(self, g: Group, a: Group, b: Group) -> bool:
+        """Level and phase of every node of a merged group; False where a value would be needed away from its point."""
+        members = set(g.nodes)
+        for p in g.nodes:
+            here, other = self.reads[p]
+            if other & members:
+                return False
+            n = self.nodes[p].inst
+            mine = [(q, m) for q, m in here if q in members]
+            if n.op.kind in ("reduce", "contract"):
+                if mine and not (n.ins[0].whole and self._aligned(g, mine, "full")):
+                    return False
+                g.level[p] = "row"
+                g.phase[p] = max([g.phase[q] for q, _ in mine], default=0) + 1
+                continue
+            level = "full" if g.kind == "map" or (g.kind == "row" and g.K > 1 and n.out.numel == g.O * g.K) else "row"
+            if level == "row" and n.out.numel != g.O:
+                return False
+            if not self._aligned(g, mine, level):
+                return False
+            g.level[p] = level
+            g.phase[p] = max([g.phase[q] for q, _ in mine], default=1 if g.kind == "contract" else 0)
+        return True
 
     def _new(self, pos: int, kind: str) -> Group:
         ins = self.nodes[pos].inst
@@ -297,7 +381,7 @@ class Graph:
         """The groups so that each stands after those it needs, else as the program had them."""
         done = 0
         out: list[Group] = []
-        waiting = sorted(self.groups, key=lambda g: g.nodes[0])
+        waiting = sorted((g for g in self.groups if g.nodes), key=lambda g: g.nodes[0])
         while waiting:
             for i, g in enumerate(waiting):
                 if not g.anc & ~done:

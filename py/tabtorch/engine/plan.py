@@ -26,7 +26,7 @@ def make_plan(device: Any, nodes: list[Any], live: list[bool], inputs: list[Any]
     while True:
         g = Graph(nodes, live, split=t.split, size=size, limit=t.buffers)
         stored = g.stored()
-        if size == 1 or all(g.binds(x, stored) <= t.buffers for x in g.groups):
+        if size == 1 or all(g.binds(x, stored) <= t.buffers for x in g.groups if x.nodes):
             break
         size = max(1, size // 2)
     return Builder(t, g, stored, inputs, free).plan()

@@ -38,11 +38,16 @@ def sizes(inst: Any) -> tuple[int, int, int, int]:
     return prod(shape[:a]), prod(shape[a:b]), prod(shape[b:c]), prod(shape[c:])
 
 
+def contraction(b: Builder, g: Group) -> int:
+    """Position of the contraction in its group."""
+    return next(p for p in g.nodes if b.nodes[p].inst.op.kind == "contract")
+
+
 def fits(b: Builder, g: Group) -> bool:
     """Whether a tile kernel serves this group: float32 arithmetic on webgpu, and results enough to fill tiles."""
     if b.target.number != 0:
         return False
-    i = b.nodes[g.nodes[0]].inst
+    i = b.nodes[contraction(b, g)].inst
     if i.compute != "f32":
         return False
     if any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored):
@@ -54,7 +59,7 @@ def fits(b: Builder, g: Group) -> bool:
 
 def emit(b: Builder, g: Group) -> None:
     """One dispatch for the contraction and its epilogue."""
-    p0 = g.nodes[0]
+    p0 = contraction(b, g)
     inst = b.nodes[p0].inst
     batch, m, n, kk = sizes(inst)
     k = Kernel(0, b.label(g))
