@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..random_streams import STATE_WORDS, Draw, HostKernel
-from .graph import Custom, Inst, Node, Queue, buffer_of, flush_queue, inst
+from ..random_streams import Draw, HostKernel
+from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
 from .lower import Ref
 from .view import Meta
 
@@ -64,6 +64,5 @@ def seen_as(node: Node, m: Meta) -> Node:
     return n
 
 
-_SEEN = Custom("view", lambda i, low: None)
-
-__all__ = ["STATE_WORDS", "run", "seen_as"]
+#: stands in for the operation of values whose memory is another node's
+_SEEN = Op("view")

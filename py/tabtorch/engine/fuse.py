@@ -167,7 +167,7 @@ class Graph:
                 m = n.inst.ins[i]
                 q = s.pos
                 if q in self.virtual:
-                    nxt = (q, at_point and not indexed and m.whole)
+                    nxt = (q, at_point and not indexed and m.whole and m.numel == s.inst.out.numel)
                     if nxt not in seen:
                         seen.add(nxt)
                         stack.append(nxt)

@@ -154,13 +154,14 @@ def inst(
 class Buffer:
     """Memory on a device. Freed, in stream order, when the last reference goes."""
 
-    __slots__ = ("__weakref__", "base", "device", "id", "nbytes")
+    __slots__ = ("__weakref__", "base", "device", "id", "nbytes", "offset")
 
-    def __init__(self, id: int, nbytes: int, device: int, base: Buffer | None = None) -> None:
+    def __init__(self, id: int, nbytes: int, device: int, base: Buffer | None = None, offset: int = 0) -> None:
+        self.base = base  # a window onto that buffer, from byte `offset` on; it counts as no memory of its own
+        self.offset = offset
         self.id = id
         self.nbytes = nbytes
         self.device = device
-        self.base = base
         memory.add(device, nbytes)
 
     def __del__(self) -> None:

@@ -451,7 +451,7 @@ class Values:
         p = self.pending(src)
         if factors is self.home and p in self.inside:
             return self.inside[p]  # grouping made sure that this view reads the same point
-        if p in self.virtual and m.whole:
+        if p in self.virtual and m.whole and m.numel == src.inst.out.numel:
             return self.compute(p, factors)
         return self.element(pos, i, index_of(self.k, m, factors, (pos, i)))
 

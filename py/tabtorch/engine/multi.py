@@ -65,6 +65,25 @@ def pack(nodes: list[Node], metas: list[Meta]) -> Node:
     return emit(inst(PACK, tuple(metas), out), tuple(nodes))
 
 
+def flat_of(nodes: list[Node], metas: list[Meta]) -> Node | None:
+    """The flat value these nodes are all the windows of, in this order, if they are: then nothing has to be packed."""
+    first = nodes[0].buf
+    if first is None or first.base is None:
+        return None
+    size = metas[0].dtype.itemsize
+    at = 0
+    for n, m in zip(nodes, metas, strict=True):
+        b = n.buf
+        if b is None or b.base is not first.base or b.offset != at * size:
+            return None
+        at += padded(m.numel)
+    if first.base.nbytes != at * size:
+        return None
+    flat = Node(inst(_WINDOW, (), contiguous_meta((at,), metas[0].dtype, metas[0].device)), (), ())
+    flat.buf = first.base
+    return flat
+
+
 def windows(flat: Node, metas: list[Meta]) -> list[Node]:
     """Nodes that are windows onto a flat value, where `pack` would have put them. The flat buffer lives as long as any of them."""
     base = buffer_of(flat)
@@ -74,7 +93,7 @@ def windows(flat: Node, metas: list[Meta]) -> list[Node]:
     for m in metas:
         n = Node(inst(_WINDOW, (), contiguous_meta(m.shape, m.dtype, m.device)), (), ())
         nbytes = m.numel * size
-        n.buf = Buffer(bridge().alias(base.id, at * size, nbytes), 0, base.device, base)
+        n.buf = Buffer(bridge().alias(base.id, at * size, nbytes), 0, base.device, base, at * size)
         out.append(n)
         at += padded(m.numel)
     return out

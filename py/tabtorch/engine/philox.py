@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .expr import Expr, bitcast, cast, const, cos, define, exp, fit, imod, log, sqrt, tan, where
+from .expr import Expr, cast, ceil, const, cos, define, exp, fit, imod, log, maximum, sqrt, tan, where
 from .graph import Map
 
 #: compute types of a draw's first scalars: seed low, seed high, offset low, offset high
@@ -55,7 +55,7 @@ def _arguments(p: Any) -> tuple[Expr, ...]:
 
 def word(p: Any) -> Expr:
     """One random word at a point of a map."""
-    return _first_word(*_arguments(p))  # type: ignore[no-any-return]
+    return _first_word(*_arguments(p))
 
 
 def words(p: Any) -> tuple[Expr, Expr, Expr, Expr]:
@@ -66,17 +66,17 @@ def words(p: Any) -> tuple[Expr, Expr, Expr, Expr]:
 
 def _unit(w: Expr) -> Expr:
     """[0, 1) of the upper 24 bits: exact in f32."""
-    return cast(w >> 8, "f32") * 2.0**-24  # type: ignore[no-any-return]
+    return cast(w >> 8, "f32") * 2.0**-24
 
 
 def _open_unit(a: Expr, b: Expr) -> Expr:
     """(0, 1] of two words, down to 2**-49, so that logarithms have their tail. Every step is exact but one sum."""
-    return (cast(a >> 8, "f32") + (cast(b >> 8, "f32") + 0.5) * 2.0**-24) * 2.0**-24  # type: ignore[no-any-return]
+    return (cast(a >> 8, "f32") + (cast(b >> 8, "f32") + 0.5) * 2.0**-24) * 2.0**-24
 
 
 def _normal(w: tuple[Expr, ...]) -> Expr:
     """Box and Muller's normal."""
-    return sqrt(log(_open_unit(w[0], w[1])) * -2.0) * cos(_unit(w[2]) * (2 * math.pi))  # type: ignore[no-any-return]
+    return sqrt(log(_open_unit(w[0], w[1])) * -2.0) * cos(_unit(w[2]) * (2 * math.pi))
 
 
 def _uniform_at(p: Any) -> Any:
@@ -110,6 +110,11 @@ def _chance_at(p: Any) -> Any:
     return word(p) < p.scalar(4)
 
 
+def _certain_at(p: Any) -> Any:
+    """True; it takes the generator's numbers all the same."""
+    return const(True, "bool")
+
+
 def _chance_of_at(p: Any) -> Any:
     return _unit(word(p)) < cast(p.value(0), "f32")
 
@@ -121,8 +126,6 @@ def _exponential_at(p: Any) -> Any:
 
 def _geometric_at(p: Any) -> Any:
     """Scalar 4: 1 / log(1 - p)."""
-    from .expr import ceil, maximum
-
     w = words(p)
     return maximum(ceil(log(_open_unit(w[0], w[1])) * p.scalar(4)), 1.0)
 
@@ -151,6 +154,7 @@ NORMAL = _map("normal", _normal_at)
 INTEGER = _map("random", _integer_at)
 WIDE_INTEGER = _map("random", _wide_integer_at)
 CHANCE = _map("bernoulli", _chance_at)
+CERTAIN = _map("bernoulli", _certain_at)
 CHANCE_OF = _map("bernoulli", _chance_of_at)
 EXPONENTIAL = _map("exponential", _exponential_at)
 GEOMETRIC = _map("geometric", _geometric_at)
@@ -162,6 +166,3 @@ BITS = _map("random_bits", _bits_at)
 def threshold(p: float) -> int:
     """The scalar of `CHANCE` for a probability below 1."""
     return min(max(round(p * 2.0**32), 0), 2**32 - 1)
-
-
-__all__ = ["SCALARS", "bitcast", "multiply_high", "philox", "threshold", "word", "words"]

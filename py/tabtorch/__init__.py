@@ -1,0 +1,255 @@
+"""PyTorch in a browser tab, on WebGPU: the torch namespace.
+
+`tabtorch.install()` makes `import torch` mean this package. Importing it starts no device and loads no operation: both
+happen on first use.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import Any
+
+from . import autograd, dtypes, operators
+from .autograd.mode import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .device import device, set_default_device
+from .dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
+from .engine.view import Size
+from .errors import AcceleratorError, OutOfMemoryError
+from .layout import channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided
+from .ops import core as _core
+from .tensor import Tensor
+from .version import __version__
+
+operators.install()
+del tensor  # type: ignore[name-defined]  # noqa: F821  # the module; `torch.tensor` is the function, found when first asked for
+
+for _name, _dtype in dtypes.PUBLIC.items():
+    globals()[_name] = _dtype
+
+inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+newaxis = None
+
+#: modules that `torch.NAME` reaches without an import statement
+_MODULES = (
+    "accelerator backends cuda cli distributions fft func hub jit library linalg mps nn optim profiler random serialization "
+    "sparse special testing types utils version"
+).split()
+
+#: attribute -> where it lives; everything else is an operation of the registry
+_ELSEWHERE = {
+    "Generator": "random",
+    "default_generator": "random",
+    "get_printoptions": "printing",
+    "get_rng_state": "random",
+    "initial_seed": "random",
+    "load": "serialization",
+    "manual_seed": "random",
+    "printoptions": "printing",
+    "save": "serialization",
+    "seed": "random",
+    "set_printoptions": "printing",
+    "tensor": "hostdata",
+    "set_rng_state": "random",
+}
+
+
+async def init() -> None:
+    """Starts the device without blocking. Needed only in a browser where Python cannot wait (one without JSPI)."""
+    from .bridge import init as start
+
+    await start()
+
+
+def install(cuda: bool = True) -> None:
+    """Makes `import torch` mean tabtorch, its submodules too. With `cuda` (default), "cuda" means webgpu."""
+    from .install import install as do
+
+    globals()["install"] = _install  # the import has put the module there
+    do(cuda)
+
+
+_install = install
+
+
+def get_default_device() -> device:
+    """The device of tensors for which none is named."""
+    from .device import default_device
+
+    return default_device()
+
+
+def set_default_dtype(d: dtype) -> None:
+    """The floating type of tensors for which none is named. TypeError for a type that is not floating."""
+    from .ops.dispatch import clear_tables
+
+    dtypes.set_default_dtype(d)
+    clear_tables()
+
+
+def set_default_tensor_type(t: Any) -> None:
+    """Sets the default dtype by a type's name, e.g. "torch.FloatTensor"."""
+    from .autograd.tape import TYPE_NAMES
+
+    name = t if isinstance(t, str) else getattr(t, "__name__", "")
+    known = {v: k for k, v in TYPE_NAMES.items()}
+    set_default_dtype(dtypes.PUBLIC[known[name.rpartition(".")[2].removesuffix("Tensor")]])
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether `obj` is what `Tensor.untyped_storage()` gives."""
+    from .storage import UntypedStorage
+
+    return isinstance(obj, UntypedStorage)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether its type is a floating one."""
+    return input.dtype.is_floating_point
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether its type is a complex one."""
+    return input.dtype.is_complex
+
+
+def is_inference(input: Tensor) -> bool:
+    return input.is_inference()
+
+
+def numel(input: Tensor) -> int:
+    """How many elements it has."""
+    return input.numel()
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    return input.shape == other.shape
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The type an operation on both would promote to."""
+    from .ops.promotion import common_dtype
+
+    return common_dtype([tensor1, tensor2])
+
+
+def typename(obj: Any) -> str:
+    """`torch.FloatTensor` for a tensor, else the qualified name of the type of `obj`."""
+    if isinstance(obj, Tensor):
+        return obj.type()
+    cls = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(cls, "__module__", "") or ""
+    return cls.__qualname__ if module in ("", "builtins", "__builtin__") else f"{module}.{cls.__qualname__}"
+
+
+def set_num_threads(n: int) -> None:
+    """The cpu device has one thread: any other number is an error."""
+    if n != 1:
+        import warnings
+
+        warnings.warn("tabtorch's cpu device has one thread; set_num_threads has no effect", stacklevel=2)
+
+
+def get_num_threads() -> int:
+    return 1
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Only False can be set: sums by atomic addition have no fixed order on a GPU."""
+    if mode and not warn_only:
+        raise NotImplementedError("torch.use_deterministic_algorithms(True) is not there yet in tabtorch")
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    return False
+
+
+_precision = "highest"
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """ "highest", "high" or "medium". All compute in float32, which the two lower ones permit."""
+    global _precision
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"Invalid float32_matmul_precision: {precision}")
+    _precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    return _precision
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch' has no attribute '{name}'")
+    place = _ELSEWHERE.get(name)
+    if place is not None:
+        value = getattr(_submodule(place, name), name)
+    elif name in _MODULES:
+        return _submodule(name, name)
+    elif not _core.known(name) and importlib.util.find_spec("tabtorch." + name) is not None:
+        # `from tabtorch import name` of a submodule comes here first: it must not load every operation
+        return importlib.import_module("tabtorch." + name)
+    else:
+        value = _core.function(name)
+        if value is None:
+            hint = "" if name.startswith("_") else " (if PyTorch has it: tabtorch does not have it yet)"
+            raise _core.Missing(f"module 'torch' has no attribute '{name}'{hint}")
+    globals()[name] = value
+    return value
+
+
+def _submodule(module: str, name: str) -> Any:
+    try:
+        return importlib.import_module("tabtorch." + module)
+    except ModuleNotFoundError as e:
+        if e.name != "tabtorch." + module:
+            raise
+        raise _core.Missing(f"module 'torch' has no attribute '{name}' (tabtorch does not have it yet)") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ELSEWHERE, *_MODULES, *_core.all_functions()})
+
+
+__all__ = [
+    "AcceleratorError",
+    "OutOfMemoryError",
+    "Size",
+    "Tensor",
+    "__version__",
+    "autograd",
+    "can_cast",
+    "channels_last",
+    "channels_last_3d",
+    "contiguous_format",
+    "device",
+    "dtype",
+    "enable_grad",
+    "finfo",
+    "get_default_dtype",
+    "iinfo",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "layout",
+    "memory_format",
+    "no_grad",
+    "preserve_format",
+    "promote_types",
+    "set_default_device",
+    "set_grad_enabled",
+    "strided",
+]

@@ -1,0 +1,429 @@
+"""The backward pass: from the roots down the tape in descending order of creation. No recursion, so any depth will do.
+
+An edge always leads to an older function, so that order is topological, and it is the order PyTorch's engine takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+from ..engine import graph
+from ..ops import core
+from ..tensor import Tensor
+from .fit import fit_gradient
+from .mode import STATE
+from .tape import LEAF, GradFn, edge
+
+_by_seq = attrgetter("seq")
+
+
+def _add(a: Tensor, b: Tensor) -> Tensor:
+    global _add
+    _add = core.function("add")  # type: ignore[assignment]
+    return _add(a, b)
+
+
+def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
+    """The functions that can be reached, oldest first, and how many edges lead to each leaf."""
+    seen: set[GradFn] = set()
+    leaves: dict[Any, int] = {}
+    stack: list[GradFn] = []
+    for r in roots:
+        if r.edge_kind == LEAF:
+            leaves[r] = leaves.get(r, 0) + 1
+        elif r.fn not in seen:
+            seen.add(r.fn)
+            stack.append(r.fn)
+    found = list(stack)
+    while stack:
+        for e in stack.pop().edges:
+            if e is None:
+                continue
+            kind = e.edge_kind
+            if kind:
+                if kind == LEAF:
+                    leaves[e] = leaves.get(e, 0) + 1
+                    continue
+                e = e.fn
+            if e not in seen:
+                seen.add(e)
+                stack.append(e)
+                found.append(e)
+    found.sort(key=_by_seq)
+    return found, leaves
+
+
+class _Targets:
+    """`inputs=` of a backward pass: which functions lead to them, and where their gradients are taken."""
+
+    def __init__(self, inputs: Sequence[Tensor], order: list[GradFn], accumulate: bool) -> None:
+        self.inputs = inputs
+        self.accumulate = accumulate
+        self.edges = [(t._fn or edge(t)) if t._rg else None for t in inputs]
+        self.grads: list[Tensor | None] = [None] * len(inputs)
+        self.leaves: dict[Any, list[int]] = {}
+        self.captures: dict[GradFn, list[tuple[int, int]]] = {}
+        for i, e in enumerate(self.edges):
+            if e is not None and e.edge_kind == LEAF:
+                self.leaves.setdefault(e, []).append(i)
+            elif e is not None:
+                self.captures.setdefault(e.fn, []).append((e.nr if e.is_port else 0, i))
+        self.leading: set[GradFn] = set()
+        leading = self.leading
+        for fn in order:  # oldest first: what its edges lead to is known
+            for e in fn.edges:
+                if e is not None and (
+                    e in self.leaves if e.edge_kind == LEAF else e.fn in leading or e.fn in self.captures
+                ):
+                    leading.add(fn)
+                    break
+
+    def take(self, leaf: Tensor, g: Tensor) -> bool:
+        """Keeps the gradient of a leaf for the caller; False if it belongs into `.grad`."""
+        if self.accumulate:
+            return False
+        for i in self.leaves[leaf]:
+            self.grads[i] = g
+        return True
+
+    def finish(self, create_graph: bool) -> list[Tensor | None]:
+        if self.accumulate:  # leaves have theirs already
+            for t, g in zip(self.inputs, self.grads, strict=True):
+                if g is not None:
+                    accumulate_grad(t, g, create_graph)
+        return self.grads
+
+
+def run(
+    roots: Sequence[Any],
+    root_grads: Sequence[Tensor],
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[Tensor] | None = None,
+    accumulate: bool = True,
+) -> list[Tensor | None]:
+    """Runs backward from `roots` (edges). Gradients go to `.grad` of leaves, or, with `inputs` and not `accumulate`, are returned."""
+    order, leaf_count = _collect(roots)
+    targets = None if inputs is None else _Targets(inputs, order, accumulate)
+    leaf_grads: dict[Any, Tensor] = {}
+    grads: dict[GradFn, Any] = {}
+    before = STATE.grad
+    STATE.grad = create_graph
+    try:
+        for r, g in zip(roots, root_grads, strict=True):
+            _send(r, g, grads, leaf_grads, leaf_count, targets, create_graph)
+        roots = root_grads = ()
+        r = g = d = None  # type: ignore[assignment]
+        while order:
+            fn = order.pop()
+            g = grads.pop(fn, None)
+            if targets is not None:
+                if fn in targets.captures:
+                    _capture(fn, g, targets)
+                if fn not in targets.leading:
+                    continue
+            if fn.tensor_hooks is not None or fn.retains is not None:
+                if targets is None or fn not in targets.captures:
+                    g = run_tensor_hooks(fn, g)
+            edges = fn.edges
+            if fn.pre_hooks is not None:
+                g = _run_pre_hooks(fn, g)
+            if g is None and not fn.runs_undefined:
+                results: Any = (None,) * len(edges)
+            else:
+                results = fn.apply(g)
+                if len(results) != len(edges):
+                    raise RuntimeError(
+                        f"{fn.name()} returned an invalid gradient count: got {len(results)}, but expected {len(edges)}"
+                    )
+            if fn.post_hooks is not None:
+                results = _run_post_hooks(fn, results, g)
+            if not retain_graph:
+                fn.release()
+            metas = fn.metas
+            k = -1
+            for e in edges:
+                k += 1
+                if e is None:
+                    continue
+                d = results[k]
+                if d is not None:
+                    m = metas[k]
+                    dm = d._meta
+                    if dm is not m and (dm.shape != m.shape or dm.dtype is not m.dtype or dm.device is not m.device):
+                        d = fit_gradient(d, m, fn, k)
+                kind = e.edge_kind
+                if kind == LEAF:
+                    left = leaf_count[e] = leaf_count[e] - 1
+                    if d is not None:
+                        old = leaf_grads.get(e)
+                        leaf_grads[e] = d if old is None else _add(old, d)
+                    if not left:
+                        _leaf_done(e, leaf_grads.pop(e, None), targets, create_graph)
+                elif d is None:
+                    pass
+                elif kind:
+                    _to_port(grads, e, d)
+                elif e in grads:
+                    grads[e] = _add(grads[e], d)
+                else:
+                    grads[e] = d
+            # what this step held must not outlive it: the next one may need the memory
+            results = d = g = old = None  # type: ignore[assignment]
+        return targets.finish(create_graph) if targets is not None else []
+    finally:
+        STATE.grad = before
+
+
+def _send(
+    e: Any,
+    g: Tensor,
+    grads: dict[GradFn, Any],
+    leaf_grads: dict[Any, Tensor],
+    leaf_count: dict[Any, int],
+    targets: _Targets | None,
+    create_graph: bool,
+) -> None:
+    """The gradient of a root."""
+    if e.edge_kind == LEAF:
+        leaf_count[e] -= 1
+        old = leaf_grads.get(e)
+        leaf_grads[e] = g if old is None else _add(old, g)
+        if not leaf_count[e]:
+            _leaf_done(e, leaf_grads.pop(e), targets, create_graph)
+    elif e.is_port:
+        _to_port(grads, e, g)
+    else:
+        old = grads.get(e)
+        grads[e] = g if old is None else _add(old, g)
+
+
+def _to_port(grads: dict[GradFn, Any], port: Any, g: Tensor) -> None:
+    slots = grads.get(port.fn)
+    if slots is None:
+        slots = grads[port.fn] = [None] * len(port.fn.outs)
+    old = slots[port.nr]
+    slots[port.nr] = g if old is None else _add(old, g)
+
+
+# ---- leaves
+
+
+def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_graph: bool) -> None:
+    """All of a leaf's gradient is there."""
+    if targets is not None and leaf not in targets.leaves:
+        return
+    if g is None:
+        return
+    if leaf._backward_hooks:
+        g = call_hooks(leaf._backward_hooks, g)
+    if targets is not None and targets.take(leaf, g):
+        return
+    accumulate_grad(leaf, g, create_graph)
+
+
+def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
+    """Adds to `.grad`: the first gradient is taken as it is, later ones are added in place, unless the graph is kept."""
+    have = leaf._grad
+    if have is None:
+        if create_graph:
+            leaf._grad = g.contiguous() if g._fn is None else g
+        else:
+            m = g._meta
+            if not m.contiguous:
+                g = g.contiguous()
+                m = g._meta
+            # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
+            leaf._grad = Tensor._wrap(g._storage.node, m)
+    elif create_graph:
+        leaf._grad = _add(have, g)
+    else:
+        have.add_(g)
+    if leaf._post_accumulate_grad_hooks:
+        for hook in list(leaf._post_accumulate_grad_hooks.values()):
+            if hook(leaf) is not None:
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+
+# ---- hooks
+
+
+def call_hooks(hooks: dict[int, Any], g: Tensor) -> Tensor:
+    """Runs a tensor's hooks in order; each may replace the gradient."""
+    for hook in list(hooks.values()):
+        r = hook(g)
+        if r is not None:
+            if not isinstance(r, Tensor):
+                raise TypeError(f"expected Tensor, but hook returned '{type(r).__name__}'")
+            if r._meta.shape != g._meta.shape:
+                raise RuntimeError(
+                    f"hook '{getattr(hook, '__name__', 'hook')}' has changed the size of value"
+                )
+            g = r
+    return g
+
+
+def run_tensor_hooks(fn: GradFn, g: Any) -> Any:
+    """Hooks and `retain_grad` of the outputs of a function, once their gradients are complete."""
+    several = isinstance(fn.outs, tuple)
+    values = ([None] * len(fn.outs) if g is None else list(g)) if several else [g]
+    if fn.tensor_hooks is not None:
+        for nr, hooks in fn.tensor_hooks.items():
+            if values[nr] is not None and hooks:
+                values[nr] = call_hooks(hooks, values[nr])
+    if fn.retains is not None:
+        for nr, ref in fn.retains.items():
+            t = ref()
+            v = values[nr]
+            if t is not None and v is not None:
+                if t._grad is not None:
+                    t._grad = _add(t._grad, v)
+                else:
+                    t._grad = v if v._rg or not v._meta.whole else Tensor._wrap(v._storage.node, v._meta)
+    return values if several else values[0]
+
+
+def _run_pre_hooks(fn: GradFn, g: Any) -> Any:
+    several = isinstance(fn.outs, tuple)
+    values: Any = tuple(g) if several and g is not None else (g,)
+    for hook in list(fn.pre_hooks.values()):
+        r = hook(values)
+        if r is not None:
+            values = r if isinstance(r, tuple) else (r,)
+    return list(values) if several else values[0]
+
+
+def _run_post_hooks(fn: GradFn, results: Any, g: Any) -> Any:
+    out = tuple(g) if isinstance(g, list) else (g,)
+    results = tuple(results)
+    for hook in list(fn.post_hooks.values()):
+        r = hook(results, out)
+        if r is not None:
+            r = r if isinstance(r, tuple) else (r,)
+            if len(r) != len(results):
+                raise RuntimeError(
+                    f"hook '{getattr(hook, '__name__', 'hook')}' has returned an incorrect number of values "
+                    f"(got {len(r)}, but expected {len(results)})"
+                )
+            results = r
+    return results
+
+
+def _capture(fn: GradFn, g: Any, targets: _Targets) -> None:
+    if fn.tensor_hooks is not None or fn.retains is not None:
+        g = run_tensor_hooks(fn, g)
+    for nr, i in targets.captures[fn]:
+        targets.grads[i] = g[nr] if isinstance(g, list) else g
+
+
+# ---- the public functions
+
+
+def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
+    if g is None:
+        if out._meta.numel != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if not (out._meta.dtype.is_floating_point or out._meta.dtype.is_complex):
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
+            )
+        ones: Any = core.function("ones_like")
+        return ones(out.detach())
+    if not isinstance(g, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+    if g._meta.shape != out._meta.shape:
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a shape of {out.shape}."
+        )
+    if out._meta.dtype.is_complex != g._meta.dtype.is_complex:
+        raise RuntimeError(
+            "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+            f"grad_output[0] has a dtype of {g.dtype} and output[0] has a dtype of {out.dtype}."
+        )
+    return g if create_graph or not g._rg else g.detach()
+
+
+def _check_roots(tensors: Sequence[Tensor]) -> list[Any]:
+    roots: list[Any] = []
+    for i, t in enumerate(tensors):
+        if not t._rg:
+            raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        roots.append(t._fn or edge(t))
+    return roots
+
+
+def _as_tuple(x: Any) -> tuple[Any, ...]:
+    return (x,) if x is None or isinstance(x, Tensor) else tuple(x)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """`torch.autograd.backward`: adds the gradients of `tensors` to `.grad` of the leaves.
+
+    RuntimeError: nothing requires grad; a tensor that is no scalar and has no gradient given; the graph was freed.
+    """
+    if grad_variables is not None and grad_tensors is None:
+        grad_tensors = grad_variables
+    if inputs is not None:
+        inputs = _as_tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    tensors = _as_tuple(tensors)
+    given = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
+    if len(given) != len(tensors):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
+    roots = _check_roots(tensors)
+    gs = [_root_grad(t, g, create_graph) for t, g in zip(tensors, given, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    run(roots, gs, keep, create_graph, inputs)
+    graph.flush()
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """`torch.autograd.grad`: the gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is left alone."""
+    if is_grads_batched:
+        raise NotImplementedError("torch.autograd.grad(is_grads_batched=True) is not there yet in tabtorch")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    given = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    roots = _check_roots(outputs)
+    for t in inputs:
+        if not t._rg:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    gs = [_root_grad(t, g, create_graph) for t, g in zip(outputs, given, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    result = run(roots, gs, keep, create_graph, inputs, accumulate=False)
+    if materialize_grads:
+        zeros: Any = core.function("zeros_like")
+        result = [zeros(t) if g is None else g for g, t in zip(result, inputs, strict=True)]
+    elif not allow_unused:
+        for i, g in enumerate(result):
+            if g is None:
+                raise RuntimeError(
+                    f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set "
+                    "allow_unused=True if this is the desired behavior."
+                )
+    return tuple(result)

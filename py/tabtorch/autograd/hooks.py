@@ -1,0 +1,70 @@
+"""Hooks on tensors and on the functions of the tape, and `retain_grad`."""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..tensor import Tensor
+from .tape import GradFn
+
+
+def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
+    """Appends to the ordered dict `owner.where`. The handle returned takes the hook out again."""
+    from ..utils.hooks import RemovableHandle
+
+    hooks = getattr(owner, where)
+    if hooks is None:
+        hooks = OrderedDict()
+        setattr(owner, where, hooks)
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
+    if not t._rg:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    fn = t.grad_fn
+    if fn is None:
+        return add_hook(t, "_backward_hooks", hook)
+    if fn.tensor_hooks is None:
+        fn.tensor_hooks = {}
+    hooks = fn.tensor_hooks.setdefault(t.output_nr, OrderedDict())
+    from ..utils.hooks import RemovableHandle
+
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    return handle
+
+
+def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    if not t._rg:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if t.grad_fn is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    return add_hook(t, "_post_accumulate_grad_hooks", hook)
+
+
+def retain_grad(t: Tensor) -> None:
+    if not t._rg:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    fn = t.grad_fn
+    if fn is None or t._retain is not None:
+        return
+    t._retain = True
+    if fn.retains is None:
+        fn.retains = {}
+    fn.retains[t.output_nr] = weakref.ref(t)
+
+
+def move_retain(t: Tensor, fn: GradFn) -> None:
+    """A tensor that keeps its gradient was written to: the gradient is now that of `fn`'s output."""
+    old = t.grad_fn
+    if old is not None and old.retains is not None:
+        old.retains.pop(t.output_nr, None)
+    if fn.retains is None:
+        fn.retains = {}
+    fn.retains[0] = weakref.ref(t)

@@ -1,0 +1,330 @@
+"""The tape: one `GradFn` for each recorded operation, `record` which makes it, and saved tensors.
+
+An edge is a GradFn, a `Port` (one output of a GradFn that has several), a leaf Tensor (its gradient is accumulated),
+or None (no gradient wanted). So leaves need no object of their own and nothing here is ever in a reference cycle.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tensor import Tensor
+from .mode import STATE
+
+_new = object.__new__
+next_seq = itertools.count().__next__
+
+#: `edge_kind` of what an edge can be; asking for it is much faster than isinstance
+FUNCTION, PORT, LEAF = 0, 1, 2
+
+#: in place of saved tensors once backward has used them
+FREED: Any = ("freed",)
+
+
+#: functions whose `name()` PyTorch gives with their C++ namespace
+_CXX = ("CopyBackwards", "CopySlices")
+
+
+def freed_error() -> RuntimeError:
+    return RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        "saved tensors after calling backward."
+    )
+
+
+class GradFn:
+    """A recorded operation. Edges always lead to older ones, so descending `seq` is a topological order.
+
+    Subclasses, one for each operation, are named as PyTorch names them: `AddBackward0`.
+    """
+
+    is_port = False
+    edge_kind = FUNCTION
+    edges: tuple[Any, ...] = ()
+    seq: int = 0
+    metas: tuple[Any, ...] = ()  # of the inputs, to which gradients are brought
+    runs_undefined = False  # whether it wants to run although no gradient came
+    outs: Any = None  # Meta of the output, or a tuple of Metas where there are several
+    # all None until somebody registers a hook: see hooks.py
+    tensor_hooks: Any = None
+    retains: Any = None
+    pre_hooks: Any = None
+    post_hooks: Any = None
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        """Gradients for the edges, of the gradient of the output (a list of those, some None, where there are several)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Lets saved values go."""
+
+    @property
+    def fn(self) -> GradFn:
+        return self
+
+    def name(self) -> str:
+        n = type(self).__name__
+        return "torch::autograd::" + n if n in _CXX else n
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object at {id(self):#x}>"
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        return tuple(_public_edge(e) for e in self.edges)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict of the user's own."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def _sequence_nr(self) -> int:
+        return self.seq
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        """Calls `hook(grad_inputs, grad_outputs)` after this node ran; what it returns replaces grad_inputs."""
+        from .hooks import add_hook
+
+        return add_hook(self, "post_hooks", hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        """Calls `hook(grad_outputs)` before this node runs; what it returns replaces grad_outputs."""
+        from .hooks import add_hook
+
+        return add_hook(self, "pre_hooks", hook)
+
+
+class Port:
+    """Output `nr` of a GradFn with several outputs; the `_fn` of that output."""
+
+    __slots__ = ("fn", "nr")
+    is_port = True
+    edge_kind = PORT
+
+    def __init__(self, fn: GradFn, nr: int) -> None:
+        self.fn = fn
+        self.nr = nr
+
+
+class AccumulateGrad:
+    """What `grad_fn.next_functions` shows for a leaf."""
+
+    is_port = False
+
+    def __init__(self, variable: Tensor) -> None:
+        self.variable = variable
+
+    next_functions = ()
+
+    def name(self) -> str:
+        return "torch::autograd::AccumulateGrad"
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+
+def accumulator(t: Tensor) -> AccumulateGrad:
+    """The one AccumulateGrad of a leaf, for as long as somebody holds it."""
+    ref = t.__dict__.get("_accumulator")
+    acc = ref() if ref is not None else None
+    if acc is None:
+        acc = AccumulateGrad(t)
+        t.__dict__["_accumulator"] = weakref.ref(acc)
+    return acc
+
+
+def _public_edge(e: Any) -> tuple[Any, int]:
+    if e is None:
+        return (None, 0)
+    if e.edge_kind == LEAF:
+        return (accumulator(e), 0)
+    return (e.fn, e.nr) if e.is_port else (e, 0)
+
+
+def edge(t: Tensor) -> Any:
+    """The edge to a tensor that requires grad and has no `_fn` at hand: a leaf, or a view whose base was written to."""
+    if t._stale:
+        from .views import refresh
+
+        refresh(t)
+        return t._fn
+    if t._inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it "
+            "in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+    return t
+
+
+def needs_record(*tensors: Any) -> bool:
+    """Whether an operation on these has to be recorded (arguments that are no tensors do not count)."""
+    if not STATE.grad:
+        return False
+    for t in tensors:
+        if isinstance(t, Tensor) and t._rg:
+            return True
+    return False
+
+
+# ---- operations recorded with `record`
+
+
+class Saved:
+    """A tensor as it was when it was saved. Its output's own history is put back on unpacking, so that there is no cycle."""
+
+    __slots__ = ("is_output", "nr", "tensor", "version")
+
+    def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
+        self.tensor = Tensor._view_of(tensor, tensor._meta) if is_output else tensor
+        self.version = tensor._storage.version
+        self.is_output = is_output
+        self.nr = nr
+
+    def unpack(self, fn: GradFn) -> Tensor:
+        t = self.tensor
+        if t._storage.version != self.version:
+            raise modified_error(t, self.version, fn if self.is_output else t._fn, self.nr)
+        if self.is_output and t._meta.dtype.category > 1:
+            t = Tensor._view_of(t, t._meta)
+            t._rg = True
+            t._fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
+        return t
+
+
+TYPE_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+def type_string(t: Tensor) -> str:
+    """`torch.FloatTensor`, or `torch.cuda.FloatTensor` where scripts take webgpu for cuda."""
+    where = "" if t.device.type == "cpu" else "cuda." if t.is_cuda else "webgpu."
+    return f"torch.{where}{TYPE_NAMES[t.dtype.name]}Tensor"
+
+
+def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeError:
+    if fn is not None and fn.is_port:
+        fn, nr = fn.fn, fn.nr
+    origin = f", which is output {nr} of {short_name(fn)}," if fn is not None else ""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{type_string(t)} {list(t.shape)}]{origin} is at version {t._storage.version}; expected version {expected} "
+        "instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
+
+
+def short_name(fn: GradFn) -> str:
+    """Exp for ExpBackward0, as PyTorch's messages say it."""
+    return fn.name().partition("Backward")[0]
+
+
+class OpFn(GradFn):
+    """An operation recorded with `record`."""
+
+    saved: Any = ()
+    backward: Any = None
+    needs: tuple[bool, ...] = ()
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        saved = self.saved
+        if saved is FREED:
+            raise freed_error()
+        values = [s.unpack(self) if s is not None else None for s in saved]
+        b = self.backward
+        if type(b) is tuple:
+            return [
+                f(g, *values) if e is not None and f is not None else None for f, e in zip(b, self.edges, strict=True)
+            ]
+        r = b(g, *values)
+        return r if type(r) is tuple or type(r) is list else (r,)
+
+    def release(self) -> None:
+        if self.saved:
+            self.saved = FREED
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        if self.saved is FREED:
+            raise freed_error()
+        return tuple(s.unpack(self) if s is not None else None for s in self.saved)
+
+
+_classes: dict[tuple[str, type[GradFn]], type[GradFn]] = {}
+
+
+def grad_class(name: str, base: type[GradFn] = OpFn) -> type[GradFn]:
+    """The subclass of that name, made once. A composite may bear the name of a view, so the base counts too."""
+    c = _classes.get((name, base))
+    if c is None:
+        c = _classes[name, base] = type(name, (base,), {})
+    return c
+
+
+def record(
+    name: str,
+    inputs: Sequence[Tensor | None],
+    outputs: Tensor | Sequence[Tensor],
+    backward: Any,
+    saved: Sequence[Tensor | None] = (),
+) -> GradFn | None:
+    """Puts `outputs`, just computed from `inputs`, on the tape. Does nothing (None) where there is nothing to record.
+
+    backward: a function `(g, *saved)` that returns the gradients of all inputs in order (one Tensor if there is one input);
+        or a tuple with one function `(g, *saved)` -> Tensor for each input, of which only those needed are called; None in
+        it: not differentiable. Where `outputs` is a sequence, `g` is a list, with None for outputs that got no gradient.
+        Functions work on tensors, so they can be differentiated again. The gradient is brought to the input's dtype and,
+        where the input was broadcast, summed to its shape.
+    saved: tensors that the functions need (inputs or outputs); checked for later writes, freed after backward.
+    """
+    if not STATE.grad:
+        return None
+    edges = tuple(
+        [(t._fn or edge(t)) if t is not None and t._rg else None for t in inputs]
+    )
+    if not any(e is not None for e in edges):
+        return None
+    fn: Any = _new(grad_class(name))
+    fn.edges = edges
+    fn.metas = tuple([t._meta if t is not None else None for t in inputs])
+    fn.backward = backward
+    fn.seq = next_seq()
+    single = isinstance(outputs, Tensor)
+    outs: Sequence[Tensor] = (outputs,) if single else outputs  # type: ignore[assignment]
+    if saved:
+        fn.saved = tuple([None if s is None else _save(s, outs) for s in saved])
+    if single:
+        fn.outs = outputs._meta  # type: ignore[union-attr]
+        outputs._rg = True  # type: ignore[union-attr]
+        outputs._fn = fn  # type: ignore[union-attr]
+    else:
+        fn.outs = tuple([o._meta for o in outs])
+        for i, o in enumerate(outs):
+            if o._meta.dtype.category > 1:
+                o._rg = True
+                o._fn = Port(fn, i)
+    return fn
+
+
+def _save(s: Tensor, outs: Sequence[Tensor]) -> Saved:
+    for i, o in enumerate(outs):
+        if o is s:
+            return Saved(s, True, i)
+    return Saved(s, False, 0)

@@ -1,0 +1,291 @@
+"""Views and in-place writes on the tape, as PyTorch: a write to a view is a `CopySlices` of its base, and every view of
+that base then gets its grad_fn anew, from the base's.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..engine.view import Meta, contiguous_strides, meta
+from ..ops import core
+from ..storage import Storage
+from ..tensor import Tensor
+from .mode import STATE
+from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name
+
+_new = object.__new__
+_ref = weakref.ref
+
+#: Tensor._view_state
+PLAIN, NO_GRAD, SEVERAL, INFERENCE = 0, 1, 2, 3
+
+
+def view(x: Tensor, m: Meta, name: str, backward: Callable[[Tensor], Tensor]) -> Tensor:
+    """A view of `x` with geometry `m`, on the tape. `backward(g)` gives the gradient of `x`; `name` is the grad_fn's."""
+    t: Tensor = _new(Tensor)
+    t._storage = x._storage
+    t._meta = m
+    attach(t, x)
+    if x._rg and STATE.grad:
+        fn: Any = _new(grad_class(name, ViewFn))
+        fn.edges = (x._fn or edge(x),)
+        fn.metas = (x._meta,)
+        fn.outs = m
+        fn.backward = backward
+        fn.seq = next_seq()
+        t._rg = True
+        t._fn = fn
+    return t
+
+
+class ViewFn(GradFn):
+    """A view: nothing is saved."""
+
+    backward: Callable[[Tensor], Tensor]
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        return (self.backward(g),)
+
+
+def attach(t: Tensor, x: Tensor, state: int = PLAIN) -> None:
+    """Makes `t` (over the storage of `x`) known as a differentiable view of it."""
+    if x._inference:
+        t._inference = True
+        return
+    t._base = x if x._base is None else x._base
+    if not STATE.grad:
+        t._view_state = INFERENCE if STATE.inference else NO_GRAD
+        if x._rg and not STATE.inference and t._meta.dtype.category > 1:
+            t._rg = True  # as PyTorch: a view keeps the flag, only its history is not recorded
+        return
+    if state or x._view_state:
+        t._view_state = state or x._view_state
+    s = x._storage
+    views = s.views
+    if views is None:
+        s.views = [_ref(t)]
+        return
+    views.append(_ref(t))
+    if not len(views) & 63:  # the dead ones go, now and then
+        s.views = [r for r in views if r() is not None]
+
+
+def views_of_several(x: Tensor, metas: Sequence[Meta], name: str, backward: Callable[[Any], Tensor]) -> list[Tensor]:
+    """The views of a function that returns many, as `split` and `unbind`. `backward` gets a list of gradients, some None."""
+    out = [Tensor._view_of(x, m) for m in metas]
+    for t in out:
+        attach(t, x, SEVERAL)
+    if x._rg:
+        record(name, (x,), out, backward)
+    return out
+
+
+# ---- in-place
+
+
+_LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
+_VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+
+
+def check_inplace(x: Tensor) -> None:
+    """Raises PyTorch's error for a write to `x` that autograd cannot follow. To be called before anything is changed."""
+    if x._inference and not STATE.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
+            "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+        )
+    if not (STATE.grad and x._rg):
+        return
+    base = x._base
+    if base is not None:
+        _check_view_state(x)
+        if base.is_leaf:
+            raise RuntimeError(_VIEW_OF_LEAF)
+    if x._fn is None and not x._stale:
+        raise RuntimeError(_LEAF)
+
+
+def _check_view_state(x: Tensor) -> None:
+    state = x._view_state
+    if state == PLAIN:
+        return
+    if state == SEVERAL:
+        fn = x.grad_fn
+        who = f"Output {x.output_nr} of {short_name(fn)}" if fn is not None else "This view"
+        raise RuntimeError(
+            f"{who} is a view and is being modified inplace. This view is the output of a function that returns multiple "
+            "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
+            "operation by an out-of-place one."
+        )
+    mode = "no_grad" if state == NO_GRAD else "inference"
+    raise RuntimeError(
+        f"A view was created in {mode} mode and is being modified inplace with grad mode enabled. Given that this use case "
+        "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+        f"either both inside the {mode} block (if you don't want the inplace to be tracked) or both outside (if you want "
+        "the inplace to be tracked)."
+    )
+
+
+def before_write(x: Tensor) -> Tensor:
+    """`x` as it is before a write, for the tape: its history and its value, which the write will not touch."""
+    if x._stale:
+        refresh(x)
+    t: Tensor = _new(Tensor)
+    t._storage = Storage(x._storage.node)
+    t._meta = x._meta
+    if x._rg:
+        t._rg = True
+        t._fn = x._fn
+    return t
+
+
+def rebase(x: Tensor, fn: GradFn) -> None:
+    """`x` was written to, and `fn` is the operation, recorded with `before_write(x)` as its first input."""
+    base = x._base
+    if base is None:
+        _move_retain(x, fn)
+        x._rg = True
+        x._fn = fn
+        x._stale = False
+        base = x
+    else:
+        _check_view_state(x)
+        if base._meta.dtype is not x._meta.dtype:
+            raise NotImplementedError(
+                "writing to a view that shows another dtype than its base, where autograd records, is not there yet in tabtorch"
+            )
+        copy: Any = _new(CopySlices)
+        # the write replaces part of the base: its edge to what was there, then those of the other inputs
+        copy.edges = ((base._fn or edge(base)) if base._rg else None, *fn.edges[1:])
+        copy.metas = (base._meta, *fn.metas[1:])
+        copy.outs = base._meta
+        copy.inner = fn
+        copy.region = x._meta
+        copy.seq = next_seq()
+        _move_retain(base, copy)
+        base._rg = True
+        base._fn = copy
+        base._stale = False
+    views = x._storage.views
+    if views:
+        for r in views:
+            v = r()
+            if v is not None and v._base is base:
+                v._rg = True
+                v._fn = None
+                v._stale = True
+
+
+def _move_retain(x: Tensor, fn: GradFn) -> None:
+    if x._retain is not None:
+        from .hooks import move_retain
+
+        move_retain(x, fn)
+
+
+def refresh(t: Tensor) -> None:
+    """Gives a view whose base was written to its new grad_fn."""
+    base = t._base
+    assert base is not None
+    fn: Any = _new(grad_class("AsStridedBackward0", ViewFn))
+    fn.edges = (base._fn or edge(base),)
+    fn.metas = (base._meta,)
+    fn.outs = t._meta
+    base_meta, m = base._meta, t._meta
+    fn.backward = lambda g: as_strided_backward(g, base_meta, m)
+    fn.seq = next_seq()
+    t._fn = fn
+    t._stale = False
+
+
+class CopySlices(GradFn):
+    """A base after one of its views was written to by `inner`."""
+
+    inner: Any
+    region: Meta
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        inner = self.inner
+        if inner is None:
+            raise freed_error()
+        result, part = _with_region(g, self.outs, self.region)
+        grads = list(inner.apply(part.clone()))
+        own = grads[0]
+        if own is None:
+            part.zero_()
+        else:
+            part.copy_(own)
+        grads[0] = result if self.edges[0] is not None else None
+        return grads
+
+    def release(self) -> None:
+        if self.inner is not None:
+            self.inner.release()
+
+
+def _extent(m: Meta) -> int:
+    """Elements of the smallest storage that holds `m`."""
+    if m.numel == 0:
+        return m.offset
+    return m.offset + 1 + sum((n - 1) * s for n, s in zip(m.shape, m.strides, strict=True))
+
+
+def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
+    """A copy of `g`, which is shaped as `base`, and the part of it that `region` is of `base`."""
+    strided: Any = core.function("as_strided")
+    if base.whole:
+        result = g.contiguous().clone() if not g._meta.contiguous else g.clone()
+        return result, strided(result, region.shape, region.strides, region.offset)
+    n = max(_extent(base), _extent(region))
+    make: Any = core.function("zeros")
+    flat = make((n,), dtype=g.dtype, device=g.device)
+    result = strided(flat, base.shape, base.strides, base.offset)
+    result.copy_(g)
+    return result, strided(flat, region.shape, region.strides, region.offset)
+
+
+def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
+    """The gradient of a tensor laid out as `base` from that of its `as_strided` view `m` (in storage coordinates)."""
+    # dimensions with stride 0 show one element many times
+    repeated = [d for d, (n, s) in enumerate(zip(m.shape, m.strides, strict=True)) if s == 0 and n > 1]
+    if repeated:
+        g = g.sum(repeated, keepdim=True)
+        m = meta(tuple(g.shape), m.strides, m.offset, m.dtype, m.device)
+    n = max(_extent(base), _extent(m))
+    make: Any = core.function("zeros")
+    strided: Any = core.function("as_strided")
+    flat = make((n,), dtype=g.dtype, device=g.device)
+    if _overlaps(m):
+        strides = contiguous_strides(m.shape)
+        index: Any = make((), dtype=core_int64(), device=g.device) + m.offset
+        arange: Any = core.function("arange")
+        for d, (size, step) in enumerate(zip(m.shape, m.strides, strict=True)):
+            shape = [1] * len(strides)
+            shape[d] = size
+            index = index + (arange(size, device=g.device) * step).reshape(shape)
+        flat = flat.index_add(0, index.reshape(-1), g.reshape(-1))
+    else:
+        strided(flat, m.shape, m.strides, m.offset).copy_(g)
+    return strided(flat, base.shape, base.strides, base.offset)
+
+
+def core_int64() -> Any:
+    from ..dtypes import int64
+
+    return int64
+
+
+def _overlaps(m: Meta) -> bool:
+    """Whether two indices may show one element (sizes and strides that are not nested count as such)."""
+    dims = sorted((s, n) for n, s in zip(m.shape, m.strides, strict=True) if n > 1)
+    reach = 0
+    for s, n in dims:
+        if s <= reach:
+            return True
+        reach += s * (n - 1)
+    return False
+
+
+__all__ = ["OpFn", "as_strided_backward", "attach", "before_write", "check_inplace", "rebase", "refresh", "view", "views_of_several"]

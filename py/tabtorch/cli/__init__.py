@@ -1,0 +1,87 @@
+"""The command line: `tabtorch run`, `tabtorch serve`, `tabtorch info`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+__all__ = ["main"]
+
+ENVIRONMENT = """\
+environment:
+  TABTORCH_DEVICE       webgpu, cpu or auto: the default device
+  TABTORCH_NODE         the path of Node
+  TABTORCH_CHROMIUM     the path of Chromium, Chrome or Edge
+  TABTORCH_FIREFOX      the path of Firefox
+  TABTORCH_GPU          software or hardware: what Chromium computes on (hardware, where there is a graphics card)
+  TABTORCH_GPU_DISPLAY  set: Firefox opens its window on this desktop, and uses the graphics card
+  TABTORCH_SITE         the folder of the built site
+  TABTORCH_TRACEBACK    full: tracebacks with the frames inside tabtorch
+  TABTORCH_DEBUG        set: what the runtime's Node process says goes to standard error
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tabtorch",
+        description="PyTorch in a browser tab, on WebGPU.",
+        epilog=ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run a PyTorch script in a headless browser tab, or in Node",
+        description="Run FILE as __main__ in a headless browser tab. Its output is streamed, and its exit status is "
+        "that of this command; 124 means that it did not end in time.",
+        usage="tabtorch run FILE [options] [-- ARGS ...]",
+    )
+    run.add_argument("file", metavar="FILE")
+    run.add_argument("--browser", choices=["chromium", "firefox", "node"], default="chromium")
+    run.add_argument("--device", choices=["webgpu", "cpu"], help="the default device (the GPU, where there is one)")
+    run.add_argument("--mount", metavar="DIR", help="the working directory in there; what the script writes comes back")
+    run.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds")
+
+    serve = commands.add_parser("serve", help="serve the page on this machine")
+    serve.add_argument("--port", type=int, default=8000, help="0 takes any that is free (default 8000)")
+    serve.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1: nobody else")
+
+    info = commands.add_parser("info", help="print adapter, limits, features and versions")
+    info.add_argument("--browser", choices=["chromium", "firefox", "node"], default="node", help="where to look")
+    info.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Do what `argv` (default: the process's) says; the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    rest: list[str] = []
+    if "--" in argv:
+        at = argv.index("--")
+        argv, rest = argv[:at], argv[at + 1 :]
+    options = _parser().parse_args(argv)
+    from tabtorch.cli.browsers import Missing
+
+    try:
+        if options.command == "run":
+            from tabtorch.cli.run import Script, run
+
+            script = Script.load(options.file, rest, options.device, options.mount)
+            return run(script, options.browser, options.timeout)
+        if options.command == "serve":
+            from tabtorch.cli.site import serve
+
+            return serve(options.host, options.port)
+        from tabtorch.cli.info import info
+
+        return info(options.browser, options.json)
+    except BrokenPipeError:  # as in `tabtorch info | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (Missing, OSError, RuntimeError) as error:
+        print(f"tabtorch: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

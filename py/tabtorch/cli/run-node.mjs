@@ -1,0 +1,93 @@
+// Runs a script in Pyodide in Node, on npm's webgpu (Dawn): `node run-node.mjs SPEC.json`, started by run.py.
+import { existsSync, readFileSync, writeSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const spec = JSON.parse(readFileSync(process.argv[2], "utf8"));
+
+/** An npm package: beside the checkout, or where the user stands. */
+async function load(name) {
+  for (const base of [import.meta.url, pathToFileURL(join(process.cwd(), "package.json"))]) {
+    const places = createRequire(base).resolve.paths(name) ?? [];
+    const folder = places.map((place) => join(place, name)).find((place) => existsSync(join(place, "package.json")));
+    if (!folder) continue;
+    const { exports, module, main } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+    const entry = exports?.["."]?.import ?? module ?? main;
+    return [await import(pathToFileURL(join(folder, entry)).href), folder];
+  }
+  return [undefined, undefined];
+}
+
+/** All of `bytes` to a descriptor, also if it is a pipe that is full. */
+function write(fd, bytes) {
+  let at = 0;
+  while (at < bytes.length) {
+    try {
+      at += writeSync(fd, bytes, at);
+    } catch (error) {
+      if (error.code === "EPIPE") process.exit(141);
+      if (error.code !== "EAGAIN") throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2);
+    }
+  }
+  return bytes.length;
+}
+
+const [pyodideModule] = await load("pyodide");
+if (!pyodideModule) {
+  console.error("tabtorch: --browser node needs npm's pyodide and webgpu: `npm install pyodide webgpu`");
+  process.exit(2);
+}
+
+const [dawn] = spec.device === "cpu" ? [] : await load("webgpu");
+if (dawn) {
+  Object.assign(globalThis, dawn.globals);
+  globalThis.__tabtorch_gpu = dawn.create([]);
+}
+
+const home = "/home/pyodide";
+const env = { HOME: home, PYTHONDONTWRITEBYTECODE: "1" };
+for (const [name, value] of Object.entries(process.env)) if (name.startsWith("TABTORCH_")) env[name] = value;
+if (spec.device) env.TABTORCH_DEVICE = spec.device;
+
+const pyodide = await pyodideModule.loadPyodide({ env });
+const { FS } = pyodide;
+pyodide.setStdout({ write: (bytes) => write(1, bytes), isatty: process.stdout.isTTY ?? false });
+pyodide.setStderr({ write: (bytes) => write(2, bytes), isatty: process.stderr.isTTY ?? false });
+pyodide.setStdin({ stdin: undefined, error: false });
+
+// The package, with WGSL where it lies in a checkout; in a wheel it is inside the package.
+for (const [there, here] of [
+  ["/tabtorch/py/tabtorch", spec.package],
+  ["/tabtorch/wgsl", spec.wgsl],
+  ["/work", spec.mount],
+]) {
+  if (!here) continue;
+  FS.mkdirTree(there);
+  pyodide.mountNodeFS(there, here);
+}
+FS.mkdirTree("/work");
+FS.chdir("/work");
+for (const [there, here] of spec.files) {
+  FS.mkdirTree(dirname(there));
+  FS.writeFile(there, readFileSync(here));
+}
+
+// Packages such as numpy come from Pyodide's distribution; without a network the import fails, and says so itself.
+await pyodide.loadPackagesFromImports(spec.source, { messageCallback() {}, errorCallback() {} }).catch(() => {});
+
+pyodide.globals.set("_spec", pyodide.toPy(spec));
+let status = 2;
+try {
+  status = await pyodide.runPythonAsync(`
+import sys
+sys.path.insert(0, "/tabtorch/py")
+from tabtorch.cli.inside import run
+_spec = globals().pop("_spec")
+await run(_spec["source"], _spec["filename"], _spec["argv"])
+`);
+} catch (error) {
+  write(2, Buffer.from(`tabtorch: ${error.message ?? error}\n`));
+}
+process.exit(status);

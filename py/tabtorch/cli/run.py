@@ -1,0 +1,203 @@
+"""`tabtorch run`: a script in a headless tab, or in Pyodide in Node, as if it ran here."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tabtorch.cli.browsers import Missing, tab
+from tabtorch.cli.site import CHECKOUT, find_site, serving, stale
+
+__all__ = ["TIMED_OUT", "Script", "run"]
+
+TIMED_OUT = 124
+FAILED: dict[str, Any] = {"status": 2, "files": []}  # the page or the tab, not the script
+WORK = "/work"  # the working directory in there
+BESIDE = "/script"  # where a script goes that is outside the mounted folder
+LARGEST_MOUNT = 1 << 30
+LARGEST_FOLDER = 1 << 25  # of the files beside a script that come along unasked
+MOST_FILES = 2000
+
+Output = Callable[[str, str], None]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """The files below `folder`, without what no script reads: repositories, caches, environments."""
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in ("__pycache__", "node_modules")
+            and not os.path.exists(os.path.join(here, name, "pyvenv.cfg"))
+        )
+        for name in sorted(names):
+            path = Path(here, name)
+            if path.is_file():
+                yield path
+
+
+@dataclass
+class Script:
+    """What to run, and the files it finds there. `files`: path in the tab -> file here."""
+
+    source: str
+    filename: str
+    argv: list[str]
+    device: str | None
+    files: dict[str, Path] = field(default_factory=dict)
+    mount: Path | None = None
+
+    @classmethod
+    def load(cls, file: str, argv: list[str], device: str | None = None, mount: str | None = None) -> Script:
+        """Read `file`. Its folder comes along, unless it is large; `mount` does, whole. Raises OSError, Missing."""
+        path = Path(file).resolve()
+        source = path.read_text(encoding="utf-8")
+        if mount is None:
+            script = cls(source, f"{WORK}/{path.name}", argv, device)
+            script._bring(path, WORK)
+            return script
+        folder = Path(mount).resolve()
+        if not folder.is_dir():
+            raise NotADirectoryError(f"--mount: {mount} is not a folder")
+        inside = path.is_relative_to(folder)
+        filename = f"{WORK}/{path.relative_to(folder).as_posix()}" if inside else f"{BESIDE}/{path.name}"
+        script = cls(source, filename, argv, device)
+        script.mount = folder
+        size = 0
+        for each in _walk(folder):
+            size += each.stat().st_size
+            if size > LARGEST_MOUNT:
+                raise Missing(f"--mount: {mount} holds more than {LARGEST_MOUNT >> 30} GiB, too much for a tab")
+            script.files[f"{WORK}/{each.relative_to(folder).as_posix()}"] = each
+        if not inside:
+            script._bring(path, BESIDE)
+        return script
+
+    def _bring(self, path: Path, there: str) -> None:
+        """As with `python FILE`, modules and data beside the script are there; of a large folder, only modules."""
+        folder, size, found = path.parent, 0, {}
+        for each in _walk(folder):
+            size += each.stat().st_size
+            found[f"{there}/{each.relative_to(folder).as_posix()}"] = each
+            if size > LARGEST_FOLDER or len(found) > MOST_FILES:
+                found = {f"{there}/{each.name}": each for each in {*folder.glob("*.py"), path}}
+                break
+        self.files |= found
+
+    def save(self, name: str, data: bytes) -> None:
+        """Write a file that came back from the tab into the mounted folder. One that points outside is refused."""
+        if self.mount is None:
+            return
+        path = (self.mount / name).resolve()
+        if not path.is_relative_to(self.mount):
+            raise RuntimeError(f"{name} is outside the mounted folder, and was not written")
+        if path.is_file() and path.read_bytes() == data:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def _print(stream: str, text: str) -> None:
+    to = sys.stderr if stream == "stderr" else sys.stdout
+    to.write(text)
+    to.flush()
+
+
+def run(script: Script, browser: str, timeout: float | None = None, output: Output = _print) -> int:
+    """Run `script` in "chromium", "firefox" or "node"; its exit status, or 124 after `timeout` seconds.
+
+    output: called with "stdout" or "stderr" and a piece of text, as it comes (in Node it goes to this process's own
+    streams). Raises Missing if there is no such browser or no site.
+    """
+    deadline = time.monotonic() + timeout if timeout else None
+    status = _in_node(script, deadline) if browser == "node" else _in_tab(script, browser, deadline, output)
+    if status == TIMED_OUT and deadline and time.monotonic() >= deadline:
+        output("stderr", f"tabtorch: {script.filename} did not end within {timeout:g} s\n")
+    return status
+
+
+START = """(spec) => {
+  const done = (result) => __tabtorchDone(result);
+  tabtorchRun(spec).then(done, (error) => {
+    __tabtorchOutput("stderr", `tabtorch: the page failed: ${error?.stack ?? error}\\n`);
+    done({ status: 2, files: [] });
+  });
+}"""
+
+
+def _in_tab(script: Script, browser: str, deadline: float | None, output: Output) -> int:
+    site = find_site()
+    if stale(site):
+        output("stderr", "tabtorch: the site is older than its sources: `make site`\n")
+    results: list[Any] = []
+
+    def done(result: Any) -> None:
+        results.append(result)
+
+    def crashed(*_: Any) -> None:
+        output("stderr", "tabtorch: the tab crashed\n")
+        results.append(FAILED)
+
+    with serving(site) as url, tab(browser) as page:
+        page.expose_function("__tabtorchOutput", output)
+        page.expose_function("__tabtorchDone", done)
+        page.on("crash", crashed)
+        page.goto(f"{url}/run.html")
+        page.wait_for_function("'tabtorchRun' in window")
+        files = [[name, base64.b64encode(path.read_bytes()).decode()] for name, path in script.files.items()]
+        spec = {"source": script.source, "filename": script.filename, "argv": script.argv, "files": files}
+        env = {name: value for name, value in os.environ.items() if name.startswith("TABTORCH_")}
+        page.evaluate(START, {**spec, "device": script.device, "env": env})
+        while not results:
+            page.wait_for_timeout(20)
+            if deadline and time.monotonic() >= deadline:
+                return TIMED_OUT
+    for name, data in results[0]["files"]:
+        script.save(name, base64.b64decode(data))
+    return int(results[0]["status"])
+
+
+def _in_node(script: Script, deadline: float | None) -> int:
+    from tabtorch.bridge.node import environment, find_node
+
+    node = find_node()
+    # JSPI's flag has had two names, and needs none in the newest Node.
+    options = subprocess.run([node, "--v8-options"], capture_output=True, text=True, check=True).stdout
+    names = ("--experimental-wasm-jspi", "--experimental-wasm-stack-switching")
+    flags = [name for name in names if f"{name} " in options][:1]
+    here = Path(__file__).resolve().parent
+    package = here.parent
+    spec = {
+        "source": script.source,
+        "filename": script.filename,
+        "argv": script.argv,
+        "device": script.device,
+        # a mounted folder is opened as it is, and needs no copies
+        "files": [[n, str(path)] for n, path in script.files.items() if not script.mount or n.startswith(BESIDE)],
+        "mount": str(script.mount) if script.mount else None,
+        "package": str(package),
+        "wgsl": str(CHECKOUT / "wgsl") if (CHECKOUT / "wgsl").is_dir() and package.parent.name == "py" else None,
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(spec, file)
+        file.flush()
+        command = [node, "--no-warnings", *flags, str(here / "run-node.mjs"), file.name]
+        process = subprocess.Popen(command, env=environment())
+        try:
+            status = process.wait(max(0.0, deadline - time.monotonic()) if deadline else None)
+        except subprocess.TimeoutExpired:
+            return TIMED_OUT
+        finally:
+            process.kill()
+            process.wait()
+    return status if status >= 0 else 128 - status

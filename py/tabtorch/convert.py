@@ -1,0 +1,152 @@
+"""Between tensors and the host: `item`, `tolist`, `numpy`, pickling and deep copies."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import Any
+
+from . import dtypes
+from .engine import graph
+from .engine.view import contiguous_meta
+from .tensor import Tensor
+
+
+def _source(t: Tensor) -> tuple[graph.Node, int, int]:
+    """The node, and offset and length in bytes, of the elements row by row."""
+    m = t._meta
+    size = m.dtype.itemsize
+    if not m.contiguous or t._storage.node.inst.out.dtype is not m.dtype:
+        from .ops.convert import converted
+
+        t = converted(t.detach(), m.shape, m.dtype)
+        return t._storage.node, 0, m.numel * size
+    return t._storage.node, m.offset * size, m.numel * size
+
+
+def to_bytes(t: Tensor) -> bytes:
+    """The elements row by row, little endian. Waits for the device."""
+    node, offset, nbytes = _source(t)
+    return graph.read(node, offset, nbytes)
+
+
+async def to_bytes_async(t: Tensor) -> bytes:
+    """As `to_bytes`, without blocking."""
+    from .bridge import get_bridge
+
+    node, offset, nbytes = _source(t)
+    b = graph.buffer_of(node)
+    return await get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
+
+
+def decode(data: bytes, d: dtypes.dtype) -> list[Any]:
+    """Bytes -> Python numbers."""
+    if d.is_complex:
+        code: Any = d.format
+        flat: list[Any] = memoryview(data).cast(code).tolist()
+        return [complex(re, im) for re, im in zip(flat[::2], flat[1::2], strict=True)]
+    if d is dtypes.float16:
+        return list(struct.unpack(f"<{len(data) // 2}e", data))
+    if d is dtypes.bfloat16:  # the upper half of a float32
+        wide = bytearray(2 * len(data))
+        wide[2::4] = data[::2]
+        wide[3::4] = data[1::2]
+        return memoryview(wide).cast("f").tolist()
+    plain: Any = d.format
+    return memoryview(data).cast(plain).tolist()
+
+
+def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return flat[0]
+    for k in range(len(shape) - 1, 0, -1):
+        n = shape[k]
+        flat = [flat[i : i + n] for i in range(0, len(flat), n)] if n else [[] for _ in range(prod(shape[:k]))]
+    return flat
+
+
+def item(t: Tensor) -> Any:
+    n = t._meta.numel
+    if n != 1:
+        raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
+    return decode(to_bytes(t), t._meta.dtype)[0]
+
+
+def tolist(t: Tensor) -> Any:
+    return _nest(decode(to_bytes(t), t._meta.dtype), t._meta.shape)
+
+
+async def read_async(t: Tensor) -> Any:
+    return _nest(decode(await to_bytes_async(t), t._meta.dtype), t._meta.shape)
+
+
+def to_numpy(t: Tensor, force: bool) -> Any:
+    """A NumPy array of the elements, its own memory."""
+    if t._rg and not force:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if t._meta.dtype is dtypes.bfloat16:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+    try:
+        import numpy
+    except ImportError as e:
+        raise RuntimeError("Numpy is not available") from e
+    return numpy.frombuffer(bytearray(to_bytes(t)), dtype=t._meta.dtype.name).reshape(tuple(t._meta.shape))
+
+
+def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
+    """A copy that shares storages as the original does within one `copy.deepcopy`. RuntimeError for what is no leaf."""
+    import copy
+
+    known = memo.get(id(t))
+    if known is not None:
+        return known
+    if not t.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you "
+            "were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+            "https://github.com/pytorch/pytorch/pull/103001"
+        )
+    root = t._storage.root
+    storage = memo.get(id(root))
+    if storage is None:
+        from .storage import Storage
+
+        storage = memo[id(root)] = Storage(root.node)  # values never change: sharing one is copying it
+    new = object.__new__(type(t))
+    new._storage = storage
+    new._meta = t._meta
+    memo[id(t)] = new
+    for name, value in t.__dict__.items():
+        if name in ("_rg", "_is_param", "_is_buffer", "persistent") or not name.startswith("_"):
+            new.__dict__[name] = copy.deepcopy(value, memo)
+    if t._grad is not None:
+        new._grad = copy.deepcopy(t._grad, memo)
+    return new
+
+
+def rebuild(cls: type | None, data: bytes, dtype_name: str, shape: tuple[int, ...], device: str, requires_grad: bool, state: Any) -> Tensor:
+    """Unpickles a tensor. One from a device that is not there goes to the default one."""
+    from .device import cpu, resolve
+
+    d = dtypes.PUBLIC[dtype_name]
+    try:
+        dev = cpu if d in (dtypes.float64, dtypes.complex128) else resolve(device)
+    except RuntimeError:
+        dev = resolve(None)
+    m = contiguous_meta(shape, d, dev)
+    base = Tensor._wrap(graph.from_host(data, m), m)
+    t = base if cls is None else Tensor._make_subclass(cls, base)
+    t._rg = requires_grad
+    if state:
+        t.__dict__.update(state)
+    return t
+
+
+def reduce(t: Tensor) -> Any:
+    if not t.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user support the pickle protocol at the moment: use detach()."
+        )
+    m = t._meta
+    state = {k: v for k, v in t.__dict__.items() if not k.startswith("_")}
+    return rebuild, (None if type(t) is Tensor else type(t), to_bytes(t), m.dtype.name, tuple(m.shape), str(m.device), t._rg, state)

@@ -1,0 +1,622 @@
+"""New tensors from sizes and numbers: `zeros`, `full`, `arange`, `eye`, … See https://docs.pytorch.org/docs/stable/torch.html#creation-ops
+
+A constant is a map without inputs, so it becomes part of whatever reads it and takes no memory of its own. Its numbers are
+parameters of the kernel. Tensors made from data are in hostdata.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import dtypes
+from .device import cpu, default_device, resolve
+from .dtypes import dtype as Dtype
+from .engine.expr import Complex, cast, const, where
+from .engine.graph import Inst, Map, emit, inst
+from .engine.view import contiguous_meta, contiguous_strides, meta
+from .hostdata import as_tensor, asarray, from_numpy, frombuffer, tensor
+from .layout import order_of, preserve_format, strided
+from .ops.core import register
+from .ops.inplace import write_out
+from .shapes import dense_strides, ints, type_name
+from .tensor import Tensor
+
+__all__ = ["arange", "as_tensor", "asarray", "empty", "eye", "from_numpy", "frombuffer", "full", "tensor", "zeros"]
+
+
+def placed(dtype: Dtype, device: Any) -> Any:
+    """The device a new tensor of `dtype` goes to.
+
+    64-bit floats that name no device live on cpu; TypeError where webgpu was named for them.
+    """
+    wide = dtype is dtypes.float64 or dtype is dtypes.complex128
+    if device is None:
+        d = default_device()
+        return cpu if wide else d
+    d = resolve(device)
+    if wide and d is not cpu:
+        raise TypeError(
+            f"{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): use "
+            f"{'float32' if dtype is dtypes.float64 else 'complex64'}, or device='cpu'"
+        )
+    return d
+
+
+def finished(t: Tensor, requires_grad: bool) -> Tensor:
+    """A new tensor with its `requires_grad`. Raises RuntimeError for a type that cannot have gradients."""
+    if requires_grad:
+        if t._meta.dtype.category < 2:
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        t._rg = True
+    return t
+
+
+def _size(name: str, size: tuple[Any, ...], kw: dict[str, Any]) -> tuple[int, ...]:
+    if "size" in kw:
+        size = (kw.pop("size"),)
+    elif not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    shape = ints(size, name)
+    for n in shape:
+        if n < 0:
+            if name in ("zeros", "ones"):
+                raise RuntimeError(f"{name}: Dimension size must be non-negative.")
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return shape
+
+
+_OPTIONS = {"dtype", "device", "requires_grad", "layout", "pin_memory", "out", "memory_format", "names"}
+
+
+def _unknown(name: str, kw: dict[str, Any], allowed: frozenset[str] | set[str] = frozenset()) -> None:
+    for k in kw:
+        if k not in allowed:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
+
+
+def check_layout(layout: Any) -> None:
+    """NotImplementedError for a layout that is not `torch.strided`."""
+    if layout is not strided:
+        raise NotImplementedError(f"layout {layout!r} is not supported by tabtorch: only torch.strided is")
+
+
+def format_strides(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
+    """Strides of a new tensor in a memory format."""
+    if memory_format.order is None:
+        return contiguous_strides(shape)
+    strides = [0] * len(shape)
+    step = 1
+    for d in reversed(order_of(memory_format, len(shape))):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return tuple(strides)
+
+
+# ---- one value everywhere
+
+_FILL = Map("full", lambda v: v)
+_fills: dict[tuple, Inst] = {}
+
+
+def fill_node(shape: tuple[int, ...], value: Any, dtype: Dtype, device: Any) -> Any:
+    """A node all of whose elements are `value`, a Python number that fits the dtype."""
+    key = (shape, dtype, device)
+    i = _fills.get(key)
+    if i is None:
+        if len(_fills) > 20_000:
+            _fills.clear()
+        i = _fills[key] = inst(_FILL, (), contiguous_meta(shape, dtype, device), (dtype.compute,))
+    return emit(i, (), (value,))
+
+
+def number(value: Any, dtype: Dtype) -> Any:
+    """A Python number as an element of `dtype`. Raises RuntimeError where it does not fit, as PyTorch."""
+    c = dtype.category
+    if c == 3:
+        return complex(value)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
+        value = value.real
+    if c == 2:
+        return float(value)
+    if c == 0:
+        return bool(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
+    n = int(value)
+    bits = dtype.itemsize * 8
+    if not -(1 << (bits - 1)) <= n < (1 << (bits if dtype.name == "uint8" else bits - 1)):
+        if not (dtype.name == "uint8" and -255 <= n < 0):
+            raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
+    return n
+
+
+def _c_name(dtype: Dtype) -> str:
+    return {"float32": "float", "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16"}.get(
+        dtype.name, dtype.name + ("" if dtype.name == "bool" else "_t")
+    )
+
+
+def _filled(
+    name: str,
+    shape: tuple[int, ...],
+    value: Any,
+    *,
+    dtype: Dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    out: Tensor | None = None,
+    **kw: Any,
+) -> Tensor:
+    if kw:
+        _unknown(name, kw)
+    if layout is not None:
+        check_layout(layout)
+    if out is not None:
+        if dtype is not None and dtype is not out.dtype:
+            raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
+        r = _filled(name, shape, value, dtype=out.dtype, device=out.device)
+        return finished(write_out(out, r), requires_grad)
+    d = dtype or dtypes.get_default_dtype()
+    if not isinstance(d, Dtype):
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    where_ = placed(d, device)
+    t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
+    return finished(t, requires_grad) if requires_grad else t
+
+
+@register("zeros")
+def zeros(*size: Any, **kw: Any) -> Tensor:
+    """Zeros. Keywords: dtype, device, requires_grad, out, layout, pin_memory."""
+    return _filled("zeros", _size("zeros", size, kw), 0, **kw)
+
+
+@register("ones")
+def ones(*size: Any, **kw: Any) -> Tensor:
+    """Ones."""
+    return _filled("ones", _size("ones", size, kw), 1, **kw)
+
+
+@register("empty")
+def empty(*size: Any, memory_format: Any = None, **kw: Any) -> Tensor:
+    """A tensor to be written to; here it holds zeros."""
+    shape = _size("empty", size, kw)
+    t = _filled("empty", shape, 0, **kw)
+    return t if memory_format is None else restrided(t, format_strides(shape, memory_format))
+
+
+def restrided(t: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """A new, whole tensor laid out in other (dense) strides."""
+    m = t._meta
+    t._meta = meta(m.shape, strides, 0, m.dtype, m.device)
+    return t
+
+
+@register("full")
+def full(size: Any, fill_value: Any, **kw: Any) -> Tensor:
+    """`fill_value` everywhere; its type says the dtype, if none is given."""
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
+    shape = _size("full", (size,), {})
+    if isinstance(fill_value, Tensor):
+        if fill_value._meta.ndim:
+            raise TypeError("full(): argument 'fill_value' (position 2) must be Number, not Tensor")
+        if kw.get("dtype") is None and kw.get("out") is None:
+            kw["dtype"] = fill_value.dtype
+        fill_value = fill_value.item()
+    elif kw.get("dtype") is None and kw.get("out") is None:
+        kw["dtype"] = dtypes.scalar_dtype(_kind(fill_value))
+    return _filled("full", shape, fill_value, **kw)
+
+
+def _kind(v: Any) -> type:
+    for k in (bool, int, float, complex):
+        if isinstance(v, k):
+            return k
+    if hasattr(v, "item"):  # a NumPy scalar
+        return type(v.item())
+    raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(v).__name__}")
+
+
+@register("scalar_tensor")
+def scalar_tensor(s: Any, **kw: Any) -> Tensor:
+    """A 0-d tensor, of the default dtype unless one is given."""
+    return _filled("scalar_tensor", (), s, **kw)
+
+
+@register("empty_strided")
+def empty_strided(size: Any, stride: Any, **kw: Any) -> Tensor:
+    """A tensor to be written to, with these strides."""
+    shape, strides = ints((size,), "empty_strided"), ints((stride,), "empty_strided", "stride")
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(strides)})"
+        )
+    n = 1 + sum((a - 1) * b for a, b in zip(shape, strides)) if math.prod(shape) else 0
+    t = _filled("empty_strided", (n,), 0, **kw)
+    m = t._meta
+    t._meta = meta(shape, strides, 0, m.dtype, m.device)
+    return t
+
+
+@register("empty_permuted")
+def empty_permuted(size: Any, physical_layout: Any, **kw: Any) -> Tensor:
+    """A tensor to be written to, whose dimensions lie in memory in the order `physical_layout`."""
+    shape = ints((size,), "empty_permuted")
+    strides = [0] * len(shape)
+    step = 1
+    for d in reversed(physical_layout):
+        strides[d] = step
+        step *= max(shape[d], 1)
+    return empty_strided(shape, tuple(strides), **kw)
+
+
+# ---- like another tensor
+
+
+def _like(
+    name: str,
+    input: Tensor,
+    value: Any,
+    *,
+    dtype: Dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+    **kw: Any,
+) -> Tensor:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if kw:
+        _unknown(name, kw)
+    if layout is not None:
+        check_layout(layout)
+    m = input._meta
+    d = dtype or m.dtype
+    where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
+    shape = m.shape
+    t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
+    if memory_format is None or memory_format is preserve_format:
+        if not m.contiguous:
+            restrided(t, dense_strides(m))
+    else:
+        restrided(t, format_strides(shape, memory_format))
+    return finished(t, requires_grad) if requires_grad else t
+
+
+@register("zeros_like")
+def zeros_like(input: Tensor, **kw: Any) -> Tensor:
+    """Zeros in the shape, dtype and device of `input`."""
+    return _like("zeros_like", input, 0, **kw)
+
+
+@register("ones_like")
+def ones_like(input: Tensor, **kw: Any) -> Tensor:
+    """Ones in the shape, dtype and device of `input`."""
+    return _like("ones_like", input, 1, **kw)
+
+
+@register("empty_like")
+def empty_like(input: Tensor, **kw: Any) -> Tensor:
+    """A tensor to be written to, like `input`."""
+    return _like("empty_like", input, 0, **kw)
+
+
+@register("full_like")
+def full_like(input: Tensor, fill_value: Any, **kw: Any) -> Tensor:
+    """`fill_value` everywhere, like `input`."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    return _like("full_like", input, fill_value, **kw)
+
+
+def _new(name: str, like: Tensor, shape: tuple[int, ...], value: Any, kw: dict[str, Any]) -> Tensor:
+    if kw.get("dtype") is None:
+        kw["dtype"] = like._meta.dtype
+    if kw.get("device") is None:
+        kw["device"] = like._meta.device
+    return _filled(name, shape, value, **kw)
+
+
+def new_zeros(self: Tensor, *size: Any, **kw: Any) -> Tensor:
+    """Zeros in the dtype and device of self."""
+    return _new("new_zeros", self, _size("new_zeros", size, kw), 0, kw)
+
+
+def new_ones(self: Tensor, *size: Any, **kw: Any) -> Tensor:
+    """Ones in the dtype and device of self."""
+    return _new("new_ones", self, _size("new_ones", size, kw), 1, kw)
+
+
+def new_empty(self: Tensor, *size: Any, **kw: Any) -> Tensor:
+    """A tensor to be written to, in the dtype and device of self."""
+    return _new("new_empty", self, _size("new_empty", size, kw), 0, kw)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, **kw: Any) -> Tensor:
+    """`fill_value` everywhere, in the dtype and device of self."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    return _new("new_full", self, _size("new_full", (size,), {}), fill_value, kw)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, **kw: Any) -> Tensor:
+    """A tensor to be written to, with these strides, in the dtype and device of self."""
+    return empty_strided(size, stride, **{"dtype": self.dtype, "device": self.device, **kw})
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None, **kw: Any) -> Tensor:
+    """`torch.tensor(data)` in the dtype and device of self."""
+    return tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device, **kw)
+
+
+for _f in (new_zeros, new_ones, new_empty, new_full, new_empty_strided, new_tensor):
+    register(_f.__name__, _f, method=True, torch=False)
+
+# ---- ranges
+
+
+def _arange_at(p: Any) -> Any:
+    t = p.inst.scalars[0]
+    i = cast(p.index, t)
+    if len(p.inst.scalars) == 2:
+        return p.scalar(0) + i * p.scalar(1)
+    # the step in two parts, of which the first has few bits: its products are exact
+    return (p.scalar(0) + i * p.scalar(1)) + i * p.scalar(2)
+
+
+_ARANGE = Map("arange", _arange_at, indexed=True, cost=2)
+
+
+def _plain(v: Any) -> Any:
+    """A number, of a number or a 0-d tensor or NumPy scalar."""
+    return v.item() if hasattr(v, "item") else v
+
+
+@register("arange")
+def arange(*args: Any, **kw: Any) -> Tensor:
+    """`arange(end)`, `arange(start, end, step=1)`: start, start + step, … below end. Integers give int64."""
+    names = ("end",) if len(args) == 1 else ("start", "end", "step")
+    given = dict(zip(names, args)) | {k: kw.pop(k) for k in ("start", "end", "step") if k in kw}
+    if len(args) > 3 or "end" not in given:
+        raise TypeError(
+            "arange() received an invalid combination of arguments - got "
+            f"({', '.join(type(a).__name__ for a in args)}), but expected one of: (Number end), (Number start, Number end), "
+            "(Number start, Number end, Number step)"
+        )
+    start, end, step = (_plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
+    return _range("arange", start, end, step, False, kw)
+
+
+@register("range")
+def range_(start: Any = 0, end: Any = None, step: Any = 1, **kw: Any) -> Tensor:
+    """Like `arange`, with `end` included, in the default dtype. Deprecated, as in PyTorch."""
+    if end is None:
+        start, end = 0, start
+    kw.setdefault("dtype", dtypes.get_default_dtype())
+    return _range("range", _plain(start), _plain(end), _plain(step), True, kw)
+
+
+def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[str, Any]) -> Tensor:
+    out = kw.pop("out", None)
+    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else None)
+    device = kw.pop("device", None)
+    requires_grad = kw.pop("requires_grad", False)
+    _unknown(name, kw, {"layout", "pin_memory"})
+    if dtype is None:
+        floating = any(isinstance(v, float) for v in (start, end, step))
+        dtype = dtypes.get_default_dtype() if floating else dtypes.int64
+    if dtype is dtypes.bool_ or dtype.is_complex:
+        raise NotImplementedError(f'"arange_cpu" not implemented for \'{type_name(dtype)}\'')
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if dtype.category == 1 and int(step) == 0:
+        raise ValueError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
+        n = (end - start) // step + 1 if closed else -(-(end - start) // step)
+    else:
+        n = math.floor((end - start) / step) + 1 if closed else math.ceil((end - start) / step)
+    where_ = placed(dtype, device if out is None or device is not None else out.device)
+    m = contiguous_meta((n,), dtype, where_)
+    c = dtype.compute
+    if dtype.category == 1:
+        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (int(start), int(step))), m)
+    elif c == "f64":
+        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (float(start), float(step))), m)
+    else:
+        high, low = _split_number(float(step))
+        scalars = (float(start), high, low)
+        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c, c)), (), scalars), m)
+    if out is not None:
+        r = write_out(out, r)
+    return finished(r, requires_grad)
+
+
+def _split_number(v: float) -> tuple[float, float]:
+    """v as a sum whose first term has 12 significant bits."""
+    if v == 0 or not math.isfinite(v):
+        return v, 0.0
+    f, e = math.frexp(v)
+    high = math.ldexp(float(math.trunc(f * 4096)), e - 12)
+    return high, v - high
+
+
+def _linspace_at(p: Any) -> Any:
+    t = p.inst.scalars[0]
+    n = p.dim(p.inst.out.numel, "n")
+    i = p.index
+    back = cast(n - const(1, "u32") - i, t)
+    step = p.scalar(2)
+    return where(i < p.dim(p.inst.out.numel // 2, "half"), p.scalar(0) + step * cast(i, t), p.scalar(1) - step * back)
+
+
+_LINSPACE = Map("linspace", _linspace_at, indexed=True, cost=3)
+
+
+@register("linspace")
+def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
+    """`steps` numbers from `start` to `end`, both included, at equal distances."""
+    start, end, steps = _plain(start), _plain(end), int(_plain(steps))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    out = kw.pop("out", None)
+    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else None)
+    if dtype is None:
+        is_complex = isinstance(start, complex) or isinstance(end, complex)
+        dtype = dtypes.get_default_dtype()
+        if is_complex:
+            dtype = dtype.to_complex()
+    if dtype.is_complex:
+        raise NotImplementedError("linspace of complex numbers is not supported by tabtorch yet")
+    where_ = placed(dtype, kw.pop("device", None) if out is None else out.device)
+    requires_grad = kw.pop("requires_grad", False)
+    _unknown("linspace", kw, {"layout", "pin_memory"})
+    m = contiguous_meta((steps,), dtype, where_)
+    c = "f64" if where_ is cpu else "f32"
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    if steps == 1:
+        r = Tensor._wrap(fill_node((1,), number(start, dtype), dtype, where_), m)
+    else:
+        r = Tensor._wrap(
+            emit(inst(_LINSPACE, (), m, (c, c, c)), (), (float(start), float(end), step)), m
+        )
+    return finished(r if out is None else write_out(out, r), requires_grad)
+
+
+@register("logspace")
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **kw: Any) -> Tensor:
+    """`base` to the powers that `linspace(start, end, steps)` gives."""
+    start, end, steps = _plain(start), _plain(end), int(_plain(steps))
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    step = (end - start) / (steps - 1) if steps > 1 else 0.0
+    powers = [start + step * i if i < steps // 2 else end - step * (steps - 1 - i) for i in range(steps)]
+    if steps == 1:
+        powers = [start]
+    out = kw.pop("out", None)
+    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else dtypes.get_default_dtype())
+    values: list[Any] = [_power(base, p) for p in powers]
+    if dtype.category == 1:
+        values = [int(v) for v in values]
+    r = tensor(values, dtype=dtype, device=kw.pop("device", None) if out is None else out.device)
+    requires_grad = kw.pop("requires_grad", False)
+    _unknown("logspace", kw, {"layout", "pin_memory"})
+    return finished(r if out is None else write_out(out, r), requires_grad)
+
+
+def _power(base: float, p: float) -> float:
+    try:
+        r = math.pow(base, p)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.nan
+    return r
+
+
+# ---- matrices
+
+
+def _eye_at(p: Any) -> Any:
+    t = p.inst.out.dtype.compute
+    row, col = p.coords
+    return where(row == col, const(1, t), const(0, t))
+
+
+_EYE = Map("eye", _eye_at, indexed=True, cost=2)
+
+
+@register("eye")
+def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
+    """Ones on the diagonal, zeros elsewhere: (n, m), or (n, n)."""
+    cols = n if m is None else m
+    for name, v in (("n", n), ("m", cols)):
+        if v < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
+    out = kw.pop("out", None)
+    d = kw.pop("dtype", None) or (out.dtype if out is not None else dtypes.get_default_dtype())
+    where_ = placed(d, kw.pop("device", None) if out is None else out.device)
+    requires_grad = kw.pop("requires_grad", False)
+    _unknown("eye", kw, {"layout", "pin_memory"})
+    om = contiguous_meta((n, cols), d, where_)
+    r = Tensor._wrap(emit(inst(_EYE, (), om), ()), om)
+    return finished(r if out is None else write_out(out, r), requires_grad)
+
+
+def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[str, Any]) -> Tensor:
+    for what, v in (("row", row), ("col", col)):
+        if v < 0:
+            raise RuntimeError(f"{what} must be non-negative, got{v}")
+    dtype = kw.pop("dtype", None) or dtypes.int64
+    device = kw.pop("device", None)
+    _unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
+    rows: list[int] = []
+    cols: list[int] = []
+    for i in range(row):
+        a, b = (0, min(max(i + offset + 1, 0), col)) if lower else (min(max(i + offset, 0), col), col)
+        cols.extend(range(a, b))
+        rows.extend([i] * (b - a))
+    return tensor([rows, cols], dtype=dtype, device=device)
+
+
+@register("tril_indices")
+def tril_indices(row: int, col: int, offset: int = 0, **kw: Any) -> Tensor:
+    """Coordinates (2, n) of the elements on and below a diagonal."""
+    return _triangle("tril_indices", row, col, offset, True, kw)
+
+
+@register("triu_indices")
+def triu_indices(row: int, col: int, offset: int = 0, **kw: Any) -> Tensor:
+    """Coordinates (2, n) of the elements on and above a diagonal."""
+    return _triangle("triu_indices", row, col, offset, False, kw)
+
+
+# ---- complex
+
+
+_COMPLEX = Map("complex", lambda re, im: Complex(re, im))
+
+
+@register("complex")
+def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
+    a, b = real._meta, imag._meta
+    if a.dtype.category != 2 or b.dtype.category != 2:
+        raise RuntimeError(
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{type_name(a.dtype)} and {type_name(b.dtype)}"
+        )
+    if a.dtype is not b.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {type_name(a.dtype)} but got scalar type {type_name(b.dtype)} for second argument"
+        )
+    if a.dtype not in (dtypes.float32, dtypes.float64):
+        raise NotImplementedError(f"torch.complex of {a.dtype!r} is not supported by tabtorch (there is no complex32)")
+    from .autograd.tape import record
+    from .engine.view import broadcast_shapes
+    from .ops.places import expanded
+
+    shape = broadcast_shapes(a.shape, b.shape)
+    m = contiguous_meta(shape, a.dtype.to_complex(), a.device)
+    i = inst(_COMPLEX, (expanded(a, shape), expanded(b, shape)), m, (), None, a.dtype.compute)
+    r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
+    if real._rg or imag._rg:
+        record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
+    return r if out is None else write_out(out, r)
+
+
+@register("polar")
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Complex numbers of their absolute values and angles."""
+    r = complex_(abs * angle.cos(), abs * angle.sin())
+    return r if out is None else write_out(out, r)

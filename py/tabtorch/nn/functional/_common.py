@@ -1,0 +1,81 @@
+"""What several families share: tuples of sizes, reductions, types to compute in."""
+
+import warnings
+
+import tabtorch as torch
+
+
+def ntuple(value, n):
+    """``value`` as a tuple of ``n``: a number is repeated."""
+    if isinstance(value, (tuple, list, torch.Size)):
+        return tuple(value) * n if len(value) == 1 and n > 1 else tuple(value)
+    return (value,) * n
+
+
+def legacy_reduction(size_average, reduce, reduction):
+    """The reduction that the two deprecated arguments meant."""
+    if size_average is None and reduce is None:
+        return reduction
+    if reduce is False:
+        reduction = "none"
+    else:
+        reduction = "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+        stacklevel=4,
+    )
+    return reduction
+
+
+def check_reduction(reduction):
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+def reduced(loss, reduction):
+    """``loss`` under "none", "mean" or "sum"."""
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    check_reduction(reduction)
+    return loss
+
+
+def widened(x):
+    """Half precision is summed and exponentiated in float32, as PyTorch's kernels do."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def size_list(shape):
+    """A shape as PyTorch's C++ prints it: ``[2, 3]``."""
+    return "[" + ", ".join(str(s) for s in shape) + "]"
+
+
+def wrapped_dim(dim, ndim):
+    """``dim`` counted from the front; IndexError out of range."""
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim % n
+
+
+_SCALAR_TYPES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+def scalar_type(dtype):
+    """The name that PyTorch's messages use: ``Long`` for ``torch.int64``."""
+    return _SCALAR_TYPES[str(dtype).rpartition(".")[2]]

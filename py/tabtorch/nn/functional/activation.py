@@ -1,0 +1,248 @@
+"""Activations. The elementwise ones are rows of the operation table; here are their public signatures, and formulas."""
+
+import warnings
+
+import tabtorch as torch
+
+from ... import ops as _ops
+from ._common import scalar_type, widened, wrapped_dim
+
+
+def threshold(input, threshold, value, inplace=False):
+    """x where x > threshold, else value."""
+    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+def relu(input, inplace=False):
+    """max(x, 0)."""
+    return (_ops.relu_ if inplace else _ops.relu)(input)
+
+
+def relu6(input, inplace=False):
+    """min(max(x, 0), 6)."""
+    return (_ops.relu6_ if inplace else _ops.relu6)(input)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """max(x, 0) + negative_slope · min(x, 0)."""
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
+
+
+def elu(input, alpha=1.0, inplace=False):
+    """x where x > 0, else alpha · (exp(x) - 1)."""
+    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
+
+
+def selu(input, inplace=False):
+    """scale · (max(x, 0) + min(0, alpha · (exp(x) - 1))), self-normalizing (Klambauer et al., 2017)."""
+    return (_ops.selu_ if inplace else _ops.selu)(input)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
+    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
+
+
+def gelu(input, approximate="none"):
+    """x · Φ(x); ``approximate="tanh"``: its tanh form."""
+    return _ops.gelu(input, approximate=approximate)
+
+
+def silu(input, inplace=False):
+    """x · sigmoid(x)."""
+    return (_ops.silu_ if inplace else _ops.silu)(input)
+
+
+def mish(input, inplace=False):
+    """x · tanh(softplus(x))."""
+    return (_ops.mish_ if inplace else _ops.mish)(input)
+
+
+def softplus(input, beta=1, threshold=20):
+    """log(1 + exp(beta · x)) / beta; x itself where beta · x > threshold."""
+    return _ops.softplus(input, beta, threshold)
+
+
+def softsign(input):
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input):
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """x clamped to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
+
+
+def hardsigmoid(input, inplace=False):
+    """min(max(x + 3, 0), 6) / 6."""
+    return (_ops.hardsigmoid_ if inplace else _ops.hardsigmoid)(input)
+
+
+def hardswish(input, inplace=False):
+    """x · min(max(x + 3, 0), 6) / 6."""
+    return (_ops.hardswish_ if inplace else _ops.hardswish)(input)
+
+
+def hardshrink(input, lambd=0.5):
+    """x where |x| > lambd, else 0."""
+    return _ops.hardshrink(input, lambd)
+
+
+def softshrink(input, lambd=0.5):
+    """x moved towards 0 by lambd."""
+    return _ops.softshrink(input, lambd)
+
+
+def logsigmoid(input):
+    """log(sigmoid(x))."""
+    return _ops.logsigmoid(input)
+
+
+def sigmoid(input):
+    """1 / (1 + exp(-x))."""
+    return input.sigmoid()
+
+
+def tanh(input):
+    """tanh(x)."""
+    return input.tanh()
+
+
+def relu_(input):
+    """In-place ``relu``."""
+    return relu(input, True)
+
+
+def leaky_relu_(input, negative_slope=0.01):
+    """In-place ``leaky_relu``."""
+    return leaky_relu(input, negative_slope, True)
+
+
+def elu_(input, alpha=1.0):
+    """In-place ``elu``."""
+    return elu(input, alpha, True)
+
+
+def selu_(input):
+    """In-place ``selu``."""
+    return selu(input, True)
+
+
+def celu_(input, alpha=1.0):
+    """In-place ``celu``."""
+    return celu(input, alpha, True)
+
+
+def hardtanh_(input, min_val=-1.0, max_val=1.0):
+    """In-place ``hardtanh``."""
+    return hardtanh(input, min_val, max_val, True)
+
+
+def threshold_(input, threshold_value, value):
+    """In-place ``threshold``."""
+    return threshold(input, threshold_value, value, True)
+
+
+def glu(input, dim=-1):
+    """a · sigmoid(b), where a and b are the halves of ``input`` along ``dim``."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    d = wrapped_dim(dim, input.dim())
+    if input.size(d) % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {input.size(d)}")
+    a, b = input.chunk(2, d)
+    return a * b.sigmoid()
+
+
+def prelu(input, weight):
+    """max(x, 0) + weight · min(x, 0). ``weight``: one number, or one for each channel (dimension 1)."""
+    if weight.numel() != 1:
+        if input.dim() == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.size(1) if input.dim() >= 2 else 1
+        if channels != weight.numel():
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. "
+                f"Found parameter numbers = {weight.numel()} and channel size = {channels}."
+            )
+    if weight.dim() > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
+    if input.dim() > 1:
+        weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2))
+    return torch.where(input > 0, input, input * weight)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """Leaky ReLU with a slope drawn from U(lower, upper) in training, else their mean (Xu et al., 2015)."""
+    slope = torch.empty_like(input).uniform_(lower, upper) if training else (lower + upper) / 2
+    result = torch.where(input > 0, input, input * slope)
+    return input.copy_(result) if inplace else result
+
+
+def _implicit_dim(name, ndim, stacklevel):
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _to_softmax(name, input, dim, dtype, stacklevel):
+    if dim is None:
+        dim = _implicit_dim(name, input.dim(), stacklevel)
+    if dtype is not None:
+        input = input.to(dtype)
+    d = wrapped_dim(dim, input.dim())
+    if not (input.is_floating_point() or input.is_complex()):
+        kernel = "log_softmax" if name == "log_softmax" else "softmax"
+        last = "_lastdim" if d == max(input.dim(), 1) - 1 else ""
+        raise NotImplementedError(f"\"{kernel}{last}_kernel_impl\" not implemented for '{scalar_type(input.dtype)}'")
+    return input, d
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """exp(x) / sum(exp(x)) along ``dim``, with the maximum taken out first."""
+    input, dim = _to_softmax("softmax", input, dim, dtype, _stacklevel)
+    if input.numel() == 0:
+        return input.clone()
+    x = widened(input)
+    # The shift cancels in the quotient, so its gradient is zero: it is detached.
+    e = (x - x.detach().amax(dim, keepdim=True)).exp()
+    return (e / e.sum(dim, keepdim=True)).to(input.dtype)
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax(-x)."""
+    if dim is None:
+        dim = _implicit_dim("softmin", input.dim(), _stacklevel)
+    return softmax(-input, dim, dtype=dtype)
+
+
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """log(softmax(x)) along ``dim``: x - max - log(sum(exp(x - max)))."""
+    input, dim = _to_softmax("log_softmax", input, dim, dtype, _stacklevel)
+    if input.numel() == 0:
+        return input.clone()
+    x = widened(input)
+    z = x - x.detach().amax(dim, keepdim=True)
+    return (z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """A sample from the Gumbel-Softmax distribution; ``hard``: one-hot, with the soft gradient (Jang et al., 2016)."""
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    gumbels = -torch.empty_like(logits).exponential_().log()
+    y_soft = softmax((logits + gumbels) / tau, dim)
+    if not hard:
+        return y_soft
+    index = y_soft.max(dim, keepdim=True)[1]
+    y_hard = torch.zeros_like(logits).scatter_(dim, index, 1.0)
+    return y_hard - y_soft.detach() + y_soft

@@ -1,0 +1,305 @@
+"""Attention: the scaled dot product, and the multi-head form over it."""
+
+import math
+import warnings
+
+import tabtorch as torch
+
+from ...ops.pad import pad
+from .activation import softmax
+from .dropout import dropout
+from .linear import linear
+
+
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """softmax(Q Kᵀ · scale + mask) V. ``query`` (*, H, L, E), ``key`` (*, H, S, E), ``value`` (*, H, S, Ev).
+
+    ``attn_mask`` broadcasts to (*, H, L, S): bool, True takes part; or a float that is added. ``scale``: 1/√E.
+    ``enable_gqa``: fewer heads of keys and values, each shared by a group of query heads. Returns (*, H, L, Ev).
+    """
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got "
+            f"query.dim(): {query.dim()}, key.dim(): {key.dim()} and value.dim(): {value.dim()} instead."
+        )
+    if not query.dtype == key.dtype == value.dtype:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got "
+            f"query.dtype: {_dtype_word(query)} key.dtype: {_dtype_word(key)} and "
+            f"value.dtype: {_dtype_word(value)} instead."
+        )
+    if attn_mask is not None and is_causal:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        heads = query.size(-3)
+        for t in (key, value):
+            if heads % t.size(-3):
+                raise RuntimeError(
+                    "Number of heads in key and value must divide the number of heads in query when enable_gqa=True"
+                )
+        key = key.repeat_interleave(heads // key.size(-3), -3)
+        value = value.repeat_interleave(heads // value.size(-3), -3)
+    if scale is None:
+        scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+    scores = torch.matmul(query, key.transpose(-2, -1)) * scale  # (*, H, L, S)
+    if is_causal:
+        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
+        columns = torch.arange(key.size(-2), device=query.device)
+        scores = scores.masked_fill(columns > rows, -math.inf)
+        weights = softmax(scores, -1)
+    elif attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(attn_mask.logical_not(), -math.inf)
+        else:
+            scores = scores + attn_mask
+        weights = _safe_softmax(scores)
+    else:
+        weights = softmax(scores, -1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p)
+    return torch.matmul(weights, value)
+
+
+def _dtype_word(t):
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}.get(
+        str(t.dtype).rpartition(".")[2], str(t.dtype)
+    )
+
+
+def _safe_softmax(scores):
+    """softmax over the last dimension, but zeros, not NaN, for a row that is masked as a whole."""
+    top = scores.detach().amax(-1, keepdim=True)
+    e = (scores - torch.where(top == -math.inf, 0.0, top)).exp()
+    total = e.sum(-1, keepdim=True)
+    return e / torch.where(total == 0, 1.0, total)
+
+
+# -- multi-head attention
+
+
+def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
+    """Whether the inputs are batched; AssertionError where their ranks do not fit."""
+    if query.dim() not in (2, 3):
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
+    n = query.dim()
+    kind = "batched (3-D)" if n == 3 else "unbatched (2-D)"
+    if key.dim() != n or value.dim() != n:
+        raise AssertionError(
+            f"For {kind} `query`, expected `key` and `value` to be {n}-D but found {key.dim()}-D and "
+            f"{value.dim()}-D tensors respectively"
+        )
+    if key_padding_mask is not None and key_padding_mask.dim() != n - 1:
+        raise AssertionError(
+            f"For {kind} `query`, expected `key_padding_mask` to be `None` or {n - 1}-D but found "
+            f"{key_padding_mask.dim()}-D tensor instead"
+        )
+    if attn_mask is not None:
+        if attn_mask.dim() not in (2, 3):
+            raise AssertionError(
+                f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
+                f"{attn_mask.dim()}-D tensor instead"
+            )
+        if n == 2 and attn_mask.dim() == 3:
+            expected = (num_heads, query.shape[0], key.shape[0])
+            if tuple(attn_mask.shape) != expected:
+                raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}")
+    return n == 3
+
+
+def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_other=True):
+    """A mask as a float that is added: -inf where a bool mask is True."""
+    if mask is None:
+        return None
+    is_float = mask.is_floating_point()
+    if mask.dtype != torch.bool and not is_float:
+        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
+    if check_other and other_type is not None and mask.dtype != other_type:
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=2,
+        )
+    if is_float:
+        return mask
+    return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, -math.inf)
+
+
+def _none_or_dtype(input):
+    return None if input is None else input.dtype
+
+
+def _in_projection_packed(q, k, v, w, b=None):
+    """The three projections from one weight (3E, E); one product where q, k, v are the same tensor."""
+    if k is v and q is k:
+        return linear(q, w, b).chunk(3, -1)
+    w_q, w_k, w_v = w.chunk(3)
+    b_q, b_k, b_v = (None, None, None) if b is None else b.chunk(3)
+    return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
+
+
+def _require(condition, message):
+    if not condition:
+        raise AssertionError(message)
+
+
+def multi_head_attention_forward(
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
+    """Multi-head attention (Vaswani et al., 2017). ``query`` (L, N, E), ``key``, ``value`` (S, N, E), or without N.
+
+    Returns the output (L, N, E), and the weights (N, L, S), per head (N, H, L, S), or None.
+    """
+    is_batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
+    if not is_batched:
+        same_kv, same_qk = key is value, query is key
+        query = query.unsqueeze(1)
+        key = query if same_qk else key.unsqueeze(1)
+        value = key if same_kv else value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+
+    tgt_len, bsz, embed_dim = query.shape
+    src_len = key.shape[0]
+    key_padding_mask = _canonical_mask(
+        key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
+    )
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. "
+            "You may use the Transformer module method `generate_square_subsequent_mask` to create this mask."
+        )
+    if is_causal and key_padding_mask is None and not need_weights:
+        attn_mask = None
+    else:
+        attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
+        if key_padding_mask is not None:
+            is_causal = False
+
+    _require(
+        embed_dim == embed_dim_to_check,
+        f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}",
+    )
+    head_dim = embed_dim // num_heads
+    _require(head_dim * num_heads == embed_dim, f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+    if use_separate_proj_weight:
+        _require(
+            key.shape[:2] == value.shape[:2],
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}",
+        )
+        b_q, b_k, b_v = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+        q = linear(query, q_proj_weight, b_q)
+        k = linear(key, k_proj_weight, b_k)
+        v = linear(value, v_proj_weight, b_v)
+    else:
+        _require(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
+        q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
+
+    if attn_mask is not None:
+        sizes = {2: (tgt_len, src_len), 3: (bsz * num_heads, tgt_len, src_len)}
+        expected = sizes[attn_mask.dim()]
+        if tuple(attn_mask.shape) != expected:
+            raise RuntimeError(
+                f"The shape of the {attn_mask.dim()}D attn_mask is {attn_mask.shape}, but should be {expected}."
+            )
+        if attn_mask.dim() == 2:
+            attn_mask = attn_mask.unsqueeze(0)
+
+    def one_more_column():
+        return [m if m is None else pad(m, (0, 1)) for m in (attn_mask, key_padding_mask)]
+
+    if bias_k is not None and bias_v is not None:
+        _require(static_k is None, "bias cannot be added to static key.")
+        _require(static_v is None, "bias cannot be added to static value.")
+        k = torch.cat([k, bias_k.repeat(1, bsz, 1)])
+        v = torch.cat([v, bias_v.repeat(1, bsz, 1)])
+        attn_mask, key_padding_mask = one_more_column()
+    else:
+        _require(bias_k is None, "bias_k is set but bias_v is None")
+        _require(bias_v is None, "bias_v is set but bias_k is None")
+
+    def heads_first(t):
+        return t.reshape(t.shape[0], bsz * num_heads, head_dim).transpose(0, 1)  # (N·H, S, Eh)
+
+    for name, t in (("static_k", static_k), ("static_v", static_v)):
+        if t is not None:
+            _require(
+                t.size(0) == bsz * num_heads,
+                f"expecting {name}.size(0) of {bsz * num_heads}, but got {t.size(0)}",
+            )
+            _require(t.size(2) == head_dim, f"expecting {name}.size(2) of {head_dim}, but got {t.size(2)}")
+    q = heads_first(q)
+    k = heads_first(k) if static_k is None else static_k
+    v = heads_first(v) if static_v is None else static_v
+    if add_zero_attn:
+        zeros = k.new_zeros((bsz * num_heads, 1, head_dim))
+        k, v = torch.cat([k, zeros], 1), torch.cat([v, zeros], 1)
+        attn_mask, key_padding_mask = one_more_column()
+    src_len = k.size(1)
+
+    if key_padding_mask is not None:
+        for d, expected in enumerate((bsz, src_len)):
+            _require(
+                key_padding_mask.shape[d] == expected,
+                f"Expected key_padded_mask.shape[{d}] to be {expected}, but got {key_padding_mask.shape[d]}",
+            )
+        key_padding_mask = (
+            key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+        )
+        attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
+
+    if not training:
+        dropout_p = 0.0
+    weights = None
+    if need_weights:
+        _require(not (is_causal and attn_mask is None), "FIXME: is_causal not implemented for need_weights")
+        weights = torch.matmul(q * math.sqrt(1.0 / head_dim), k.transpose(-2, -1))
+        if attn_mask is not None:
+            weights = weights + attn_mask
+        weights = softmax(weights, -1)
+        if dropout_p > 0.0:
+            weights = dropout(weights, dropout_p)
+        output = torch.matmul(weights, v).transpose(0, 1)  # (L, N·H, Eh)
+        weights = weights.view(bsz, num_heads, tgt_len, src_len)
+        if average_attn_weights:
+            weights = weights.mean(1)
+        if not is_batched:
+            weights = weights.squeeze(0)
+    else:
+        if attn_mask is not None:
+            if attn_mask.size(0) == 1:
+                attn_mask = attn_mask.unsqueeze(0)
+            else:
+                attn_mask = attn_mask.reshape(bsz, num_heads, -1, src_len)
+        q = q.reshape(bsz, num_heads, tgt_len, head_dim)
+        k = k.reshape(bsz, num_heads, src_len, head_dim)
+        v = v.reshape(bsz, num_heads, src_len, head_dim)
+        output = scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal).permute(2, 0, 1, 3)
+    output = linear(output.reshape(tgt_len, bsz, embed_dim), out_proj_weight, out_proj_bias)
+    return (output if is_batched else output.squeeze(1)), weights

@@ -1,0 +1,223 @@
+"""Losses over classes: cross entropy, negative log-likelihood, margins."""
+
+import tabtorch as torch
+
+from ... import ops as _ops
+from ._common import check_reduction, legacy_reduction, reduced, scalar_type, size_list
+from .activation import log_softmax
+
+
+def _check_classes(target, classes, ignore_index):
+    """On ``cpu``, where a read is cheap: PyTorch's IndexError. On a GPU a bad class picks nothing, and reads nothing."""
+    if target.device.type != "cpu" or target.numel() == 0:
+        return
+    bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
+    if bool(bad.any()):
+        raise IndexError(f"Target {int(target[bad].reshape(-1)[0])} is out of bounds.")
+
+
+def _check_class_dtype(target):
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {scalar_type(target.dtype)}")
+
+
+def _check_nll(input, target, weight):
+    """Shapes and types of input (N, C, …) or (C,) and target (N, …) or (); PyTorch's errors. Returns the class dim."""
+    ndim = input.dim()
+    if ndim == 0:
+        raise ValueError(f"Expected 1 or more dimensions (got {ndim})")
+    if ndim != 1 and input.size(0) != (target.size(0) if target.dim() else 0):
+        raise ValueError(
+            f"Expected input batch_size ({input.size(0)}) to match target batch_size "
+            f"({target.size(0) if target.dim() else 0})."
+        )
+    if ndim <= 2:
+        if target.dim() > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    elif ndim == 4:
+        if target.dim() != 3:
+            raise RuntimeError(
+                f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {target.dim()}"
+            )
+        _check_class_dtype(target)
+        if target.shape[1:] != input.shape[2:]:
+            raise RuntimeError(
+                f"size mismatch (got input: {size_list(input.shape)} , target: {size_list(target.shape)}"
+            )
+    elif target.shape[1:] != input.shape[2:]:
+        expected = (input.size(0), *input.shape[2:])
+        raise RuntimeError(f"Expected target size {size_list(expected)}, got {size_list(target.shape)}")
+    _check_class_dtype(target)
+    dim = 0 if ndim == 1 else 1
+    classes = input.size(dim)
+    if weight is not None and (weight.dim() != 1 or weight.numel() != classes):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
+            f"of shape: {size_list(weight.shape)}"
+        )
+    return dim
+
+
+def _picked(input, target, dim):
+    """input at the target class: a select and a sum, which fuse with what made ``input``, and need no scatter back.
+
+    A class out of range picks zero.
+    """
+    classes = torch.arange(input.size(dim), device=input.device, dtype=torch.int32)
+    classes = classes.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
+    return torch.where(classes == target.to(torch.int32).unsqueeze(dim), input, 0.0).sum(dim)
+
+
+def _nll(input, target, weight, ignore_index, reduction, dim):
+    """(loss, count): the reduced loss, and what "mean" divided by."""
+    if input.dim() == 1 and target.dim() == 1:
+        target = target.reshape(())
+    _check_classes(target, input.size(dim), ignore_index)
+    kept = target != ignore_index
+    loss = -_picked(input, target, dim)
+    if weight is None:
+        scale = kept.to(input.dtype)
+    else:
+        scale = torch.where(kept, weight[torch.where(kept, target, 0).long()], 0.0)
+    # `where`, not a product: an ignored position may hold an infinity.
+    loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
+    if reduction == "mean":
+        return loss.sum() / scale.sum(), scale
+    return reduced(loss, reduction), scale
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """-weight[t] · x[t] for log-probabilities x. ``input`` (N, C, …) or (C,), ``target`` (N, …) or () of classes.
+
+    "mean" divides by the sum of the weights of the targets; ``ignore_index`` counts for nothing.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
+    dim = _check_nll(input, target, weight)
+    return _nll(input, target, weight, ignore_index, reduction, dim)[0]
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """-log softmax(x)[t]. ``input`` (N, C, …) or (C,) of logits; ``target`` of classes (N, …) or (), or of
+    probabilities with the shape of ``input``. ``label_smoothing`` ε: the target is (1 - ε) · target + ε / C.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
+    dim = 0 if input.dim() == 1 else 1
+    if input.shape == target.shape:
+        return _with_probabilities(input, target, weight, ignore_index, reduction, label_smoothing, dim)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
+    if not (input.is_floating_point() or input.is_complex()):
+        log_softmax(input, dim)  # raises
+    _check_nll(input, target, weight)
+    logp = log_softmax(input, dim)
+    loss, scale = _nll(logp, target, weight, ignore_index, reduction, dim)
+    if label_smoothing == 0.0:
+        return loss
+    kept = (target if input.dim() > 1 else target.reshape(())) != ignore_index
+    smooth = -(logp if weight is None else logp * _per_class(weight, input, dim)).sum(dim)
+    smooth = torch.where(kept, smooth, 0.0)
+    smooth = smooth.sum() / scale.sum() if reduction == "mean" else reduced(smooth, reduction)
+    return (1 - label_smoothing) * loss + smooth * (label_smoothing / input.size(dim))
+
+
+def _per_class(weight, input, dim):
+    return weight.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
+
+
+def _with_probabilities(input, target, weight, ignore_index, reduction, label_smoothing, dim):
+    if not target.is_floating_point():
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got {scalar_type(target.dtype)}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    classes = input.size(dim)
+    if weight is not None and (weight.dim() != 1 or weight.numel() != classes):
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got "
+            f"weight tensor of shape: {size_list(weight.shape)}"
+        )
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
+    if label_smoothing > 0.0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    loss = log_softmax(input, dim) * target
+    if weight is not None:
+        loss = loss * _per_class(weight, input, dim)
+    loss = -loss.sum(dim)
+    if reduction == "mean":
+        return loss.sum() / (input.numel() / classes)
+    return reduced(loss, reduction)
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """sum over classes i ≠ y of max(0, margin - x[y] + x[i])^p / C. ``input`` (N, C) or (C,), ``target`` (N,) or ()."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    if input.dim() == 1:
+        loss = _multi_margin(input.unsqueeze(0), target.reshape(1), p, margin, weight).squeeze(0)
+        return reduced(loss, reduction)
+    if target.dim() != 1 or target.size(0) != input.size(0):
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{input.size(0)}], but got {size_list(target.shape)}. "
+            f"Input has shape {size_list(input.shape)}."
+        )
+    return reduced(_multi_margin(input, target, p, margin, weight), reduction)
+
+
+def _multi_margin(input, target, p, margin, weight):
+    classes = torch.arange(input.size(1), device=input.device)
+    is_target = classes == target.unsqueeze(1)
+    z = (margin - _picked(input, target, 1).unsqueeze(1) + input).clamp_min(0)
+    z = z if p == 1 else z * z
+    if weight is not None:
+        z = z * weight[target].unsqueeze(1)
+    return torch.where(is_target, 0.0, z).sum(1) / input.size(1)
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """-mean over classes of t · log σ(x) + (1 - t) · log σ(-x). ``input``, ``target`` (N, C) or (C,)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    loss = -(target * _ops.logsigmoid(input) + (1 - target) * _ops.logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    loss = loss.sum(-1) / input.size(-1)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    return reduced(loss, reduction)
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """sum over targets j and non-targets i of max(0, 1 - x[j] + x[i]) / C. ``target`` lists classes up to the first -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.shape != target.shape or input.dim() not in (1, 2):
+        raise RuntimeError(
+            f"inconsistent target size: {size_list(target.shape)} for input of size: {size_list(input.shape)}"
+        )
+    if input.dim() == 1:
+        loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), reduction=reduction)
+        return loss.squeeze(0) if reduction == "none" else loss
+    n_classes = input.size(1)
+    listed = (target < 0).long().cumsum(1) == 0  # (N, C): before the first -1
+    classes = torch.arange(n_classes, device=input.device)
+    hits = (classes == target.unsqueeze(2)) & listed.unsqueeze(2)  # (N, slot, class)
+    is_target = hits.any(1)
+    chosen = torch.where(hits, input.unsqueeze(1), 0.0).sum(2)  # (N, slot)
+    z = (1 - chosen.unsqueeze(2) + input.unsqueeze(1)).clamp_min(0)  # (N, slot, class)
+    counted = listed.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
+    return reduced(torch.where(counted, z, 0.0).sum((1, 2)) / n_classes, reduction)

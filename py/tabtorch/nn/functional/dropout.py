@@ -1,0 +1,120 @@
+"""Dropout and its relatives. The random bits are Philox on the device (see ``ops.random``)."""
+
+import warnings
+
+import tabtorch as torch
+
+from ...ops import random as _random
+
+
+def _check_p(p):
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _kept(shape_of, shape, p):
+    """Zeros with probability p, else 1 / (1 - p), of a shape of its own."""
+    return _random.dropout(shape_of.new_ones(shape), p, True)
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """Zeroes each element with probability p, and scales the rest by 1 / (1 - p) (Srivastava et al., 2014)."""
+    _check_p(p)
+    if inplace:
+        return input.mul_(_kept(input, input.shape, p)) if training and p > 0 else input
+    return _random.dropout(input, p, training)
+
+
+def _feature_dropout(input, p, training, inplace):
+    """One bit for each (sample, channel)."""
+    if not training or p == 0:
+        return input
+    if input.dim() < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    keep = _kept(input, (*input.shape[:2], *(1,) * (input.dim() - 2)), p)
+    return input.mul_(keep) if inplace else input * keep
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels. ``input`` (N, C, L) or (C, L)."""
+    _check_p(p)
+    ndim = input.dim()
+    if ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {ndim}D input. "
+            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 "
+            "spatial dimension, a channel dimension, and an optional batch dimension "
+            "(i.e. 2D or 3D inputs)."
+        )
+    if ndim == 2:
+        return _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
+    return _feature_dropout(input, p, training, inplace)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels. ``input`` (N, C, H, W)."""
+    _check_p(p)
+    ndim = input.dim()
+    if ndim not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {ndim}-D input to dropout2d, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout2d "
+            "exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
+            "a channel dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
+            stacklevel=2,
+        )
+    if ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise "
+            "1D dropout behavior is desired - input is interpreted as shape (N, C, L), where C "
+            "is the channel dim. This behavior will change in a future release to interpret the "
+            "input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
+            "channel-wise dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=2,
+        )
+    return _feature_dropout(input, p, training, inplace)
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels. ``input`` (N, C, D, H, W) or (C, D, H, W)."""
+    _check_p(p)
+    ndim = input.dim()
+    if ndim not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {ndim}-D input to dropout3d, which is deprecated "
+            "and will result in an error in a future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout3d "
+            "exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
+            "a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
+            stacklevel=2,
+        )
+    if ndim == 4:
+        return _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
+    return _feature_dropout(input, p, training, inplace)
+
+
+# The value that SELU takes far to the left, which is what alpha dropout sets elements to.
+_SELU_FLOOR = -1.7580993408473766
+
+
+def _alpha(input, p, training, inplace, shape):
+    _check_p(p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return input.mul_(0) if inplace else input * 0
+    a = ((1 - p) * (1 + p * _SELU_FLOOR**2)) ** -0.5
+    keep = _kept(input, shape, p) != 0
+    result = torch.where(keep, input, _SELU_FLOOR) * a - a * p * _SELU_FLOOR
+    return input.copy_(result) if inplace else result
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """Dropout that keeps mean and variance after SELU (Klambauer et al., 2017)."""
+    return _alpha(input, p, training, inplace, input.shape)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """``alpha_dropout`` of whole channels."""
+    return _alpha(input, p, training, inplace, (*input.shape[:2], *(1,) * (input.dim() - 2)))

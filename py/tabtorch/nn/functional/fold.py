@@ -1,0 +1,84 @@
+"""Sliding windows as columns, and back."""
+
+import tabtorch as torch
+
+from ...ops.pad import pad
+from ._common import ntuple
+
+
+def _windows(size, kernel, dilation, padding, stride):
+    return [
+        (s + 2 * p - d * (k - 1) - 1) // t + 1
+        for s, k, d, p, t in zip(size, kernel, dilation, padding, stride, strict=True)
+    ]
+
+
+def _spans(kernel, dilation, stride, counts):
+    """For each position in the kernel, the strided slices of rows and of columns that it touches."""
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            yield tuple(
+                slice(o * d, o * d + (c - 1) * s + 1, s)
+                for o, d, s, c in zip((i, j), dilation, stride, counts, strict=True)
+            )
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """Sliding windows as columns. ``input`` (N, C, H, W) or (C, H, W). Returns (N, C · Kh · Kw, L)."""
+    kernel, dilation, padding, stride = (ntuple(v, 2) for v in (kernel_size, dilation, padding, stride))
+    if input.dim() not in (3, 4):
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got: [{', '.join(str(s) for s in input.shape)}]"
+        )
+    if input.dim() == 3:
+        return unfold(input.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
+    n, channels, *size = input.shape
+    counts = _windows(size, kernel, dilation, padding, stride)
+    if min(counts) < 1:
+        raise RuntimeError(
+            f"Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, "
+            f"padding={padding}, calculated shape of the array of sliding blocks as {tuple(counts)}, "
+            "but its components must be at least one."
+        )
+    x = pad(input, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else input
+    taps = [x[:, :, rows, columns] for rows, columns in _spans(kernel, dilation, stride, counts)]
+    return torch.stack(taps, 2).reshape(n, channels * kernel[0] * kernel[1], counts[0] * counts[1])
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Sums columns back into an image: the adjoint of ``unfold``. ``input`` (N, C · Kh · Kw, L). Returns (N, C, H, W)."""
+    size, kernel, dilation, padding, stride = (
+        ntuple(v, 2) for v in (output_size, kernel_size, dilation, padding, stride)
+    )
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for "
+            f"input, but got: [{', '.join(str(s) for s in input.shape)}]"
+        )
+    if input.dim() == 2:
+        return fold(input.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0)
+    n, rows_of_input, length = input.shape
+    if rows_of_input % (kernel[0] * kernel[1]):
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, but got "
+            f"input.size(1)={rows_of_input} and kernel_size={kernel}."
+        )
+    counts = _windows(size, kernel, dilation, padding, stride)
+    given = f"Given output_size={size}, kernel_size={kernel}, dilation={dilation}, padding={padding}, stride={stride}, "
+    if min(counts) < 1:
+        raise RuntimeError(
+            given + "calculated shape of the array of sliding blocks as "
+            f"({counts[0]}, {counts[1]}), but its components must be at least one."
+        )
+    if counts[0] * counts[1] != length:
+        raise RuntimeError(
+            given + "expected size of input's dimension 2 to match the calculated number of sliding blocks "
+            f"{counts[0]} * {counts[1]} = {counts[0] * counts[1]}, but got input.size(2)={length}."
+        )
+    channels = rows_of_input // (kernel[0] * kernel[1])
+    taps = input.reshape(n, channels, kernel[0] * kernel[1], *counts)
+    out = input.new_zeros((n, channels, size[0] + 2 * padding[0], size[1] + 2 * padding[1]))
+    for i, (rows, columns) in enumerate(_spans(kernel, dilation, stride, counts)):
+        out[:, :, rows, columns] += taps[:, :, i]
+    return out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]

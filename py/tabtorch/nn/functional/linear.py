@@ -1,0 +1,136 @@
+"""Linear maps and lookups by index."""
+
+import tabtorch as torch
+
+from ._common import size_list
+
+
+def linear(input, weight, bias=None):
+    """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
+    out = torch.matmul(input, weight.t())
+    return out if bias is None else out + bias
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """y_o = x1ᵀ W_o x2 + b_o. ``input1`` (*, I), ``input2`` (*, J), ``weight`` (O, I, J). Returns (*, O)."""
+    if input1.dim() != input2.dim():
+        raise RuntimeError(f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}")
+    for d in range(input1.dim() - 1):
+        if input1.size(d) != input2.size(d):
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {d}: got {input1.size(d)} and {input2.size(d)}"
+            )
+    n_out, n1, n2 = weight.shape
+    if input1.size(-1) != n1:
+        raise RuntimeError(
+            f"bilinear(): input1 size does not match weight size: got {input1.size(-1)} but expected {n1}"
+        )
+    if input2.size(-1) != n2:
+        raise RuntimeError(
+            f"bilinear(): input2 size does not match weight size: got {input2.size(-1)} but expected {n2}"
+        )
+    if bias is not None and bias.size(0) != n_out:
+        raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.size(0)} but expected {n_out}")
+    batch = input1.shape[:-1]
+    x1, x2 = input1.reshape(-1, n1), input2.reshape(-1, n2)
+    mixed = (x1 @ weight.permute(1, 0, 2).reshape(n1, n_out * n2)).reshape(-1, n_out, n2)  # (N, O, J)
+    out = (mixed * x2.unsqueeze(1)).sum(-1).reshape(*batch, n_out)
+    return out if bias is None else out + bias
+
+
+def check_indices(index, n, message):
+    """On the ``cpu`` device, where a read is cheap: IndexError(message) if an index is not in [0, n).
+
+    On a GPU it would wait for the device, so there it is left out; a bad index then reads nothing outside the tensor.
+    """
+    if index.device.type == "cpu" and index.numel() and bool(((index < 0) | (index >= n)).any()):
+        raise IndexError(message)
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """Rows of a table. ``input`` (*) of indices, ``weight`` (V, D). Returns (*, D).
+
+    The row ``padding_idx`` gets no gradient.
+    """
+    if padding_idx is not None:
+        rows = weight.size(0)
+        if padding_idx > 0 and padding_idx >= rows or padding_idx < 0 and padding_idx < -rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
+        if value:
+            raise NotImplementedError(f"embedding: {name}={value} is not in tabtorch yet")
+    if input.dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {input.type()} instead (while checking arguments for embedding)"
+        )
+    if weight.dim() != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    check_indices(input, weight.size(0), "index out of range in self")
+    out = weight[input]
+    if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
+        out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
+    return out
+
+
+def one_hot(tensor, num_classes=-1):
+    """1 at the index, 0 elsewhere: (*) of int64 to (*, num_classes) of int64. -1: as many as the largest index needs."""
+    if tensor.dtype != torch.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.numel() == 0:
+        if num_classes == -1:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
+    if num_classes == -1 or tensor.device.type == "cpu":
+        if int(tensor.min()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        largest = int(tensor.max())
+        if num_classes == -1:
+            num_classes = largest + 1
+        elif largest >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    if num_classes < 1:
+        raise RuntimeError("num_classes should be positive")
+    return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along ``dim``."""
+    n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
+    n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
+    return ((x1 / n1) * (x2 / n2)).sum(dim)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """‖x1 - x2 + eps‖_p along the last dimension."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """x / max(‖x‖_p, eps) along ``dim``."""
+    result = input / input.norm(p, dim, keepdim=True).clamp_min(eps)
+    return result if out is None else out.copy_(result)
+
+
+def pdist(input, p=2.0):
+    """Distances between all pairs of rows: (N, M) to (N·(N-1)/2,)."""
+    if input.dim() != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    n = input.size(0)
+    i, j = torch.triu_indices(n, n, 1, device=input.device)
+    return (input[i] - input[j]).norm(p, -1)
+
+
+__all__ = [
+    "bilinear",
+    "check_indices",
+    "cosine_similarity",
+    "embedding",
+    "linear",
+    "normalize",
+    "one_hot",
+    "pairwise_distance",
+    "pdist",
+    "size_list",
+]

@@ -1,0 +1,191 @@
+"""Normalizations, as formulas over the whole input: the engine fuses each with what surrounds it."""
+
+import tabtorch as torch
+
+from ._common import size_list, widened
+
+
+def _standardized(x, dims, eps):
+    """((x - mean) / sqrt(var + eps), mean, var) over ``dims``; the variance is the biased one."""
+    mean = x.mean(dims, keepdim=True)
+    centred = x - mean
+    var = (centred * centred).mean(dims, keepdim=True)
+    return centred * (var + eps).rsqrt(), mean, var
+
+
+def _scaled(y, weight, bias, dtype):
+    if weight is not None:
+        y = y * weight
+    if bias is not None:
+        y = y + bias
+    return y.to(dtype)
+
+
+def _per_channel(t, ndim):
+    return None if t is None else t.reshape((1, -1) + (1,) * (ndim - 2))
+
+
+def _check_normalized_shape(input, shape, weight, bias, star):
+    if len(shape) < 1:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, "
+            f"but got normalized_shape = {size_list(shape)}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
+                f"{size_list(t.shape)} and normalized_shape = {size_list(shape)}"
+            )
+    if input.dim() < len(shape) or tuple(input.shape[-len(shape) :]) != shape:
+        expected = star + ", ".join(str(s) for s in shape)
+        raise RuntimeError(
+            f"Given normalized_shape={size_list(shape)}, expected input with shape [{expected}], "
+            f"but got input of size{size_list(input.shape)}"
+        )
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) · weight + bias over the last dimensions (Ba et al., 2016)."""
+    shape = tuple(normalized_shape)
+    _check_normalized_shape(input, shape, weight, bias, "*, ")
+    dims = tuple(range(-len(shape), 0))
+    y, _, _ = _standardized(widened(input), dims, eps)
+    return _scaled(y, weight, bias, input.dtype)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x²) + eps) · weight over the last dimensions (Zhang and Sennrich, 2019)."""
+    shape = tuple(normalized_shape)
+    _check_normalized_shape(input, shape, weight, None, "*")
+    x = widened(input)
+    if eps is None:
+        eps = torch.finfo(x.dtype).eps
+    dims = tuple(range(-len(shape), 0))
+    y = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
+    return _scaled(y, weight, None, input.dtype)
+
+
+def _check_group_size(size):
+    """More than one value per channel, as training statistics need. ``size``: (N, C, …)."""
+    count = size[0]
+    for s in size[2:]:
+        count *= s
+    if count == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+
+
+def _check_channels(n, **tensors):
+    for name, t in tensors.items():
+        if t is not None and t.numel() != n:
+            raise RuntimeError(f"{name} should contain {n} elements not {t.numel()}")
+
+
+def _update_running(running_mean, running_var, mean, var, n, momentum):
+    """The moving averages, in place; the variance that goes in is the unbiased one."""
+    with torch.no_grad():
+        if running_mean is not None:
+            running_mean.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
+        if running_var is not None:
+            running_var.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / max(n - 1, 1))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Normalizes each channel (dimension 1) over all others (Ioffe and Szegedy, 2015).
+
+    In training with the batch's own statistics, which also move ``running_mean`` and ``running_var`` in place;
+    else with the running ones.
+    """
+    if training:
+        _check_group_size(input.size())
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    if not training:
+        for name, t in (("running_mean", running_mean), ("running_var", running_var)):
+            if t is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    channels = input.size(1)
+    _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    ndim = input.dim()
+    x = widened(input)
+    if training:
+        dims = (0, *range(2, ndim))
+        y, mean, var = _standardized(x, dims, eps)
+        if running_mean is not None or running_var is not None:
+            _update_running(running_mean, running_var, mean, var, input.numel() // max(channels, 1), momentum)
+    else:
+        y = (x - _per_channel(running_mean, ndim)) * (_per_channel(running_var, ndim) + eps).rsqrt()
+    return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+
+
+def instance_norm(
+    input,
+    running_mean=None,
+    running_var=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+):
+    """Normalizes each channel of each sample over its positions (Ulyanov et al., 2016). ``input`` (N, C, …)."""
+    if use_input_stats:
+        spatial = 1
+        for s in input.shape[2:]:
+            spatial *= s
+        if spatial == 1:
+            raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
+    elif running_mean is None or running_var is None:
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    ndim = input.dim()
+    y, mean, var = _standardized(widened(input), tuple(range(2, ndim)), eps)
+    if running_mean is not None or running_var is not None:
+        _update_running(running_mean, running_var, mean.mean(0), var.mean(0), spatial, momentum)
+    return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Normalizes groups of channels of each sample (Wu and He, 2018). ``input`` (N, C, *)."""
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    n, channels = input.shape[:2]
+    rest = input.shape[2:]
+    _check_group_size([n * channels // num_groups, num_groups, *rest])
+    if channels % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape "
+            f"{size_list(input.shape)} and num_groups={num_groups}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and (t.dim() != 1 or t.numel() != channels):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} "
+                f"of shape {size_list(t.shape)} and input of shape {size_list(input.shape)}"
+            )
+    grouped = widened(input).reshape(n, num_groups, -1)
+    y, _, _ = _standardized(grouped, (-1,), eps)
+    ndim = input.dim()
+    return _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """x / (k + alpha · mean of x² over ``size`` neighbouring channels)^beta (Krizhevsky et al., 2012)."""
+    dim = input.dim()
+    if dim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {dim} dimensions)")
+    if input.numel() == 0:
+        return input
+    channels = input.size(1)
+    squares = input * input
+    shape = list(squares.shape)
+    before, after = size // 2, (size - 1) // 2
+    zeros = [squares.new_zeros([shape[0], n, *shape[2:]]) for n in (before, after)]
+    padded = torch.cat([zeros[0], squares, zeros[1]], 1)
+    total = padded.narrow(1, 0, channels)
+    for i in range(1, size):
+        total = total + padded.narrow(1, i, channels)
+    return input / (total / size * alpha + k).pow(beta)

@@ -1,0 +1,22 @@
+"""The layers, one file per family."""
+
+from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
+from .batchnorm import *  # noqa: F403
+from .container import *  # noqa: F403
+from .conv import *  # noqa: F403
+from .distance import *  # noqa: F403
+from .dropout import *  # noqa: F403
+from .flatten import *  # noqa: F403
+from .linear import *  # noqa: F403
+from .loss import *  # noqa: F403
+from .module import Module as Module
+from .normalization import *  # noqa: F403
+from .parameters import *  # noqa: F403
+from .pooling import *  # noqa: F403
+from .reshape import *  # noqa: F403
+from .rnn import *  # noqa: F403
+from .sparse import *  # noqa: F403
+from .transformer import *  # noqa: F403
+
+__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]

@@ -1,0 +1,73 @@
+"""Gradient clipping. Nothing here reads the GPU, unless ``error_if_nonfinite`` asks for it."""
+
+import types
+import warnings
+
+import tabtorch as torch
+
+
+def _as_list(tensors):
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The norm of all tensors as one vector: a 0-dim tensor. ``foreach`` is accepted."""
+    tensors = _as_list(tensors)
+    norm_type = float(norm_type)
+    if len(tensors) == 0:
+        return torch.tensor(0.0)  # type: ignore[operator]
+    first = tensors[0].device
+    norms = [torch.linalg.vector_norm(t, norm_type).to(first) for t in tensors]
+    total = torch.linalg.vector_norm(torch.stack(norms), norm_type)
+    if error_if_nonfinite and not bool(total.isfinite()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from "
+            "`parameters` is non-finite, so it cannot be clipped. To disable "
+            "this error and scale the gradients by the non-finite norm anyway, "
+            "set `error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Scales the gradients by max_norm / total_norm, where that is less than 1. In place."""
+    grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
+    if not grads:
+        return
+    # Multiplying always, by a coefficient clamped at 1, needs no reading of the norm.
+    coefficient = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for g in grads:
+        g.mul_(coefficient.to(g.device))
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scales all gradients so that their norm, as one vector, is at most ``max_norm``. Returns the norm before."""
+    if isinstance(parameters, types.GeneratorType):
+        parameters = list(parameters)
+        if not parameters:
+            warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+    parameters = _as_list(parameters)
+    with torch.no_grad():
+        grads = [p.grad for p in parameters if p.grad is not None]
+        total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+        clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Deprecated name of ``clip_grad_norm_``."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Clamps every gradient to [-clip_value, clip_value]. In place."""
+    clip_value = float(clip_value)
+    with torch.no_grad():
+        for p in _as_list(parameters):
+            if p.grad is not None:
+                p.grad.clamp_(-clip_value, clip_value)

@@ -1,0 +1,182 @@
+"""Python's operators on tensors. Each is put into the class, as the fast function of its row, when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .ops import core
+from .tensor import Tensor
+
+#: operator -> row, for operators whose both operands may be numbers or tensors
+_BINARY = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__sub__": "sub",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__truediv__": "div",
+    "__floordiv__": "floor_divide",
+    "__mod__": "remainder",
+    "__pow__": "pow",
+    "__and__": "bitwise_and",
+    "__rand__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__ror__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__rxor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+    "__eq__": "eq",
+    "__ne__": "ne",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+}
+#: operands swapped
+_REFLECTED = {
+    "__rfloordiv__": "floor_divide",
+    "__rmod__": "remainder",
+    "__rpow__": "pow",
+    "__rlshift__": "bitwise_left_shift",
+    "__rrshift__": "bitwise_right_shift",
+}
+_INPLACE = {
+    "__iadd__": "add_",
+    "__isub__": "sub_",
+    "__imul__": "mul_",
+    "__itruediv__": "div_",
+    "__ifloordiv__": "floor_divide_",
+    "__imod__": "remainder_",
+    "__ipow__": "pow_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_",
+    "__irshift__": "bitwise_right_shift_",
+}
+_UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
+
+
+def _lazy(name: str, make: Callable[[], Any]) -> None:
+    def first(self: Tensor, *args: Any) -> Any:
+        f = make()
+        setattr(Tensor, name, f)
+        return f(self, *args)
+
+    first.__name__ = first.__qualname__ = name
+    setattr(Tensor, name, first)
+
+
+def _found(name: str) -> Callable[..., Any]:
+    f = core.method(name) or core.function(name)
+    if f is None:
+        raise NotImplementedError(f"torch.Tensor.{name} is not there yet in tabtorch")
+    return f
+
+
+def _binary(row: str) -> Callable[..., Any]:
+    _found(row)
+    if row not in core.ROWS:  # a composite, not a row
+        f = _found(row)
+
+        def composite(self: Tensor, other: Any) -> Any:
+            return f(self, other) if _operand(other) else NotImplemented
+
+        return composite
+    from .ops.dispatch import operator
+
+    return operator(row)
+
+
+def _operand(x: Any) -> bool:
+    from .ops.dispatch import as_operand
+
+    return as_operand(x) is not None
+
+
+def _reflected(row: str) -> Callable[..., Any]:
+    _found(row)
+    if row in core.ROWS:
+        from .ops.dispatch import operator
+
+        f = operator(row)
+    else:
+        f = _found(row)
+
+    def swapped(self: Tensor, other: Any) -> Any:
+        return f(other, self) if _operand(other) else NotImplemented
+
+    return swapped
+
+
+def _inplace(row: str) -> Callable[..., Any]:
+    f = _found(row)
+
+    def inplace(self: Tensor, other: Any) -> Any:
+        return f(self, other) if _operand(other) else NotImplemented
+
+    return inplace
+
+
+def _rsub() -> Callable[..., Any]:
+    rsub = _binary("rsub")
+
+    def op(self: Tensor, other: Any) -> Any:
+        return rsub(self, other)
+
+    return op
+
+
+def _rdiv() -> Callable[..., Any]:
+    reciprocal, mul = _found("reciprocal"), _binary("mul")
+
+    # as PyTorch: one over it, times the number
+    def op(self: Tensor, other: Any) -> Any:
+        return mul(reciprocal(self), other)
+
+    return op
+
+
+def _matmul() -> Callable[..., Any]:
+    f = _found("matmul")
+
+    def op(self: Tensor, other: Any) -> Any:
+        return f(self, other) if isinstance(other, Tensor) else NotImplemented
+
+    return op
+
+
+def _rmatmul() -> Callable[..., Any]:
+    f = _found("matmul")
+
+    def op(self: Tensor, other: Any) -> Any:
+        return f(other, self) if isinstance(other, Tensor) else NotImplemented
+
+    return op
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    f = _found(name)
+
+    def op(self: Tensor) -> Any:
+        return f(self)
+
+    return op
+
+
+def install() -> None:
+    """Puts the operators into the class."""
+    for name, row in _BINARY.items():
+        _lazy(name, lambda row=row: _binary(row))  # type: ignore[misc]
+    for name, row in _REFLECTED.items():
+        _lazy(name, lambda row=row: _reflected(row))  # type: ignore[misc]
+    for name, row in _INPLACE.items():
+        _lazy(name, lambda row=row: _inplace(row))  # type: ignore[misc]
+    for name, row in _UNARY.items():
+        _lazy(name, lambda row=row: _unary(row))  # type: ignore[misc]
+    _lazy("__rsub__", _rsub)
+    _lazy("__rtruediv__", _rdiv)
+    _lazy("__matmul__", _matmul)
+    _lazy("__rmatmul__", _rmatmul)

@@ -1,0 +1,392 @@
+"""Convolutions of 1 to 3 dimensions, and transposed ones.
+
+Three functions, each one contraction over a view that shows every window of the (padded) input: the convolution itself, its
+gradient for the input (a transposed convolution is this one), and its gradient for the weight. They are the three ways to
+leave one factor out of the same sum  Σ g[o] w[k] x[o·stride + k·dilation - padding], so the gradients of each are the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.mode import STATE
+from ..autograd.tape import record
+from ..engine.graph import Inst, Map, inst
+from ..engine.view import Meta, contiguous_meta, meta
+from ..shapes import remembered, type_name
+from ..tensor import Tensor
+from .contract import CONTRACT, c_name, wide_dtype
+from .core import function, register
+from .launch import run, view_meta
+from .windows import Ints, expand_ints, framed, out_size, padded
+
+#: stride, padding, dilation (one number a dimension each), groups
+Geometry = tuple[Ints, Ints, Ints, int]
+
+
+# ---- the three contractions
+
+
+@remembered
+def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> Inst:
+    """`x` is padded already. Dimensions: batch (N, groups), m = out channels, n = out size, k = (in channels, kernel)."""
+    stride, _, dilation, groups = geo
+    n = x.shape[0]
+    o, cg, *kernel = w.shape
+    og = o // groups
+    sp = x.strides[2:]
+    xs = (
+        x.strides[0], cg * x.strides[1], 0, *(s * t for s, t in zip(sp, stride)),
+        x.strides[1], *(s * d for s, d in zip(sp, dilation)),
+    )  # fmt: skip
+    ws = (0, og * w.strides[0], w.strides[0], *(0,) * len(out), *w.strides[1:])
+    shape = (n, groups, og, *out, cg, *kernel)
+    dims = (2, 1, len(out), 1 + len(out))
+    flat = contiguous_meta((n, groups, og, *out), dtype, x.device)
+    return inst(CONTRACT, (view_meta(w, shape, ws), view_meta(x, shape, xs)), flat, static=dims)
+
+
+@remembered
+def _weight_inst(g: Meta, x: Meta, kernel: Ints, geo: Geometry) -> Inst:
+    """`x` is padded already. Dimensions: batch (groups), m = out channels, n = (in channels, kernel), k = (N, out size)."""
+    stride, _, dilation, groups = geo
+    n, o, *out = g.shape
+    cg = x.shape[1] // groups
+    og = o // groups
+    sp = x.strides[2:]
+    z = (0,) * len(kernel)
+    gs = (og * g.strides[1], g.strides[1], 0, *z, g.strides[0], *g.strides[2:])
+    xs = (
+        cg * x.strides[1], 0, x.strides[1], *(s * d for s, d in zip(sp, dilation)),
+        x.strides[0], *(s * t for s, t in zip(sp, stride)),
+    )  # fmt: skip
+    shape = (groups, og, cg, *kernel, n, *out)
+    dims = (1, 1, 1 + len(kernel), 1 + len(kernel))
+    flat = contiguous_meta((groups, og, cg, *kernel), x.dtype, x.device)
+    return inst(CONTRACT, (view_meta(g, shape, gs), view_meta(x, shape, xs)), flat, static=dims)
+
+
+@remembered
+def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> Inst:
+    """`g` is spread and padded already, so that the kernel, read backwards, slides over it by ones.
+
+    Dimensions: batch (N, groups), m = in channels, n = in size, k = (out channels, kernel).
+    """
+    _, _, dilation, groups = geo
+    n = g.shape[0]
+    o, cg, *kernel = w.shape
+    og = o // groups
+    sp = g.strides[2:]
+    gs = (
+        g.strides[0], og * g.strides[1], 0, *sp,
+        g.strides[1], *(s * d for s, d in zip(sp, dilation)),
+    )  # fmt: skip
+    # the kernel backwards: negative strides from its last element
+    ws = (0, og * w.strides[0], w.strides[1], *(0,) * len(size), w.strides[0], *(-s for s in w.strides[2:]))
+    last = sum((k - 1) * s for k, s in zip(kernel, w.strides[2:]))
+    shape = (n, groups, cg, *size, og, *kernel)
+    dims = (2, 1, len(size), 1 + len(size))
+    flat = contiguous_meta((n, groups, cg, *size), dtype, g.device)
+    return inst(CONTRACT, (view_meta(w, shape, ws, last), view_meta(g, shape, gs)), flat, static=dims)
+
+
+def _shown(i: Inst, shape: Ints) -> Meta:
+    return contiguous_meta(shape, i.out.dtype, i.out.device)
+
+
+# ---- recorded, each with the others as gradients
+
+
+_BIAS = Map("bias", lambda y, b: y + b)
+
+
+@remembered
+def _bias_inst(y: Meta, b: Meta) -> Inst:
+    along = meta(y.shape, (0, b.strides[0], *(0,) * (y.ndim - 2)), b.offset, b.dtype, b.device)
+    return inst(_BIAS, (y, along), contiguous_meta(y.shape, b.dtype, y.device))
+
+
+def _add_bias(y: Tensor, b: Tensor) -> Tensor:
+    i = _bias_inst(y._meta, b._meta)
+    return run(i, i.out, y, b)
+
+
+def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
+    """Halves stay float32 until the bias is added, so that they are rounded once."""
+    d = x._meta.dtype
+    return d if b is None else wide_dtype(d)
+
+
+def _bias_grad(g: Tensor) -> Tensor:
+    return g.sum((0, *range(2, g.ndim)))
+
+
+@remembered
+def _out_sizes(x: Meta, w: Meta, geo: Geometry) -> Ints:
+    stride, padding, dilation, _ = geo
+    return tuple(
+        out_size(s, k, p, t, d)
+        for s, k, p, t, d in zip(x.shape[2:], w.shape[2:], padding, stride, dilation, strict=True)
+    )
+
+
+def forward(
+    x: Tensor, w: Tensor, b: Tensor | None, geo: Geometry, out: Ints, name: str = "ConvolutionBackward0"
+) -> Tensor:
+    """The convolution: x (N, C, *size), w (O, C / groups, *kernel) to (N, O, *out)."""
+    padding = geo[1]
+    xp = padded(x, padding, padding)
+    i = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b))
+    y = run(i, _shown(i, (x._meta.shape[0], w._meta.shape[0], *out)), w, xp)
+    if b is not None:
+        y = _add_bias(y, b)
+    if STATE.grad and (x._rg or w._rg or (b is not None and b._rg)):
+        size, kernel = x._meta.shape[2:], w._meta.shape[2:]
+        record(
+            name,
+            (x, w, b),
+            y,
+            (
+                lambda g, x, w: input_gradient(g, w, None, size, geo),
+                lambda g, x, w: weight_gradient(g, x, kernel, geo),
+                lambda g, x, w: _bias_grad(g),
+            ),
+            (x if w._rg else None, w if x._rg else None),
+        )
+    return y
+
+
+def input_gradient(
+    g: Tensor, w: Tensor, b: Tensor | None, size: Ints, geo: Geometry, name: str = "ConvolutionBackwardBackward0"
+) -> Tensor:
+    """What a convolution's result `g` (N, O, *out) sends back to an input of that size: (N, C, *size)."""
+    stride, padding, dilation, groups = geo
+    m = g._meta
+    kernel = w._meta.shape[2:]
+    frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
+        (n + d * (k - 1), d * (k - 1) - p, s)
+        for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
+    )
+    gp = framed(g, frame)
+    i = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b))
+    y = run(i, _shown(i, (m.shape[0], groups * w._meta.shape[1], *size)), w, gp)
+    if b is not None:
+        y = _add_bias(y, b)
+    if STATE.grad and (g._rg or w._rg or (b is not None and b._rg)):
+        out = tuple(m.shape[2:])
+        record(
+            name,
+            (g, w, b),
+            y,
+            (
+                lambda h, g, w: forward(h, w, None, geo, out, "ConvolutionBackwardBackward0"),
+                lambda h, g, w: weight_gradient(g, h, kernel, geo),
+                lambda h, g, w: _bias_grad(h),
+            ),
+            (g if w._rg else None, w if g._rg else None),
+        )
+    return y
+
+
+def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor:
+    """What a convolution's result `g` sends back to the weight: (O, C / groups, *kernel)."""
+    stride, padding, dilation, groups = geo
+    m = x._meta
+    # rows that no window reaches are cut off by the view, which counts windows by the size of `g`
+    xp = padded(x, padding, padding)
+    i = _weight_inst(g._meta, xp._meta, tuple(kernel), geo)
+    r = run(i, _shown(i, (g._meta.shape[1], m.shape[1] // groups, *kernel)), g, xp)
+    if STATE.grad and (g._rg or x._rg):
+        size, out = m.shape[2:], tuple(g._meta.shape[2:])
+        record(
+            "ConvolutionBackwardBackward0",
+            (g, x),
+            r,
+            (
+                lambda h, g, x: forward(x, h, None, geo, out, "ConvolutionBackwardBackward0"),
+                lambda h, g, x: input_gradient(g, h, None, size, geo),
+            ),
+            (g if x._rg else None, x if g._rg else None),
+        )
+    return r
+
+
+# ---- arguments
+
+
+def _check(
+    x: Tensor, w: Tensor, b: Tensor | None, n: int, geo: Geometry, transposed: bool, output_padding: Ints = ()
+) -> None:
+    stride, padding, dilation, groups = geo
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    if min(padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    if output_padding and min(output_padding) < 0:
+        raise RuntimeError("negative output_padding is not supported")
+    if min(stride) <= 0:
+        raise RuntimeError("non-positive stride is not supported")
+    if min(dilation) <= 0:
+        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+    ws, xs = list(w.shape), list(x.shape)
+    if w.ndim != n + 2:
+        raise RuntimeError(f"weight should have at least {n + 2} dimensions" if w.ndim < n + 2 else f"expected {n + 2}D weight")
+    if w.shape[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {ws} instead"
+        )
+    if w.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
+            f"[{ws}] instead"
+        )
+    out_channels = w.shape[1] * groups if transposed else w.shape[0]
+    want = w.shape[0] if transposed else w.shape[1] * groups
+    if x.shape[1] != want:
+        raise RuntimeError(
+            f"Given {'transposed=1, weight' if transposed else f'groups={groups}, weight'} of size {ws}, expected input{xs} "
+            f"to have {want} channels, but got {x.shape[1]} channels instead"
+        )
+    if b is not None and (b.ndim != 1 or b.shape[0] != out_channels):
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {ws}, expected bias to be 1-dimensional with "
+            f"{out_channels} elements, but got bias of size {list(b.shape)} instead"
+        )
+    if not transposed:
+        have = [s + 2 * p for s, p in zip(x.shape[2:], padding)]
+        need = [d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilation)]
+        if any(h < k for h, k in zip(have, need)):
+            raise RuntimeError(
+                f"Calculated padded input size per channel: ({' x '.join(map(str, have))}). "
+                f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
+            )
+    if x.device is not w.device or (b is not None and b.device is not x.device):
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {w.device}!"
+        )
+    if x.dtype is not w.dtype:
+        raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
+    if b is not None and b.dtype is not x.dtype:
+        raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
+
+
+def _batched(name: str, x: Tensor, n: int) -> tuple[Tensor, bool]:
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: {list(x.shape)}"
+        )
+    return (x, True) if x.ndim == n + 2 else (x.unsqueeze(0), False)
+
+
+def same_padding(x: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Tensor, Ints]:
+    """padding="same": (input, padding); an odd element goes to the right."""
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    if any(t % 2 for t in totals):
+        pad = function("constant_pad_nd")
+        assert pad is not None
+        extra = [v for t in reversed(totals) for v in (0, t % 2)]
+        x = pad(x, extra)
+    return x, tuple(t // 2 for t in totals)
+
+
+def _conv(name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    x, was_batched = _batched(name, x, n)
+    st, di = expand_ints(stride, n, "stride"), expand_ints(dilation, n, "dilation")
+    if isinstance(padding, str):
+        if padding == "valid":
+            pa: Ints = (0,) * n
+        elif padding == "same":
+            x, pa = same_padding(x, w._meta.shape[2:], st, di)
+        else:
+            raise RuntimeError(f"Invalid padding string: '{padding}'")
+    else:
+        pa = expand_ints(padding, n, "padding")
+    geo = (st, pa, di, groups)
+    _check(x, w, b, n, geo, False)
+    y = forward(x, w, b, geo, _out_sizes(x._meta, w._meta, geo))
+    return y if was_batched else y.squeeze(0)
+
+
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation. `input` (N, C, L) or (C, L), `weight` (O, C / groups, K). Returns (N, O, L')."""
+    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation. `input` (N, C, H, W) or (C, H, W), `weight` (O, C / groups, Kh, Kw)."""
+    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    """Cross-correlation. `input` (N, C, D, H, W) or (C, D, H, W), `weight` (O, C / groups, Kd, Kh, Kw)."""
+    return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _conv_transpose(
+    name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
+) -> Tensor:
+    x, was_batched = _batched(name, x, n)
+    st, pa = expand_ints(stride, n, "stride"), expand_ints(padding, n, "padding")
+    op, di = expand_ints(output_padding, n, "output_padding"), expand_ints(dilation, n, "dilation")
+    geo = (st, pa, di, groups)
+    _check(x, w, b, n, geo, True, op)
+    for o, s, d in zip(op, st, di):
+        if o >= s and o >= d:
+            raise RuntimeError(
+                "output padding must be smaller than either stride or dilation, but got output_padding_height: "
+                f"{op[-2] if n > 1 else 0} output_padding_width: {op[-1]} stride_height: {st[-2] if n > 1 else 1} stride_width: "
+                f"{st[-1]} dilation_height: {di[-2] if n > 1 else 1} dilation_width: {di[-1]}"
+            )
+    size = tuple(
+        (s - 1) * t - 2 * p + d * (k - 1) + o + 1
+        for s, t, p, d, k, o in zip(x._meta.shape[2:], st, pa, di, w._meta.shape[2:], op, strict=True)
+    )
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: ({' x '.join(map(str, x.shape[2:]))}). Calculated output size per channel: "
+            f"({' x '.join(map(str, size))}). Output size is too small"
+        )
+    y = input_gradient(x, w, b, size, geo, "ConvolutionBackward0")
+    return y if was_batched else y.squeeze(0)
+
+
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv1d` as a layer. `input` (N, C, L), `weight` (C, O / groups, K)."""
+    return _conv_transpose(
+        "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv2d` as a layer. `input` (N, C, H, W), `weight` (C, O / groups, Kh, Kw)."""
+    return _conv_transpose(
+        "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Tensor:  # fmt: skip
+    """The gradient of `conv3d` as a layer. `input` (N, C, D, H, W), `weight` (C, O / groups, Kd, Kh, Kw)."""
+    return _conv_transpose(
+        "conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+for _f in (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d):
+    register(_f.__name__, _f)

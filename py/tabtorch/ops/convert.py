@@ -1,0 +1,372 @@
+"""Conversions of dtype, device and layout: `to`, `clone`, `contiguous`, `copy_`, `fill_` and their kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..autograd.mode import STATE
+from ..autograd.tape import record
+from ..autograd.views import before_write, check_inplace, rebase, view
+from ..device import device as Device
+from ..device import resolve
+from ..engine import graph
+from ..engine.graph import Map, Node, emit, inst
+from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta
+from ..layout import contiguous_format, is_contiguous, order_of, preserve_format
+from ..tensor import Tensor
+from .core import register
+from .dispatch import as_operand, check_device_dtype, laid_out, layout_of, scalar_value, table
+from .inplace import check_overlap, check_shape, covering_order, set_node, set_tensor, whole_storage
+
+_CAST = Map("to", lambda x: x)
+_FILL = Map("fill", lambda v: v)
+_casts = table()
+
+
+def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = None) -> Tensor:
+    """`t` broadcast to `shape` as `d`, laid out in `order` of dimensions (None: row-major). No record. Shares the value if it can."""
+    m = t._meta
+    key = (m, shape, d, order)
+    entry = _casts.get(key)
+    if entry is None:
+        check_device_dtype(d, m.device)
+        try:
+            st = broadcast_strides(m, shape)
+            if any(n != want and n != 1 for n, want in zip(m.shape[::-1], shape[::-1])):
+                raise ValueError
+        except ValueError:
+            raise RuntimeError(
+                f"The size of tensor a ({shape[-1] if shape else 1}) must match the size of tensor b "
+                f"({m.shape[-1] if m.shape else 1}) at non-singleton dimension {max(len(shape) - 1, 0)}"
+            ) from None
+        perm = order or range(len(shape))
+        source = meta(tuple([shape[k] for k in perm]), tuple([st[k] for k in perm]), m.offset, m.dtype, m.device)
+        inner, out = laid_out(shape, order, d, m.device)
+        entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
+    i, out, same = entry
+    node = t._storage.node
+    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d:
+        return Tensor._wrap(node, out)  # values never change: sharing one is copying it
+    return Tensor._wrap(emit(i, (node,)), out)
+
+
+def _preserved_order(m: Meta) -> Any:
+    """The layout of a copy that preserves that of `m`: its own order where it is dense, else TensorIterator's."""
+    return layout_of([m], m.shape)
+
+
+def _order_for(m: Meta, memory_format: Any) -> Any:
+    if memory_format is None or memory_format is preserve_format:
+        return _preserved_order(m)
+    if memory_format is contiguous_format:
+        return None
+    return order_of(memory_format, m.ndim)
+
+
+def transfer(node: Node, device: Any) -> Node:
+    """A value on another device, as it is."""
+    from ..bridge import get_bridge
+
+    out = node.inst.out
+    m = contiguous_meta(out.shape, out.dtype, device)
+    check_device_dtype(m.dtype, device)
+    nbytes = m.numel * m.dtype.itemsize
+    graph.check_size(nbytes, m)
+    if device.number == 0:
+        source = graph.buffer_of(node)
+        n = Node(inst(graph._upload, (), m), (), ())
+        n.buf = graph.Buffer(get_bridge().copy(0, source.id, nbytes), nbytes, 0)
+        return n
+    return graph.from_host(graph.read(node, 0, nbytes), m)
+
+
+def _moved(t: Tensor, device: Any) -> Tensor:
+    """`t` on another device, with no record."""
+    m = t._meta
+    if not whole_storage(t):
+        t = converted(t, m.shape, m.dtype, _preserved_order(m))
+        m = t._meta
+    return Tensor._wrap(transfer(t._storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
+
+
+def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:
+    """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
+    m = t._meta
+    if not copy and d is m.dtype and device is m.device:
+        if memory_format in (None, preserve_format) or is_contiguous(m, memory_format):
+            return t
+    check_device_dtype(d, device)
+    if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
+        import warnings
+
+        warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
+    order = _order_for(m, memory_format)
+    if device is m.device:
+        out = converted(t, m.shape, d, order)
+    elif device.number == 0 and m.dtype in (dtypes.float64, dtypes.complex128):
+        out = _moved(converted(t, m.shape, d, order), device)
+    else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
+        small = d.itemsize <= m.dtype.itemsize
+        out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
+        if not small:
+            out = converted(out, m.shape, d, order)
+    if STATE.inference:
+        out._inference = True
+    elif t._rg and STATE.grad and d.category > 1:
+        record("ToCopyBackward0", (t,), out, lambda g: g)
+    return out
+
+
+def home_of(t: Tensor, d: dtypes.dtype) -> Any:
+    """Where a conversion to `d` goes if no device is named.
+
+    A 64-bit float lives on the cpu only because the GPU has no such type: converted to one it has, it goes home.
+    """
+    m = t._meta
+    if m.device.number == 1 and m.dtype in (dtypes.float64, dtypes.complex128) and d not in (dtypes.float64, dtypes.complex128):
+        if True:  # homeless
+            return resolve(None)
+    elif m.device.number == 0 and d in (dtypes.float64, dtypes.complex128):
+        check_device_dtype(d, m.device)
+    return m.device
+
+
+@register("to", torch=False, method=True)
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device, dtype=None)`, `to(other)`, each with `non_blocking`, `copy`, `memory_format`: itself if nothing changes."""
+    d: Any = kwargs.pop("dtype", None)
+    device: Any = kwargs.pop("device", None)
+    other = kwargs.pop("other", None)
+    rest = []
+    for a in args:
+        if isinstance(a, dtypes.dtype):
+            d = a
+        elif isinstance(a, Tensor):
+            other = a
+        elif isinstance(a, (str, Device)) or (isinstance(a, int) and not isinstance(a, bool)):
+            device = a
+        elif a is not None:
+            rest.append(a)
+    if other is not None:
+        d, device = other._meta.dtype, other._meta.device
+    if rest and not all(isinstance(a, bool) for a in rest):
+        names = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({names}), but expected one of:\n"
+            " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, "
+            "torch.memory_format memory_format = None)\n"
+            " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+            " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)"
+        )
+    copy = kwargs.pop("copy", rest[1] if len(rest) > 1 else False)
+    memory_format = kwargs.pop("memory_format", None)
+    kwargs.pop("non_blocking", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    d = d or self._meta.dtype
+    return convert(self, d, home_of(self, d) if device is None else resolve(device), memory_format, copy)
+
+
+def _cast_method(name: str, d: dtypes.dtype) -> None:
+    def cast(self: Tensor, memory_format: Any = None) -> Tensor:
+        return convert(self, d, home_of(self, d), memory_format)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"`to({d!r})`."
+    register(name, cast, torch=False, method=True)
+
+
+for _name, _d in dtypes.PUBLIC.items():
+    if _name in ("float", "double", "half", "bfloat16", "short", "int", "long", "bool", "cfloat", "cdouble"):
+        _cast_method(_name, _d)
+_cast_method("byte", dtypes.uint8)
+_cast_method("char", dtypes.int8)
+
+
+@register("cpu", torch=False, method=True)
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """On the cpu device."""
+    return convert(self, self._meta.dtype, resolve("cpu"), memory_format)
+
+
+@register("cuda", torch=False, method=True)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """On webgpu, where `install()` lets "cuda" mean that."""
+    return convert(self, self._meta.dtype, resolve("cuda" if device is None else device), memory_format)
+
+
+@register("type", torch=False, method=True)
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such or by that name."""
+    from ..autograd.tape import TYPE_NAMES, type_string
+
+    if dtype is None:
+        return type_string(self)
+    if isinstance(dtype, str):
+        short = dtype.rpartition(".")[2].removesuffix("Tensor")
+        known = {v: k for k, v in TYPE_NAMES.items()}
+        if short not in known:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = dtypes.PUBLIC[known[short]]
+    return convert(self, dtype, home_of(self, dtype))
+
+
+@register("type_as", torch=False, method=True)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """`to(other.dtype, device=other.device)`."""
+    return convert(self, other._meta.dtype, other._meta.device)
+
+
+@register("clone", method=True)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy of its own, on the tape."""
+    m = input._meta
+    out = converted(input, m.shape, m.dtype, _order_for(m, memory_format))
+    if STATE.grad:
+        if input._rg:
+            record("CloneBackward0", (input,), out, lambda g: g)
+    elif STATE.inference:
+        out._inference = True
+    return out
+
+
+@register("contiguous", torch=False, method=True)
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Itself if it lies row by row already, else a copy that does."""
+    f = memory_format or contiguous_format
+    if f is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    if self._meta.contiguous if f is contiguous_format else is_contiguous(self._meta, f):
+        return self
+    return clone(self, memory_format=f)
+
+
+def _alias(self: Tensor) -> Tensor:
+    """The same tensor as a view."""
+    return view(self, self._meta, "AliasBackward0", lambda g: g)
+
+
+register("alias", _alias, torch=False, method=True)
+register("detach", lambda input: input.detach())
+
+
+# ---- writes
+
+
+@register("copy_", torch=False, method=True)
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Takes over the elements of `src`, broadcast and converted, from any device."""
+    if not isinstance(src, Tensor):
+        x = as_operand(src)
+        if x is None:
+            raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+        return fill_(self, x)
+    check_inplace(self)
+    m, v = self._meta, src._meta
+    check_overlap(self, (src,))
+    if v.shape != m.shape:
+        check_shape(self, broadcast_shapes(m.shape, v.shape))
+    recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
+    inputs = (before_write(self) if recording else None, src)
+    value = src
+    if v.device is not m.device:
+        if m.device.number == 0 and v.dtype in (dtypes.float64, dtypes.complex128):
+            value = converted(src, v.shape, m.dtype)
+        value = _moved(value, m.device)
+    set_tensor(self, value)
+    if recording:
+        fn = record("CopyBackwards", inputs, Tensor._view_of(self, m), (_zeros_like, lambda g: g))
+        if fn is not None:
+            rebase(self, fn)
+    return self
+
+
+register("copy", lambda input, src, non_blocking=False: copy_(input.clone(), src))
+
+
+@register("fill_", method=True)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`: a number, or a 0-dimensional tensor."""
+    return _fill(self, value, "FillBackward0")
+
+
+def _fill(self: Tensor, value: Any, name: str) -> Tensor:
+    x = as_operand(value)
+    if x is None:
+        raise TypeError(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
+    if isinstance(x, Tensor):
+        if x._meta.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
+            )
+        if x._rg or x._meta.device is self._meta.device:
+            return copy_(self, x)
+        x = x.item()
+    m = self._meta
+    if isinstance(x, complex) and not m.dtype.is_complex:
+        raise RuntimeError("value cannot be converted to type float without overflow")
+    check_inplace(self)
+    recording = STATE.grad and self._rg
+    check_overlap(self, ())
+    old = before_write(self) if recording else None
+    out = self._storage.node.inst.out
+    covers = out.dtype is m.dtype and covering_order(m, out.numel) != ()
+    node = filled(out if covers else contiguous_meta(m.shape, m.dtype, m.device), x)
+    if covers:
+        self._storage.node = node
+        self._storage.version += 1
+    else:
+        set_node(self, node)
+    if recording:
+        fn = record(name, (old,), Tensor._view_of(self, m), (_zeros_like,))
+        if fn is not None:
+            rebase(self, fn)
+    return self
+
+
+def _zeros_like(g: Tensor) -> Tensor:
+    m = contiguous_meta(g._meta.shape, g._meta.dtype, g._meta.device)
+    return Tensor._wrap(filled(m, 0), m)
+
+
+_fills = table()
+
+
+def filled(m: Meta, value: Any) -> Node:
+    """A node of that contiguous Meta with every element `value`, a Python number."""
+    c = m.dtype.compute
+    if c == "bool":
+        key: Any = (m, bool(value))
+        i = _fills.get(key)
+        if i is None:
+            op = _TRUE if value else _FALSE
+            i = _fills[key] = inst(op, (), m)
+        return emit(i, ())
+    i = _fills.get(m)
+    if i is None:
+        i = _fills[m] = inst(_FILL, (), m, (c,))
+    if c not in ("f32", "f64", "c64", "c128") and not isinstance(value, int):
+        value = int(value)
+    return emit(i, (), (scalar_value(value, c, m.dtype),))
+
+
+def _constant(value: bool) -> Map:
+    from ..engine.expr import const
+
+    return Map("fill", lambda: const(value, "bool"))
+
+
+_TRUE, _FALSE = _constant(True), _constant(False)
+
+
+@register("zero_", method=True)
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    return _fill(self, 0, "ZeroBackward0")
+
+
+@register("fill")
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A copy in which every element is `value`."""
+    return fill_(input.clone(), value)

@@ -1,0 +1,560 @@
+"""From a call of an elementwise operation to its node: the functions that are made of a `Row`.
+
+What a combination of input views, types and options leads to (the Inst and the Meta of the result) is worked out once and
+kept in a table of the row; after that, a call is one lookup, one node, one tensor and, if need be, one GradFn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..autograd.mode import STATE
+from ..engine.expr import const
+from ..engine.graph import Inst, Map, emit, inst
+from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, contiguous_strides, meta
+from ..storage import Storage
+from ..tensor import Tensor
+from .core import ROWS, Row
+from .promotion import SCALAR_NAMES, types_of
+from .tape import record_binary, record_nary, record_unary, row_class
+
+_new = object.__new__
+_NUMBERS = (bool, int, float, complex)
+#: a table that has grown to this is begun anew: programs that meet every size once must not grow without end
+_LIMIT = 50_000
+
+_tables: list[dict[Any, Any]] = []
+
+
+def table() -> dict[Any, Any]:
+    """A table that `clear_tables` knows."""
+    t: dict[Any, Any] = {}
+    _tables.append(t)
+    return t
+
+
+def clear_tables() -> None:
+    """For when what was worked out no longer holds: the default dtype has changed."""
+    for t in _tables:
+        t.clear()
+
+
+# ---- operands
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, _NUMBERS)
+
+
+def as_operand(x: Any) -> Any:
+    """A tensor, or a Python number of exactly one of the four types; None for what is neither."""
+    if isinstance(x, Tensor):
+        return x
+    for kind in _NUMBERS:
+        if isinstance(x, kind):
+            return x if type(x) is kind else kind(x)  # type: ignore[arg-type]
+    if type(x).__module__ == "numpy" and getattr(x, "ndim", 1) == 0 and hasattr(x, "item"):
+        return as_operand(x.item())
+    return None
+
+
+def type_name(x: Any) -> str:
+    """A type as PyTorch's messages have it."""
+    t = type(x)
+    return f"numpy.{t.__name__}" if t.__module__ == "numpy" else t.__name__
+
+
+def common_device(row_name: str, operands: list[Any]) -> Any:
+    """The device of the operands, with 0-dimensional cpu tensors brought to it. RuntimeError where they differ."""
+    dev = None
+    for x in operands:
+        if isinstance(x, Tensor) and (dev is None or (x._meta.ndim and x._meta.device is not dev)):
+            if dev is not None:
+                first = next(y for y in operands if isinstance(y, Tensor) and y._meta.device is dev)
+                if first._meta.ndim or dev.type != "cpu":
+                    raise RuntimeError(
+                        "Expected all tensors to be on the same device, but found at least two devices, "
+                        f"{dev} and {x._meta.device}!"
+                    )
+            dev = x._meta.device
+    for k, x in enumerate(operands):
+        if isinstance(x, Tensor) and x._meta.device is not dev:
+            if x._meta.ndim or x._meta.device.type != "cpu":
+                raise RuntimeError(
+                    f"Expected all tensors to be on the same device, but found at least two devices, {dev} and {x._meta.device}!"
+                )
+            d = x._meta.dtype
+            if d in (dtypes.float64, dtypes.complex128):  # only its category counts beside tensors with dimensions
+                x = x.to(dtypes.float32 if d is dtypes.float64 else dtypes.complex64)
+            operands[k] = x.to(dev)
+    return dev
+
+
+def check_device_dtype(d: Any, device: Any) -> None:
+    if device.number == 0 and d in (dtypes.float64, dtypes.complex128):
+        raise TypeError(
+            f"{d.name} is not available on webgpu (WGSL has no 64-bit floats): use {'float32' if d is dtypes.float64 else 'complex64'}"
+            ", or device='cpu'"
+        )
+
+
+def scalar_value(x: Any, compute: str, d: Any) -> Any:
+    """A Python number as the kernel's parameter of type `compute`."""
+    if compute in ("f32", "f64"):
+        return x
+    if compute in ("c64", "c128"):
+        return complex(x)
+    if compute == "i64":
+        x = int(x)
+        if not -(2**63) <= x < 2**63:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
+        return x
+    return ((int(x) + 2**31) & 0xFFFFFFFF) - 2**31
+
+
+# ---- the operation of a pattern of arguments
+
+
+def _map_op(row: Row, pattern: tuple[Any, ...], ops: dict[tuple[Any, ...], Map]) -> Map:
+    """The Map of a row for one pattern: for each operand "t", "s" or a constant; then (name, "s" or a constant) of options."""
+    op = ops.get(pattern)
+    if op is None:
+        expr = row.expr if all(p == "t" for p in pattern) else _arranged(row.expr, pattern)
+        op = ops[pattern] = Map(row.name, expr, cost=row.cost)
+    return op
+
+
+def _arranged(expr: Callable[..., Any], pattern: tuple[Any, ...]) -> Callable[..., Any]:
+    """`expr` as the engine calls it: tensors first, then scalars."""
+    operands = [p for p in pattern if type(p) is not tuple or p[0] == "const"]
+    options = [p for p in pattern if type(p) is tuple and p[0] == "opt"]
+    tensors = sum(p == "t" for p in operands)
+
+    def call(*values: Any) -> Any:
+        t, s = iter(values[:tensors]), iter(values[tensors:])
+        args: list[Any] = []
+        for p in operands:
+            if p == "t":
+                args.append(next(t))
+            elif p == "s":
+                args.append(next(s))
+            else:
+                args.append(p[1] if p[1] is None else const(p[1], "bool"))
+        given = {name: next(s) if kind == "s" else kind[1] for _, name, kind in options}
+        return expr(*args, **given)
+
+    return call
+
+
+# ---- shapes and layout
+
+
+def layout_of(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The order of dimensions, slowest first, in which PyTorch lays out the result; None for row-major."""
+    nd = len(shape)
+    if nd < 2 or all(m.contiguous and m.shape == shape for m in metas):
+        return None
+    strides = [broadcast_strides(m, shape) for m in metas]
+    perm = list(range(nd - 1, -1, -1))
+
+    def compare(a: int, b: int) -> int:
+        for st in strides:
+            x, y = st[a], st[b]
+            if not x or not y:
+                continue
+            if x != y:
+                return -1 if x < y else 1
+            if shape[a] > shape[b]:
+                return 1
+        return 0
+
+    for i in range(1, nd):
+        at = i
+        for j in range(i - 1, -1, -1):
+            c = compare(perm[j], perm[at])
+            if c > 0:
+                perm[j], perm[at] = perm[at], perm[j]
+                at = j
+            elif c < 0:
+                break
+    perm.reverse()
+    return None if perm == list(range(nd)) else tuple(perm)
+
+
+def expanded(m: Meta, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Meta:
+    """`m` as an input of an operation over `shape`, its dimensions in `order`."""
+    if order is None:
+        if m.shape == shape:
+            return m
+        return meta(shape, broadcast_strides(m, shape), m.offset, m.dtype, m.device)
+    st = broadcast_strides(m, shape)
+    return meta(tuple([shape[d] for d in order]), tuple([st[d] for d in order]), m.offset, m.dtype, m.device)
+
+
+def laid_out(shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, device: Any) -> tuple[Meta, Meta]:
+    """What a node over `shape` in `order` gives, and that as the user sees it."""
+    if order is None:
+        m = contiguous_meta(shape, d, device)
+        return m, m
+    inner = tuple([shape[k] for k in order])
+    st = contiguous_strides(inner)
+    strides = [0] * len(shape)
+    for k, s in zip(order, st, strict=True):
+        strides[k] = s
+    return contiguous_meta(inner, d, device), meta(shape, tuple(strides), 0, d, device)
+
+
+# ---- one call, worked out
+
+
+class Family:
+    """What has been worked out for one row: the tables, and its Maps."""
+
+    __slots__ = ("any", "backward", "ops", "row", "scalar_first", "scalar_last", "tensors")
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.ops: dict[tuple[Any, ...], Map] = {}
+        self.tensors = table()  # one Meta, or a pair -> (Inst, Meta)
+        self.scalar_last = table()  # (Meta, type) -> (Inst, Meta, convert)
+        self.scalar_first = table()
+        self.any = table()  # everything else
+        self.backward = row_class(row) if row.grads is not None else None
+
+
+_families: dict[str, Family] = {}
+
+
+def family(row: Row) -> Family:
+    f = _families.get(row.name)
+    if f is None or f.row is not row:
+        f = _families[row.name] = Family(row)
+    return f
+
+
+def infer(
+    f: Family, operands: list[Any], options: dict[str, Any], into: Meta | None = None, order: Any = ()
+) -> tuple[Inst, Meta, tuple[str, Any], list[Any]]:
+    """Inst, Meta of the result, (compute, dtype) of its scalars, and the numbers among the arguments, in their order.
+
+    With `into` the result takes that Meta's dtype, and its shape has to be the broadcast one; `order` () is automatic.
+    """
+    row = f.row
+    metas = [x._meta for x in operands if isinstance(x, Tensor)]
+    device = metas[0].device
+    computed, result = types_of(row, operands)
+    shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
+    if into is not None:
+        if not dtypes.can_cast(result, into.dtype):
+            raise RuntimeError(
+                f"result type {SCALAR_NAMES[result.name]} can't be cast to the desired output type "
+                f"{SCALAR_NAMES[into.dtype.name]}"
+            )
+        result = into.dtype
+    check_device_dtype(result, device)
+    check_device_dtype(computed, device)
+    pattern: list[Any] = []
+    numbers: list[Any] = []
+    as_constant = computed.compute == "bool"
+    for x in operands:
+        if isinstance(x, Tensor):
+            pattern.append("t")
+        elif x is None or as_constant:
+            pattern.append(("const", x))
+        else:
+            pattern.append("s")
+            numbers.append(x)
+    for name, v in options.items():
+        if isinstance(v, (int, float, complex)) and not isinstance(v, bool) and not as_constant:
+            if name == "alpha":
+                check_alpha(computed, v)
+            pattern.append(("opt", name, "s"))
+            numbers.append(v)
+        else:
+            pattern.append(("opt", name, ("const", v)))
+    if order == ():
+        order = layout_of(metas, shape)
+    node_meta, out = laid_out(shape, order, result, device)
+    ins = tuple([expanded(m, shape, order) for m in metas])
+    op = _map_op(row, tuple(pattern), f.ops)
+    i = inst(op, ins, node_meta, (computed.compute,) * len(numbers), None, computed.compute)
+    return i, out, (computed.compute, computed), numbers
+
+
+def check_alpha(d: Any, alpha: Any) -> None:
+    if d.category == 0:
+        return
+    if d.category == 1 and not isinstance(alpha, int):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if d.category == 2 and isinstance(alpha, complex):
+        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+
+
+def convert_of(compute: str, d: Any) -> Any:
+    """What turns a number of this combination into a kernel parameter; None: nothing has to."""
+    return None if compute in ("f32", "f64") else lambda x: scalar_value(x, compute, d)
+
+
+def key_of(operands: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
+    """What a combination is looked up by: numbers count by their type only."""
+    key: list[Any] = []
+    for x in operands:
+        key.append(x._meta if isinstance(x, Tensor) else (x, "const") if x is None or type(x) is bool else type(x))
+    for name, v in options.items():
+        key.append(name)
+        key.append(type(v) if isinstance(v, (int, float, complex)) and not isinstance(v, bool) else ("const", v))
+    return tuple(key)
+
+
+def apply(f: Family, operands: list[Any], options: dict[str, Any]) -> Tensor:
+    """The operation on operands that `as_operand` has seen; at least one is a tensor."""
+    common_device(f.row.name, operands)
+    key = key_of(operands, options)
+    entry = f.any.get(key)
+    if entry is None:
+        i, out, kind, _ = infer(f, operands, options)
+        if len(f.any) > _LIMIT:
+            f.any.clear()
+        entry = f.any[key] = (i, out, kind)
+    i, out, (compute, d) = entry
+    t = Tensor._wrap(emit(i, nodes_of(operands), scalars_of(operands, options, compute, d)), out)
+    if STATE.inference:
+        t._inference = True
+    elif STATE.grad and f.backward is not None:
+        record_nary(f.backward, t, operands, options)
+    return t
+
+
+def nodes_of(operands: list[Any]) -> tuple[Any, ...]:
+    return tuple([x._storage.node for x in operands if isinstance(x, Tensor)])
+
+
+def scalars_of(operands: list[Any], options: dict[str, Any], compute: str, d: Any) -> tuple[Any, ...]:
+    if compute == "bool":
+        return ()
+    values = [x for x in operands if x is not None and not isinstance(x, Tensor)]
+    values += [v for v in options.values() if isinstance(v, (int, float, complex)) and not isinstance(v, bool)]
+    return tuple([scalar_value(v, compute, d) for v in values])
+
+
+# ---- arguments
+
+
+def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
+    """Operands, options that differ from their defaults, and `out`. TypeError as PyTorch's."""
+    out = kwargs.pop("out", None) if kwargs else None
+    names = row.names
+    if len(args) > len(names):
+        raise TypeError(f"{name}() takes {len(names)} positional arguments but {len(args)} were given")
+    given = dict(zip(names, args))
+    for k, v in kwargs.items():
+        k = _SYNONYMS.get(k, k) if k not in names else k
+        if k not in names:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
+        if k in given:
+            raise TypeError(f"{name}() got multiple values for argument '{k}'")
+        given[k] = v
+    operands: list[Any] = []
+    for pos, n in enumerate(names[: row.operands]):
+        if n not in given:
+            if n not in row.defaults:
+                missing = [m for m in names[: row.operands] if m not in given and m not in row.defaults]
+                quoted = ", ".join(f'"{m}"' for m in missing)
+                raise TypeError(f"{name}() missing {len(missing)} required positional arguments: {quoted}")
+            operands.append(None)
+            continue
+        v = given[n]
+        x = None if v is None else as_operand(v)
+        if x is None and not (v is None and n in row.defaults):
+            raise TypeError(
+                f"{name}(): argument '{n}' (position {pos + 1}) must be Tensor, not {type_name(v)}"
+            )
+        operands.append(x)
+    if not any(isinstance(x, Tensor) for x in operands):
+        first = next((i for i, x in enumerate(operands) if x is not None), 0)
+        raise TypeError(
+            f"{name}(): argument '{names[first]}' (position {first + 1}) must be Tensor, not {type(operands[first]).__name__}"
+        )
+    options: dict[str, Any] = {}
+    for n in names[row.operands :]:
+        if n in given:
+            v = given[n]
+            if isinstance(v, Tensor):
+                v = v.item()
+            if n in row.defaults and type(v) is not bool and v == row.defaults[n]:
+                continue
+            options[n] = v
+        elif n not in row.defaults:
+            raise TypeError(f'{name}() missing 1 required positional arguments: "{n}"')
+    return operands, options, out
+
+
+_SYNONYMS = {"self": "input", "a_min": "min", "a_max": "max"}
+
+
+def call(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The general way: any arguments."""
+    operands, options, out = bind(row, name, args, kwargs)
+    f = family(row)
+    if out is None:
+        return apply(f, operands, options)
+    from .inplace import row_out
+
+    return row_out(f, name, operands, options, out)
+
+
+# ---- the functions
+
+
+def make_function(row: Row, name: str) -> Callable[..., Any]:
+    """`torch.NAME`, which is `Tensor.NAME` too."""
+    f = family(row)
+    if row.operands == 1 and len(row.names) == 1:
+        fn = _unary(f, name)
+    elif row.operands == 2 and not row.defaults.keys() & set(row.names[:2]):
+        fn = _binary(f, name)
+    else:
+
+        def fn(*args: Any, **kwargs: Any) -> Any:
+            return call(row, name, args, kwargs)
+
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"{name}({row.args})\n\n{row.doc}"
+    fn.__module__ = "torch"
+    return fn
+
+
+def _unary(f: Family, name: str) -> Callable[..., Any]:
+    row, entries, backward = f.row, f.tensors, f.backward
+
+    def unary(*args: Any, **kwargs: Any) -> Any:
+        try:
+            (x,) = args
+            i, m = entries[x._meta]
+        except (KeyError, AttributeError, ValueError):
+            return first(args, kwargs)
+        if kwargs:
+            return first(args, kwargs)
+        t: Tensor = _new(Tensor)
+        t._storage = Storage(emit(i, (x._storage.node,)))
+        t._meta = m
+        if STATE.grad:
+            if x._rg and backward is not None:
+                record_unary(backward, t, x)
+        elif STATE.inference:
+            t._inference = True
+        return t
+
+    def first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        operands, options, out = bind(row, name, args, kwargs)
+        if out is not None or options:
+            return call(row, name, args, kwargs if out is None else {**kwargs, "out": out})
+        i, m, _, _ = infer(f, operands, options)
+        if len(entries) > _LIMIT:
+            entries.clear()
+        entries[operands[0]._meta] = (i, m)
+        return unary(operands[0])
+
+    return unary
+
+
+def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """`(a, b)` with a tensor first, fast; and the same that learns new combinations. Both: NotImplemented for no operand."""
+    pairs, last = f.tensors, f.scalar_last
+    backward = f.backward
+
+    def binary(a: Any, b: Any) -> Any:
+        k = type(b)
+        if k is float or k is int:
+            try:
+                i, m, convert = last[a._meta, k]
+            except (KeyError, AttributeError):
+                return learn(a, b)
+            n = emit(i, (a._storage.node,), (b if convert is None else convert(b),))
+            rg = a._rg
+        else:
+            try:
+                i, m = pairs[a._meta, b._meta]
+            except (KeyError, AttributeError):
+                return learn(a, b)
+            n = emit(i, (a._storage.node, b._storage.node))
+            rg = a._rg or b._rg
+        t: Tensor = _new(Tensor)
+        t._storage = Storage(n)
+        t._meta = m
+        if STATE.grad:
+            if rg and backward is not None:
+                record_binary(backward, t, a, b)
+        elif STATE.inference:
+            t._inference = True
+        return t
+
+    def learn(a: Any, b: Any) -> Any:
+        x, y = as_operand(a), as_operand(b)
+        if x is None or y is None:
+            return NotImplemented
+        operands = [x, y]
+        if not isinstance(x, Tensor) or type(y) in (bool, complex):
+            return apply(f, operands, {})
+        if isinstance(y, Tensor):
+            if x._meta.device is not y._meta.device:
+                return apply(f, operands, {})
+            i, m, _, _ = infer(f, operands, {})
+            if len(pairs) > _LIMIT:
+                pairs.clear()
+            pairs[x._meta, y._meta] = (i, m)
+        else:
+            i, m, (compute, d), numbers = infer(f, operands, {})
+            if not numbers:  # a constant of the kernel: keyed on its value
+                return apply(f, operands, {})
+            if len(last) > _LIMIT:
+                last.clear()
+            last[x._meta, type(y)] = (i, m, convert_of(compute, d))
+        return binary(x, y)
+
+    return binary, learn
+
+
+_cores: dict[str, Callable[[Any, Any], Any]] = {}
+
+
+def core_of(f: Family) -> Callable[[Any, Any], Any]:
+    c = _cores.get(f.row.name)
+    if c is None:
+        c = _cores[f.row.name] = binary_core(f)[0]
+    return c
+
+
+def _binary(f: Family, name: str) -> Callable[..., Any]:
+    row = f.row
+    core = core_of(f)
+
+    def binary(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(args) == 2 and isinstance(args[0], Tensor):
+            r = core(*args)
+            if r is not NotImplemented:
+                return r
+        return call(row, name, args, kwargs)
+
+    return binary
+
+
+def make_inplace(row: Row, name: str) -> Callable[..., Any]:
+    """`Tensor.NAME_`."""
+    from .inplace import row_inplace
+
+    fn = row_inplace(row, name)
+    fn.__name__ = fn.__qualname__ = name
+    fn.__doc__ = f"In-place version of {name[:-1]}({row.args})."
+    fn.__module__ = "torch"
+    return fn
+
+
+def operator(row_name: str) -> Callable[[Any, Any], Any]:
+    """A binary operator of Python's syntax: NotImplemented for an operand that is none."""
+    return core_of(family(ROWS[row_name]))
+
+
+__all__ = ["apply", "bind", "call", "clear_tables", "family", "infer", "make_function", "make_inplace", "operator", "table"]

@@ -1,0 +1,445 @@
+"""The elementwise table: arithmetic, signs, choice, conjugates. See formulas.py for its other files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes, ops
+from ..engine import functions as fn
+from ..engine.expr import (
+    Complex,
+    absolute,
+    bitcast,
+    cast,
+    const,
+    floor,
+    idiv,
+    imod,
+    isinf,
+    rint,
+    trunc,
+    where,
+)
+from .core import Row, elementwise, register
+from .formulas import (
+    conj,
+    conjugate,
+    is_float,
+    negative,
+    nothing,
+    real_float,
+    refuse,
+    rule,
+    scaled,
+    zero,
+)
+
+# ---- sums and products
+
+
+def _times(x: Any, alpha: Any) -> Any:
+    if alpha is None:
+        return x
+    return x & alpha if x.type == "bool" else x * alpha
+
+
+def _no_bool_sub(d: dtypes.dtype, operands: list[Any]) -> None:
+    bools = [x is True or x is False or getattr(x, "dtype", None) is dtypes.bool_ for x in operands]
+    if all(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
+            "instead."
+        )
+    if any(bools):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
+            "`~` or `logical_not()` operator instead."
+        )
+
+
+elementwise(
+    Row(
+        "add",
+        lambda x, y, alpha=None: x | _times(y, alpha) if x.type == "bool" else x + _times(y, alpha),
+        (lambda g, x, y, out, alpha=None: g, lambda g, x, y, out, alpha=None: scaled(g, alpha)),
+        args="input, other, *, alpha=1",
+        doc="input + alpha * other.",
+    )
+)
+elementwise(
+    Row(
+        "sub",
+        lambda x, y, alpha=None: x - _times(y, alpha),
+        (lambda g, x, y, out, alpha=None: g, lambda g, x, y, out, alpha=None: -scaled(g, alpha)),
+        args="input, other, *, alpha=1",
+        doc="input - alpha * other.",
+        aliases=("subtract",),
+        check=_no_bool_sub,
+    )
+)
+elementwise(
+    Row(
+        "rsub",
+        lambda x, y, alpha=None: y - _times(x, alpha),
+        (lambda g, x, y, out, alpha=None: -scaled(g, alpha), lambda g, x, y, out, alpha=None: g),
+        args="input, other, *, alpha=1",
+        doc="other - alpha * input.",
+        backward_name="RsubBackward1",
+        check=_no_bool_sub,
+        inplace=False,
+        out=False,
+    )
+)
+elementwise(
+    Row(
+        "mul",
+        lambda x, y: x & y if x.type == "bool" else x * y,
+        (lambda g, x, y, out: g * conj(y), lambda g, x, y, out: g * conj(x)),
+        args="input, other",
+        doc="input * other.",
+        aliases=("multiply",),
+    )
+)
+
+# ---- quotients
+
+
+def _div_trunc(x: Any, y: Any) -> Any:
+    if not is_float(x):
+        return idiv(x, y)
+    q = x / y
+    if x.type == "f64":
+        return trunc(q)
+    # PyTorch cuts the rounded quotient, WGSL's is rounded as it likes: so from the exact remainder. The next integer n is
+    # reached where the quotient is nearer to it than half the distance of floats below it.
+    m = fn.fmod(x, y)
+    t = absolute(rint((x - m) / y))
+    n = t + 1.0
+    unit = bitcast(bitcast(n - 0.5, "u32") & 0x7F800000, "f32")
+    up = (absolute(y) - absolute(m) <= unit * 2.0**-24 * absolute(y)) & ~isinf(y)
+    return where(absolute(q) < 4194304.0, fn.copysign(where(up, n, t), q), trunc(q))
+
+
+def _div_floor(x: Any, y: Any) -> Any:
+    if not is_float(x):
+        q = idiv(x, y)
+        return where((q * y != x) & ((x < 0) ^ (y < 0)), q - 1, q)
+    m = fn.fmod(x, y)
+    d = (x - m) / y - where((m != 0) & ((m < 0) ^ (y < 0)), 1.0, zero(x))
+    f = floor(d)
+    f = f + where(d - f > 0.5, 1.0, zero(x))
+    empty = where(negative(x) ^ negative(y), const(-0.0, x.type), zero(x))
+    return where(y == 0, x / y, where(d == 0, empty, f))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    m = fn.fmod(x, y) if is_float(x) else imod(x, y)
+    return where((m != 0) & ((m < 0) ^ (y < 0)), m + y, m)
+
+
+elementwise(
+    Row(
+        "true_divide",
+        lambda x, y: x / y,
+        (lambda g, x, y, out: g / conj(y), lambda g, x, y, out: -g * conj(out / y)),
+        "float",
+        "input, other",
+        "input / other; integers become floats.",
+        kernel="div_true_cpu",
+        backward_name="DivBackward0",
+    )
+)
+_div_rules = {k: rule(f"div_{k}_cpu", bools=False) for k in ("trunc", "floor")}
+elementwise(
+    Row(
+        "_div_trunc",
+        _div_trunc,
+        (lambda g, x, y, out: nothing(g), lambda g, x, y, out: nothing(g)),
+        _div_rules["trunc"],
+        "input, other",
+        "Rounded towards zero.",
+        method=False,
+        backward_name="DivBackward2",
+    )
+)
+elementwise(
+    Row(
+        "_div_floor",
+        _div_floor,
+        (lambda g, x, y, out: nothing(g), lambda g, x, y, out: nothing(g)),
+        _div_rules["floor"],
+        "input, other",
+        "Rounded down.",
+        cost=8,
+        method=False,
+        backward_name="DivBackward2",
+    )
+)
+elementwise(
+    Row(
+        "floor_divide",
+        _div_floor,
+        refuse("floor_divide", 2),
+        _div_rules["floor"],
+        "input, other",
+        "input / other, rounded down.",
+        cost=8,
+    )
+)
+
+
+def _by_mode(names: dict[Any, str]) -> Any:
+    """div and div_: one row for each rounding mode."""
+
+    def div(input: Any, other: Any, *, rounding_mode: str | None = None, **out: Any) -> Any:
+        """input / other: true, or rounded towards zero ("trunc") or down ("floor")."""
+        name = names.get(rounding_mode)
+        if name is None:
+            raise RuntimeError(
+                f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+            )
+        return getattr(ops, name)(input, other, **out)
+
+    return div
+
+
+_div = _by_mode({None: "true_divide", "trunc": "_div_trunc", "floor": "_div_floor"})
+_div_ = _by_mode({None: "true_divide_", "trunc": "_div_trunc_", "floor": "_div_floor_"})
+for _name in ("div", "divide"):
+    register(_name, _div, method=True, inplace=_div_)
+
+elementwise(
+    Row(
+        "remainder",
+        _remainder,
+        (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.floor_divide(x, y)),
+        rule("remainder_cpu", bools=False),
+        "input, other",
+        "The remainder with the divisor's sign (Python's %).",
+        cost=8,
+    )
+)
+elementwise(
+    Row(
+        "fmod",
+        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, y),
+        (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.div(x, y, rounding_mode="trunc")),
+        rule("fmod_cpu", bools=False),
+        "input, other",
+        "The remainder with the dividend's sign (C's %).",
+        cost=8,
+    )
+)
+elementwise(
+    Row(
+        "reciprocal",
+        lambda x: 1.0 / x,
+        (lambda g, x, out: -g * conj(out * out),),
+        "float",
+        doc="1 / input.",
+    )
+)
+
+# ---- signs
+
+
+def _neg_check(d: dtypes.dtype, operands: list[Any]) -> None:
+    if d is dtypes.bool_:
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
+        )
+
+
+def _plus_check(d: dtypes.dtype, operands: list[Any]) -> None:
+    if d is dtypes.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+
+
+def _sign(x: Any) -> Any:
+    if x.type == "bool":
+        return x
+    return where(x > 0, const(1, x.type), where(x < 0, const(-1, x.type), zero(x)))
+
+
+def _sgn(x: Any) -> Any:
+    if not isinstance(x, Complex):
+        return _sign(x)
+    r = absolute(x)
+    d = where(r == 0.0, 1.0, r)
+    return Complex(x.re / d, x.im / d)
+
+
+def _sgn_grad(g: Any, x: Any, out: Any) -> Any:
+    if not x._meta.dtype.is_complex:
+        return g * 0
+    r = ops.abs(x)
+    part = ops.real(g * conj(out)) * out
+    return ops.where(r == 0, 0, (g - part) / ops.where(r == 0, 1, r))
+
+
+def _real_abs(row: Row, d: dtypes.dtype) -> tuple[dtypes.dtype, dtypes.dtype]:
+    if d is dtypes.bool_:
+        raise NotImplementedError("\"abs_cpu\" not implemented for 'Bool'")
+    return d, d.to_real()
+
+
+elementwise(Row("neg", lambda x: -x, (lambda g, x, out: -g,), doc="-input.", aliases=("negative",), check=_neg_check))
+elementwise(
+    Row("positive", lambda x: x, (lambda g, x, out: g,), doc="+input.", check=_plus_check, inplace=False, out=False)
+)
+elementwise(
+    Row(
+        "abs",
+        lambda x: absolute(x),
+        (lambda g, x, out: g * ops.sgn(x),),
+        _real_abs,
+        doc="The absolute value.",
+        aliases=("absolute",),
+    )
+)
+elementwise(
+    Row(
+        "sign",
+        _sign,
+        (lambda g, x, out: nothing(g),),
+        rule(
+            complex_error=NotImplementedError(
+                "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+            )
+        ),
+        doc="-1, 0 or 1; 0 for NaN.",
+    )
+)
+elementwise(Row("sgn", _sgn, (lambda g, x, out: _sgn_grad(g, x, out),), doc="sign for complex numbers too: z / |z|."))
+
+
+elementwise(
+    Row(
+        "copysign",
+        lambda x, y: fn.copysign(x, y),
+        (lambda g, x, y, out: g * ops.sgn(x) * ops.sgn(out), lambda g, x, y, out: nothing(g)),
+        real_float(),
+        "input, other",
+        "|input| with the sign of other.",
+    )
+)
+
+# ---- three operands
+
+
+def _lerp(x: Any, y: Any, w: Any) -> Any:
+    low = absolute(w) < 0.5
+    return where(low, x + (y - x) * w, y - (y - x) * (1.0 - w))
+
+
+elementwise(
+    Row(
+        "lerp",
+        _lerp,
+        (
+            lambda g, x, y, w, out: g * conj(1 - w),
+            lambda g, x, y, w, out: g * conj(w),
+            lambda g, x, y, w, out: g * conj(y - x),
+        ),
+        rule("lerp_kernel_tensor", bools=False, ints=False, complexes=True),
+        "input, end, weight",
+        "input + weight * (end - input).",
+    )
+)
+elementwise(
+    Row(
+        "addcmul",
+        lambda x, y, z, value=None: x + (y * z if value is None else y * z * value),
+        (
+            lambda g, x, y, z, out, value=None: g,
+            lambda g, x, y, z, out, value=None: g * conj(z if value is None else z * value),
+            lambda g, x, y, z, out, value=None: g * conj(y if value is None else y * value),
+        ),
+        rule=rule("addcmul_cpu_out", bools=False, complexes=True),
+        args="input, tensor1, tensor2, *, value=1",
+        doc="input + value * tensor1 * tensor2.",
+    )
+)
+
+
+def _no_integer_addcdiv(d: dtypes.dtype, operands: list[Any]) -> None:
+    if d.category < 2:
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true "
+            "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * "
+            "torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
+            "float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), "
+            "for all dtypes."
+        )
+
+
+elementwise(
+    Row(
+        "addcdiv",
+        lambda x, y, z, value=None: x + (y / z if value is None else y * value / z),
+        (
+            lambda g, x, y, z, out, value=None: g,
+            lambda g, x, y, z, out, value=None: scaled(g, value) / conj(z),
+            lambda g, x, y, z, out, value=None: -scaled(g, value) * conj(y / (z * z)),
+        ),
+        check=_no_integer_addcdiv,
+        args="input, tensor1, tensor2, *, value=1",
+        doc="input + value * tensor1 / tensor2.",
+        domain=(0.5, 3.0),
+    )
+)
+elementwise(
+    Row(
+        "_where",
+        lambda c, x, y: where(cast(c, "bool"), x, y),
+        (None, lambda g, c, x, y, out: ops._where(c, g, 0), lambda g, c, x, y, out: ops._where(c, 0, g)),
+        "where",
+        "condition, input, other",
+        "input where condition holds, else other.",
+        method=False,
+        inplace=False,
+        backward_name="WhereBackward0",
+    )
+)
+
+
+def _choose(condition: Any, input: Any = None, other: Any = None, **out: Any) -> Any:
+    """input where condition holds, else other; with a condition alone, the indices where it holds."""
+    if input is None and other is None and not out:
+        return condition.nonzero(as_tuple=True)
+    if not hasattr(condition, "_meta"):
+        raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
+    d = condition._meta.dtype
+    if d is not dtypes.bool_ and d is not dtypes.uint8:
+        from ..autograd.tape import TYPE_NAMES
+
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {TYPE_NAMES[d.name]}"
+        )
+    return ops._where(condition, input, other, **out)
+
+
+register("where", _choose, method=lambda self, condition, other: _choose(condition, self, other))
+
+
+# ---- complex numbers
+
+elementwise(
+    Row("conj_physical", lambda x: conjugate(x), (lambda g, x, out: conj(g),), doc="The complex conjugate, in memory.")
+)
+
+
+@register("conj", method=True)
+def conj_(input: Any) -> Any:
+    """The complex conjugate; a real tensor is given back as it is."""
+    return ops.conj_physical(input) if input._meta.dtype.is_complex else input
+
+
+def _itself(input: Any) -> Any:
+    """input: conjugates and negatives are never lazy here."""
+    return input
+
+
+register("resolve_conj", _itself, method=True)
+register("resolve_neg", _itself, method=True)

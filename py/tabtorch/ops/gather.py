@@ -1,0 +1,367 @@
+"""Reading at places that depend on data: advanced indexing, `gather`, `index_select`, `take`, embedding.
+
+Each is one indexed map, so what computes the source, or uses the result, can be in the same kernel. Gradients scatter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..autograd.tape import record
+from ..engine.graph import Map, emit, inst
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta
+from ..shapes import type_name, wrap_dim
+from ..tensor import Tensor
+from .core import register
+from .places import (
+    check_range,
+    expanded,
+    layout,
+    lines,
+    result_meta,
+    source_coords,
+    wrapped,
+)
+
+# ---- advanced indexing
+
+
+def _index_at(p: Any) -> Any:
+    lay = p.static
+    coords = source_coords(p.k, lay, p.coords, lambda j, c: p.at(1 + j, c), lambda v, role: p.dim(v, role))
+    return p.at(0, coords)
+
+
+_INDEX = Map("index", _index_at, indexed=True, cost=10)
+
+
+def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None, ...]:
+    """Index tensors as the kernels take them: masks as coordinates, all of one shape, on the device of `x`, in range.
+
+    Raises PyTorch's IndexError. The result has None for dimensions that are kept.
+    """
+    shape = x._meta.shape
+    out: list[Tensor | None] = []
+    for t in indices:
+        if t is None:
+            out.append(None)
+            continue
+        d = t._meta.dtype
+        if d is dtypes.bool_ or d is dtypes.uint8:
+            from .nonzero import nonzero_tuple
+
+            for k, n in enumerate(t._meta.shape):
+                at = len(out) + k
+                if at >= len(shape) or n != shape[at]:
+                    if at >= len(shape):
+                        raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+                    raise IndexError(
+                        f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed "
+                        f"tensor {list(shape)} at index {at}"
+                    )
+            out.extend(nonzero_tuple(t))
+        elif d is dtypes.int64 or d is dtypes.int32:
+            out.append(t)
+        else:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    while out and out[-1] is None:
+        out.pop()
+    if len(out) > len(shape):
+        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(out)})")
+    given = [t for t in out if t is not None]
+    common: tuple[int, ...] = ()
+    if len(given) > 1:
+        try:
+            common = broadcast_shapes(*(t._meta.shape for t in given))
+        except RuntimeError:
+            raise IndexError(
+                "shape mismatch: indexing tensors could not be broadcast together with shapes "
+                + ", ".join(str(list(t._meta.shape)) for t in given)
+            ) from None
+    elif given:
+        common = given[0]._meta.shape
+    for d, t in enumerate(out):
+        if t is None:
+            continue
+        if check:
+            check_range(t, shape[d], -shape[d], _out_of_bounds(d, shape[d]))
+        if t._meta.device is not x._meta.device:
+            if t._meta.device.type != "cpu":
+                raise RuntimeError(
+                    f"indices should be either on {x.device} or on the same device as the indexed tensor ({x.device})"
+                )
+            t = t.to(x.device)
+        m = expanded(t._meta, common)
+        out[d] = t if m is t._meta else Tensor._view_of(t, m)
+    return tuple(out)
+
+
+def _out_of_bounds(d: int, n: int) -> Any:
+    return lambda i: IndexError(f"index {i} is out of bounds for dimension {d} with size {n}")
+
+
+def index(x: Tensor, indices: Any) -> Tensor:
+    """`x[indices]` for a tuple of index tensors, None where a dimension is kept."""
+    return index_prepared(x, prepared(x, indices))
+
+
+def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "IndexBackward0") -> Tensor:
+    """The same, of what `prepared` gave."""
+    given = [t for t in indices if t is not None]
+    m = x._meta
+    if not given:
+        return x.clone()
+    lay = layout(m, tuple(None if t is None else t._meta for t in indices))
+    flat, shown = result_meta(lay, m.dtype, m.device)
+    if shown.numel == 0 or m.numel == 0:
+        _refuse_empty(m, indices, shown)
+        r = x.new_empty(shown.shape)
+    else:
+        i = inst(_INDEX, (lay.source, *lay.ins), flat, (), lay)
+        r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
+    if x._rg:
+        shape = m.shape
+        holes = tuple(t is None for t in indices)
+
+        def backward(g: Tensor, *saved: Tensor) -> Tensor:
+            rest = iter(saved)
+            return _spread(g, shape, tuple(None if h else next(rest) for h in holes))
+
+        record(name, (x,), r, backward, given)
+    return r
+
+
+def _refuse_empty(m: Meta, indices: tuple[Tensor | None, ...], shown: Meta) -> None:
+    """An index into a dimension of size 0 can only be wrong."""
+    if shown.numel == 0:
+        return
+    for d, t in enumerate(indices):
+        if t is not None and m.shape[d] == 0:
+            raise IndexError(f"index is out of bounds for dimension {d} with size 0")
+
+
+def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...]) -> Tensor:
+    """The gradient of `index`: zeros with `g` added at the indices."""
+    from .scatter import index_put_prepared
+
+    return index_put_prepared(g.new_zeros(shape), indices, g, True)
+
+
+# ---- along one dimension
+
+
+def check_index_dtype(index: Tensor, message: str, error: type[Exception] = RuntimeError) -> None:
+    """Raises `message` unless the index is int64 or int32."""
+    if index._meta.dtype is not dtypes.int64 and index._meta.dtype is not dtypes.int32:
+        raise error(message)
+
+
+def check_index_shape(name: str, x: Tensor, dim: int, index: Tensor, what: str = "input") -> int:
+    """Checks of `gather` and `scatter`; returns the dimension counted from the front."""
+    m, mi = x._meta, index._meta
+    d = wrap_dim(dim, m.ndim)
+    check_index_dtype(index, f"{name}(): Expected dtype int32/int64 for index")
+    if mi.numel == 0:
+        return d
+    if max(m.ndim, 1) != max(mi.ndim, 1):
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {what} tensor")
+    return d
+
+
+def _gather_at(p: Any) -> Any:
+    d, n = p.static
+    i = wrapped(p.value(1), p.dim(n, "n"), p.dim(n - 1, "last"), False)
+    c = list(p.coords)
+    c[d] = p.k.let(i, "at")
+    return p.at(0, c)
+
+
+_GATHER = Map("gather", _gather_at, indexed=True, cost=8)
+
+
+def range_error(d: int, n: int, error: type[Exception] = RuntimeError, who: str = "") -> Any:
+    """Makes the exception for an index out of range."""
+    return lambda i: error(f"{who}index {i} is out of bounds for dimension {d} with size {n}")
+
+
+@register("gather", method=True)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """`out[i][j][k] = input[i][index[i][j][k]][k]` for dim=1; the result has the shape of `index`.
+
+    Raises RuntimeError where shapes do not agree, or for an index known to be out of range.
+    """
+    d = check_index_shape("gather", input, dim, index)
+    m, mi = input._meta, index._meta
+    if mi.numel:
+        for k in range(m.ndim):
+            if k != d and mi.shape[k] > m.shape[k]:
+                raise RuntimeError(
+                    f"Size does not match at dimension {k} expected index {list(mi.shape)} to be no larger than self "
+                    f"{list(m.shape)} apart from dimension {d}"
+                )
+        check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d, m.shape[d] if m.ndim else 1))
+    _same_device("gather", input, index)
+    shown = contiguous_meta(mi.shape, m.dtype, m.device)
+    if mi.numel == 0:
+        r = input.new_empty(mi.shape)
+    else:
+        if m.ndim == 0:
+            m = Tensor._view_of(input, m).reshape(1)._meta
+        if mi.ndim == 0:
+            mi = index.detach().reshape(1)._meta
+        small = lines([m, mi], d) if m.ndim > 1 else None
+        if small is not None:
+            m, mi, axis = small[0], small[1], 1
+        else:
+            axis = d
+        flat = contiguous_meta(mi.shape, m.dtype, m.device)
+        i = inst(_GATHER, (m, mi), flat, (), (axis, m.shape[axis]))
+        r = Tensor._wrap(emit(i, (input._storage.node, index._storage.node)), shown)
+    if input._rg:
+        shape = input._meta.shape
+        record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,))
+    return _out(r, out)
+
+
+def _same_device(name: str, *tensors: Tensor) -> None:
+    first = tensors[0]._meta.device
+    for t in tensors[1:]:
+        if t._meta.device is not first:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {first} and "
+                f"{t._meta.device}! (when checking argument for argument index in method wrapper_{name})"
+            )
+
+
+def _out(r: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return r
+    from .launch import into
+
+    return into(out, r)
+
+
+@register("take_along_dim", method=True)
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """`gather` with negative indices allowed and both broadcast; with no `dim`, of the flattened input."""
+    check_index_dtype(indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype))
+    if dim is None:
+        return _out(gather(input.reshape(-1), 0, _positive(indices.reshape(-1), input._meta.numel)), out)
+    a, b = input._meta.ndim, indices._meta.ndim
+    if a != b:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            f"but got {a} dimensions for input, and {b} dimensions for indices"
+        )
+    d = wrap_dim(dim, a)
+    sa, sb = list(input._meta.shape), list(indices._meta.shape)
+    n = sa[d]
+    sb_d, sb[d] = sb[d], n
+    common = list(broadcast_shapes(tuple(sa), tuple(sb)))
+    wide = input.expand(common)
+    common[d] = sb_d
+    return _out(gather(wide, d, _positive(indices.expand(common), n)), out)
+
+
+def _positive(i: Tensor, n: int) -> Tensor:
+    """Negative indices counted from the front; the values stay known where they were."""
+    from .places import host_values
+
+    values = host_values(i)
+    if values is None:
+        return i.where(i >= 0, i + n)
+    if values and min(values) >= 0:
+        return i
+    from ..creation import tensor
+
+    check_range(i, n, -n, range_error(0, n))
+    return tensor([v + n if v < 0 else v for v in values], dtype=i.dtype, device=i.device).reshape(i.shape)
+
+
+@register("index_select", method=True)
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The slices of `input` along `dim` that a vector of indices names. Raises IndexError for one known to be out of range."""
+    m = input._meta
+    d = wrap_dim(dim, m.ndim)
+    if index._meta.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector")
+    check_index_dtype(index, "index_select(): Expected dtype int32 or int64 for index")
+    _same_device("index_select", input, index)
+    if m.ndim == 0:
+        if index._meta.numel != 1:
+            raise RuntimeError(
+                f"index_select(): Index to scalar can have only 1 value, got {index._meta.numel} value(s)"
+            )
+        check_range(index, 1, 0, lambda i: IndexError("index out of range in self"))
+        r = input.detach().clone()
+        record("IndexSelectBackward0", (input,), r, lambda g: g)
+        return _out(r, out)
+    check_range(index, m.shape[d], 0, lambda i: IndexError("index out of range in self"))
+    i = index if index._meta.ndim else index.reshape(1)
+    r = index_prepared(input.detach(), (*(None,) * d, i))
+    if input._rg:
+        shape = m.shape
+        record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (i,))
+    return _out(r, out)
+
+
+@register("take", method=True)
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements at flat indices; the result has the shape of `index`. Negative indices count from the end."""
+    if index._meta.dtype is not dtypes.int64:
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
+    n = input._meta.numel
+    check_range(index, n, -n, take_error(n))
+    flat = input.detach().reshape(-1)
+    r = index_prepared(flat, (index if index._meta.ndim else index.reshape(1),)).reshape(index._meta.shape)
+    if input._rg:
+        shape = input._meta.shape
+        record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,))
+    return _out(r, out)
+
+
+def take_error(n: int) -> Any:
+    """Makes the exception for a flat index out of range."""
+    return lambda i: IndexError(f"out of range: tried to access index {i} on a tensor of {n} elements.")
+
+
+def embedding(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+) -> Tensor:
+    """Rows of `weight` (V, D) at `indices` (any shape): (*indices, D). Rows at `padding_idx` get no gradient.
+
+    Raises IndexError for an index known to be out of range. `sparse` has no effect on values: gradients are dense.
+    """
+    m = weight._meta
+    if m.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    check_index_dtype(
+        indices,
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+        f"torch.{type_name(indices.dtype)}Tensor instead (while checking arguments for embedding)",
+    )
+    _same_device("embedding", weight, indices)
+    check_range(indices, m.shape[0], 0, lambda i: IndexError("index out of range in self"))
+    i = indices if indices._meta.ndim else indices.reshape(1)
+    r = index_prepared(weight.detach(), (i,))
+    if indices._meta.ndim == 0:
+        r = r.reshape(m.shape[1])
+    if weight._rg:
+        rows, wide = m.shape
+
+        def backward(g: Tensor, at: Tensor) -> Tensor:
+            g = g.reshape(-1, wide)
+            at = at.reshape(-1)
+            if scale_grad_by_freq:
+                count = g.new_zeros(rows).index_add(0, at, g.new_ones(at.shape))
+                g = g / count.index_select(0, at).unsqueeze(1)
+            if padding_idx >= 0:
+                g = g.masked_fill((at == padding_idx).unsqueeze(1), 0)
+            return g.new_zeros((rows, wide)).index_add(0, at, g)
+
+        record("EmbeddingBackward0", (weight,), r, backward, (indices,))
+    return r
+
+
+register("embedding", embedding)

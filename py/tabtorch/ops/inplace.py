@@ -1,0 +1,300 @@
+"""Writes: a storage gets a new node. In-place forms of rows, `out=`, and what other operations write with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..autograd.mode import STATE
+from ..autograd.tape import record
+from ..autograd.views import before_write, check_inplace, rebase
+from ..engine.graph import Inst, Node, Write, emit, inst
+from ..engine.view import Meta, contiguous_meta
+from ..tensor import Tensor
+from .core import Row
+from .dispatch import (
+    Family,
+    apply,
+    as_operand,
+    bind,
+    common_device,
+    convert_of,
+    expanded,
+    family,
+    infer,
+    key_of,
+    nodes_of,
+    scalars_of,
+    table,
+    type_name,
+)
+from .promotion import SCALAR_NAMES
+from .tape import make_node
+
+_WRITE = Write("write")
+
+
+def covering_order(m: Meta, numel: int) -> Any:
+    """The order of dimensions (slowest first) in which `m` walks a whole storage of `numel` elements one by one.
+
+    None: row-major. (): it does not, so only part of the storage is written.
+    """
+    if m.offset or m.numel != numel:
+        return ()
+    if m.contiguous:
+        return None
+    dims = sorted(range(m.ndim), key=lambda d: (-m.strides[d], d))
+    expected = 1
+    for d in reversed(dims):
+        if m.shape[d] != 1:
+            if m.strides[d] != expected:
+                return ()
+            expected *= m.shape[d]
+    return tuple(dims)
+
+
+def whole_storage(t: Tensor) -> bool:
+    """Whether `t`, row by row, is all of its storage."""
+    m = t._meta
+    out = t._storage.node.inst.out
+    return m.whole and m.numel == out.numel and m.dtype is out.dtype
+
+
+def set_node(t: Tensor, node: Node) -> None:
+    """Gives all elements of `t` the values of `node`, contiguous in the shape and dtype of `t`. No check, no record."""
+    s = t._storage
+    m = t._meta
+    if whole_storage(t):
+        s.node = node
+    elif m.numel:
+        s.node = _region(s.node, m, node)
+    s.version += 1
+
+
+def _region(base: Node, m: Meta, value: Node) -> Node:
+    have = base.inst.out
+    if have.dtype is m.dtype:
+        flat = contiguous_meta((have.numel,), have.dtype, have.device)
+    else:  # a view that shows another dtype: the whole storage is seen so
+        flat = contiguous_meta((have.numel * have.dtype.itemsize // m.dtype.itemsize,), m.dtype, m.device)
+    return emit(inst(_WRITE, (flat, contiguous_meta(m.shape, m.dtype, m.device)), flat, (), m), (base, value))
+
+
+def set_tensor(t: Tensor, value: Tensor) -> None:
+    """Gives `t` the elements of `value`, broadcast and converted. Devices must be the same. No check, no record."""
+    from .convert import converted
+
+    m = t._meta
+    v = value._meta
+    if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value):
+        t._storage.node = value._storage.node  # values never change: sharing one is copying it
+        t._storage.version += 1
+        return
+    set_node(t, converted(value, m.shape, m.dtype)._storage.node)
+
+
+def _dense(m: Meta) -> bool:
+    """Whether the elements fill a piece of memory without gaps, each once."""
+    expected = 1
+    for st, n in sorted((st, n) for n, st in zip(m.shape, m.strides) if n != 1):
+        if st != expected:
+            return False
+        expected *= n
+    return True
+
+
+def check_overlap(t: Tensor, inputs: Any) -> None:
+    """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read."""
+    m = t._meta
+    if not m.contiguous and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    for x in inputs:
+        if not isinstance(x, Tensor) or x is t or x._storage.root is not t._storage.root:
+            continue
+        v = x._meta
+        if not m.numel or not v.numel or not _dense(m) or not _dense(v):
+            continue
+        if m.offset == v.offset and m.numel == v.numel:
+            partial = m.strides != v.strides
+        else:
+            partial = m.offset < v.offset + v.numel and v.offset < m.offset + m.numel
+        if partial:
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation."
+            )
+
+
+def check_shape(t: Tensor, shape: tuple[int, ...]) -> None:
+    if t._meta.shape != shape:
+        raise RuntimeError(
+            f"output with shape {list(t._meta.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
+
+
+def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any = None, saved: Any = ()) -> Tensor:
+    """An in-place operation: `t` gets the elements of `value` (its shape and dtype), on the tape as `name`.
+
+    inputs: `t` first, then the others; backward, saved: as for `tape.record` (`t` among `saved` is `t` as it was before).
+    """
+    check_inplace(t)
+    recording = STATE.grad and backward is not None and any(x is not None and x._rg for x in inputs)
+    if recording:
+        old = before_write(t)
+        inputs = [old if x is t else x for x in inputs]
+        saved = [old if x is t else x for x in saved]
+    set_tensor(t, value)
+    if recording:
+        stand_in = Tensor._view_of(t, t._meta)
+        fn = record(name, inputs, stand_in, backward, saved)
+        if fn is not None:
+            rebase(t, fn)
+    return t
+
+
+# ---- rows
+
+
+def _inst_for(f: Family, operands: list[Any], options: dict[str, Any], t: Tensor) -> tuple[Inst, str, Any, bool]:
+    """The Inst whose value goes to `t`, (compute, dtype) of its scalars, and whether that is all of the storage."""
+    m = t._meta
+    out = t._storage.node.inst.out
+    order = covering_order(m, out.numel) if out.dtype is m.dtype else ()
+    covers = order != ()
+    key = ("to", m, covers, *key_of(operands, options))
+    entry = f.any.get(key)
+    if entry is None:
+        i, res, (compute, d), _ = infer(f, operands, options, into=m, order=order if covers else None)
+        check_shape(t, res.shape)
+        entry = f.any[key] = (i, compute, d, covers)
+    return entry
+
+
+def row_inplace(row: Row, name: str) -> Callable[..., Any]:
+    """The in-place function of a row."""
+    f = family(row)
+
+    fast = table() if row.operands == 2 else None  # (Meta, Meta or type) -> (Inst, convert)
+
+    def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if fast is not None and not kwargs and len(args) == 1:
+            b = args[0]
+            k = type(b)
+            number = k is float or k is int
+            entry = fast.get((self._meta, k if number else getattr(b, "_meta", None)))
+            if entry is not None and not (STATE.grad and (self._rg or (not number and b._rg))) and not self._inference:
+                i, convert = entry
+                s = self._storage
+                if s.node.inst.out is i.out and (number or b._storage is not s):
+                    if number:
+                        s.node = emit(i, (s.node,), (b if convert is None else convert(b),))
+                    else:
+                        s.node = emit(i, (s.node, b._storage.node))
+                    s.version += 1
+                    return self
+        if len(args) == 1 and not kwargs and row.operands == 2:
+            other = as_operand(args[0])
+            if other is None:
+                raise TypeError(
+                    f"{name}(): argument '{row.names[1]}' (position 1) must be Tensor, not {type_name(args[0])}"
+                )
+            operands: list[Any] = [self, other]
+            options: dict[str, Any] = {}
+        else:
+            operands, options, _ = bind(row, name, (self, *args), kwargs)
+        check_inplace(self)
+        common_device(row.name, operands)
+        if operands[0] is not self:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{operands[0].device} and {self.device}!"
+            )
+        recording = STATE.grad and f.backward is not None and any(isinstance(x, Tensor) and x._rg for x in operands)
+        check_overlap(self, operands[1:])
+        i, compute, d, covers = _inst_for(f, operands, options, self)
+        s = self._storage
+        fn = None
+        node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
+        if recording:  # what it saves of the others has the version from before the write
+            fn = make_node(f.backward, self, [before_write(self), *operands[1:]], options)
+        if covers:
+            s.node = node
+            s.version += 1
+        else:
+            set_node(self, node)
+        if fast is not None and covers and len(args) == 1 and not kwargs:
+            other = args[0]
+            if isinstance(other, Tensor):
+                if other._meta.device is self._meta.device:
+                    fast[self._meta, other._meta] = (i, None)
+            elif type(other) in (int, float) and i.scalars:
+                fast[self._meta, type(other)] = (i, convert_of(compute, d))
+        if fn is not None:
+            if fn.out is not None:
+                fn.out = (s, self._meta, s.version)
+            rebase(self, fn)
+        return self
+
+    return inplace
+
+
+def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], out: Any) -> Tensor:
+    """`out=`: the result is written to `out`, which is returned; an empty one is resized."""
+    check_out(name, out, [x for x in operands if isinstance(x, Tensor)])
+    common_device(name, operands)
+    before = STATE.grad
+    STATE.grad = False
+    try:
+        value = apply(f, operands, options)
+    finally:
+        STATE.grad = before
+    return write_out(out, value)
+
+
+def check_out(name: str, out: Any, inputs: list[Tensor]) -> None:
+    """Raises PyTorch's error for an `out` argument that is no tensor, or where gradients would be lost."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if STATE.grad:
+        if any(t._rg for t in inputs):
+            raise RuntimeError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad."
+            )
+        check_inplace(out)
+
+
+def write_out(out: Tensor, value: Tensor) -> Tensor:
+    """Writes a result to the `out` argument: castable dtype, same device, resized if need be. RuntimeError as PyTorch's."""
+    v, m = value._meta, out._meta
+    if v.device is not m.device:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {v.device} and {m.device}!")
+    if not dtypes.can_cast(v.dtype, m.dtype):
+        raise RuntimeError(
+            f"result type {SCALAR_NAMES[v.dtype.name]} can't be cast to the desired output type {SCALAR_NAMES[m.dtype.name]}"
+        )
+    if v.shape != m.shape:
+        if m.numel:
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(m.shape)}, which does not match "
+                f"the required output shape {list(v.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+                "resizing it, inplace, to zero elements with t.resize_(0).",
+                stacklevel=4,
+            )
+        out._meta = contiguous_meta(v.shape, m.dtype, m.device)
+        from .convert import converted
+
+        out._storage.node = converted(value, v.shape, m.dtype)._storage.node
+        out._storage.version += 1
+        return out
+    set_tensor(out, value)
+    return out
+
+
+__all__ = ["as_operand", "check_out", "check_shape", "expanded", "set_node", "set_tensor", "whole_storage", "write", "write_out"]

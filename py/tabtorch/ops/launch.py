@@ -1,0 +1,168 @@
+"""What reductions, scans, sorts, contractions and pools share: nodes over views, registration, `out=`, named results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from .. import dtypes
+from ..engine.graph import Inst, emit
+from ..engine.view import Meta, contiguous_meta, meta
+from ..shapes import remembered, type_name, wrap_dim, wrap_dims
+from ..tensor import Tensor
+from .core import register
+
+#: NumPy's names of arguments, which PyTorch's parser takes too
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
+
+
+def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) -> Callable[..., Any]:
+    """Registers a function as `torch.NAME` (and `Tensor.NAME`); its keywords may have NumPy's names."""
+
+    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+        known = f.__code__.co_varnames  # the same keyword must not be renamed where it is the function's own
+
+        @wraps(f)
+        def public(*args: Any, **kw: Any) -> Any:
+            if kw:
+                for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
+                    kw[_NUMPY_NAMES[old]] = kw.pop(old)
+            return f(*args, **kw)
+
+        public.__name__ = public.__qualname__ = name
+        for n in (name, *aliases):
+            register(n, public, method=method)
+        return public
+
+    return decorate
+
+
+def run(i: Inst, shown: Meta, *inputs: Tensor, scalars: tuple = ()) -> Tensor:
+    """A node over these tensors as a new tensor that shows `shown` of it."""
+    return Tensor._wrap(emit(i, tuple([t._storage.node for t in inputs]), scalars), shown)
+
+
+def view_meta(m: Meta, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Meta:
+    """A view of what `m` views; without elements it is the plain one, so that it stands for no place at all."""
+    if 0 in shape:
+        return contiguous_meta(shape, m.dtype, m.device)
+    return meta(shape, strides, m.offset + offset, m.dtype, m.device)
+
+
+@remembered
+def dims_of(ndim: int, dim: Any) -> tuple[int, ...]:
+    """A `dim` argument (None or () for all) as sorted positive dimensions."""
+    if dim is None or dim == ():
+        return tuple(range(ndim))
+    if type(dim) is tuple:
+        return tuple(sorted(d for d in wrap_dims(dim, ndim) if ndim))
+    return (wrap_dim(dim, ndim),) if ndim else _checked_zero(dim)
+
+
+def _checked_zero(dim: int) -> tuple[int, ...]:
+    wrap_dim(dim, 0)
+    return ()
+
+
+def hashable(dim: Any) -> Any:
+    """A `dim` argument that can be a key: int, tuple of ints or None."""
+    if dim is None or type(dim) is int or type(dim) is tuple:
+        return dim
+    if isinstance(dim, (list, tuple)):
+        return tuple(int(d) for d in dim)
+    return int(dim)
+
+
+def check_dtype(name: str, d: Any, bad: tuple[str, ...]) -> None:
+    """NotImplementedError, as PyTorch's kernels raise it, for dtypes that they lack."""
+    if d.name in bad:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
+
+
+def no_complex(name: str, t: Tensor) -> None:
+    if t._meta.dtype.is_complex:
+        raise RuntimeError(f"{name} does not support complex input")
+
+
+def into(out: Tensor | None, result: Tensor) -> Tensor:
+    """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`."""
+    if out is None:
+        return result
+    if result._rg or out._rg:
+        from ..autograd.mode import STATE
+
+        if STATE.grad:
+            raise RuntimeError(
+                "out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            )
+    have, want = out._meta, result._meta
+    if have.device is not want.device:
+        raise RuntimeError(
+            f"Expected out tensor to have device {want.device}, but got {have.device} instead"
+        )
+    if not dtypes.can_cast(want.dtype, have.dtype):
+        raise RuntimeError(
+            f"result type {type_name(want.dtype)} can't be cast to the desired output type {type_name(have.dtype)}"
+        )
+    if have.shape != want.shape:
+        if have.numel:
+            import warnings
+
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(have.shape)}, which does not "
+                f"match the required output shape {list(want.shape)}. This behavior is deprecated, and in a future "
+                "PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse "
+                "an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                stacklevel=4,
+            )
+        out.resize_(want.shape)
+    out.copy_(result)
+    return out
+
+
+def into_two(out: Any, result: Any) -> Any:
+    """The same for operations with two results."""
+    if out is None:
+        return result
+    return type(result)(*[into(o, r) for o, r in zip(out, result, strict=True)])
+
+
+class Named(tuple):
+    """A result with several named tensors, as `torch.return_types.max`."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+    _full = ""
+
+    def __new__(cls, *values: Any) -> Named:
+        return tuple.__new__(cls, values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values)
+
+    def __repr__(self) -> str:
+        inside = ",\n".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True))
+        return f"{self._full}(\n{inside})"
+
+    def __reduce__(self) -> Any:
+        return (type(self), tuple(self))
+
+
+#: name -> class; what `torch.return_types` shows
+RETURN_TYPES: dict[str, type[Named]] = {}
+
+
+def named(name: str, *fields: str) -> type[Named]:
+    """The class of results `torch.return_types.NAME`."""
+    from operator import itemgetter
+
+    body: dict[str, Any] = {f: property(itemgetter(k)) for k, f in enumerate(fields)}
+    body |= {
+        "__slots__": (),
+        "_fields": fields,
+        "_full": "torch.return_types." + name,
+        "__module__": "torch.return_types",
+        "n_fields": len(fields),
+        "n_sequence_fields": len(fields),
+        "n_unnamed_fields": 0,
+    }
+    cls = RETURN_TYPES[name] = type(name, (Named,), body)
+    return cls

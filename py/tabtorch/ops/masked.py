@@ -1,0 +1,182 @@
+"""Operations that a mask selects places for: `masked_fill`, `masked_select`, `masked_scatter`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..autograd.tape import record
+from ..engine.expr import where
+from ..engine.graph import Map, emit, inst
+from ..engine.view import broadcast_shapes, contiguous_meta
+from ..shapes import type_name
+from ..tensor import Tensor
+from .core import register
+from .gather import index_prepared
+from .nonzero import nonzero_tuple
+from .places import expanded
+from .scatter import base_node, finish, index_put_node
+
+# the mask arrives in the compute type of the values
+_FILL = Map("masked_fill", lambda x, mask, v: where(mask != 0, v, x))
+_FILL_BOOL = Map("masked_fill", lambda x, mask, v: where(mask, v, x))
+
+
+def _fill_node(x: Tensor, mask: Tensor, value: Any, shape: tuple[int, ...]) -> Any:
+    """`x` broadcast to `shape`, with `value` (a number, or a 0-d tensor on the same device) where the mask holds."""
+    m = x._meta
+    out = contiguous_meta(shape, m.dtype, m.device)
+    op = _FILL_BOOL if m.dtype.compute == "bool" else _FILL
+    ins = (expanded(m, shape), expanded(mask._meta, shape))
+    nodes = (x._storage.node, mask._storage.node)
+    if isinstance(value, Tensor):
+        return emit(inst(op, (*ins, expanded(value._meta, shape)), out), (*nodes, value._storage.node))
+    return emit(inst(op, ins, out, (m.dtype.compute,)), nodes, (value,))
+
+
+def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
+    from ..creation import number
+
+    m = x._meta
+    if mask._meta.dtype is not dtypes.bool_:
+        name = mask._meta.dtype.name
+        named = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "uint8": "unsigned char"}
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {named.get(name, name)}")
+    tensor_value = value if isinstance(value, Tensor) else None
+    if tensor_value is not None and tensor_value._meta.ndim:
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
+        )
+    _same_device(x, mask)
+    shape = broadcast_shapes(mask._meta.shape, m.shape) if mask._meta.shape != m.shape else tuple(m.shape)
+    if in_place and shape != m.shape:
+        raise RuntimeError(
+            f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
+    if tensor_value is not None:
+        v: Any = tensor_value.detach()
+        if v._meta.device is not m.device:
+            v = v.to(m.device)
+        if v._meta.dtype.is_complex and not m.dtype.is_complex:
+            raise RuntimeError("value cannot be converted to type float without overflow")
+    else:
+        v = number(value, m.dtype)
+
+    def value_grad(g: Tensor, mask: Tensor) -> Tensor:
+        return g.masked_fill(~mask, 0).sum()
+
+    name = "MaskedFillBackward0" if tensor_value is None else "MaskedFillBackward1"
+    grads = (lambda g, mask: g.masked_fill(mask, 0), value_grad)
+    if shape == m.shape:
+        return finish(x, lambda t: _fill_node(t, mask, v, shape), in_place, name, (tensor_value,), grads, (mask,))
+    r = Tensor._wrap(_fill_node(x, mask, v, shape), contiguous_meta(shape, m.dtype, m.device))
+    if x._rg or (tensor_value is not None and tensor_value._rg):
+        record(name, (x, tensor_value), r, grads, (mask,))
+    return r
+
+
+def _same_device(x: Tensor, other: Tensor) -> None:
+    if x._meta.device is not other._meta.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{x._meta.device} and {other._meta.device}!"
+        )
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """A copy of `input` with `value` where `mask` (bool, broadcastable) is True."""
+    return _masked_fill(input, mask, value, False)
+
+
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`masked_fill` in place."""
+    return _masked_fill(self, mask, value, True)
+
+
+register("masked_fill", masked_fill, method=True, inplace=masked_fill_)
+
+
+@register("masked_select", method=True)
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A vector of the elements where `mask` is True. Waits for the device: it has to know how many."""
+    from .launch import into
+
+    if mask._meta.dtype is not dtypes.bool_:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    _same_device(input, mask)
+    shape = broadcast_shapes(mask._meta.shape, input._meta.shape)
+    x = Tensor._view_of(input, expanded(input._meta, shape))
+    m = Tensor._view_of(mask, expanded(mask._meta, shape))
+    if not shape:
+        x, m = x.reshape(1), m.reshape(1)
+    places = nonzero_tuple(m)
+    r = index_prepared(x, places)
+    if input._rg:
+        wide = x._meta.shape
+
+        def backward(g: Tensor, *at: Tensor) -> Tensor:
+            r = g.new_zeros(wide).index_put(at, g, True)
+            return r if shape else r.reshape(())
+
+        record("MaskedSelectBackward0", (input,), r, backward, places)
+    return into(out, r)
+
+
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> Tensor:
+    if source._meta.dtype is not x._meta.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
+        )
+    if mask._meta.dtype is not dtypes.bool_:
+        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name)
+    _same_device(x, mask)
+    shape = broadcast_shapes(x._meta.shape, mask._meta.shape)
+    if shape != x._meta.shape:
+        if in_place:
+            raise RuntimeError(
+                f"output with shape {list(x._meta.shape)} doesn't match the broadcast shape {list(shape)}"
+            )
+        x = x.expand(shape)
+    places = nonzero_tuple(Tensor._view_of(mask, expanded(mask._meta, shape)))
+    n = places[0]._meta.numel
+    if source._meta.numel < n:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+
+    def node(t: Tensor) -> Any:
+        t = t.detach()
+        if n == 0:
+            return base_node(t)
+        flat = source.detach().reshape(-1).narrow(0, 0, n)
+        return index_put_node(t if shape else t.reshape(1), places, flat, False)
+
+    def source_grad(g: Tensor, mask: Tensor) -> Tensor:
+        got = g.masked_select(mask)
+        size = source._meta.numel
+        if got._meta.numel < size:
+            from .joining import cat
+
+            got = cat([got, got.new_zeros((size - got._meta.numel,))])
+        return got.reshape(source._meta.shape)
+
+    return finish(
+        x,
+        node,
+        in_place,
+        "MaskedScatterBackward0",
+        (source,),
+        (lambda g, mask: g.masked_fill(mask, 0), source_grad),
+        (mask,),
+    )
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy of `input` whose elements under `mask` are those of `source`, in order. Waits for the device."""
+    return _masked_scatter(input, mask, source, False)
+
+
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`masked_scatter` in place."""
+    return _masked_scatter(self, mask, source, True)
+
+
+register("masked_scatter", masked_scatter, method=True, inplace=masked_scatter_)

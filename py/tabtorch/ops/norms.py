@@ -1,0 +1,190 @@
+"""Norms: `norm`, `linalg.norm`, `linalg.vector_norm`, `linalg.matrix_norm` (those that need no decomposition), `dist`, `renorm`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtypes
+from ..autograd.tape import record
+from ..shapes import wrap_dim
+from ..tensor import Tensor
+from .core import function
+from .launch import dims_of, hashable, into, operation
+from .reduce import AMAX, AMIN, NONZERO, SUM_ABS, SUM_SQUARES, _shared, quiet, reduce, spread, sum
+
+
+def _check(x: Tensor, name: str) -> None:
+    d = x._meta.dtype
+    if d.category < 2:
+        from ..shapes import type_name
+
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(d)}")
+
+
+def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """(sum of |x|^ord)^(1/ord) over `dim` (None: all); inf, -inf and 0 are the largest, the smallest, the number of non-zeros."""
+    _check(x, "linalg.vector_norm")
+    if isinstance(ord, str):
+        raise TypeError("linalg_vector_norm(): argument 'ord' must be Number, not str")
+    if dtype is not None and dtype is not x._meta.dtype:
+        x = x.to(dtype)
+    dim = hashable(dim)
+    if dim == ():
+        dim = None
+    p = float(ord)
+    a = x
+    with quiet():
+        if x._meta.dtype.is_complex:
+            a = x.abs()
+        if a._meta.numel == 0 and (p < 0 or p == math.inf):
+            _need_elements(x, p, dim)
+        r = _vector_norm(a, p, dim, keepdim)
+    back = (lambda g, x, r: _vector_norm_back(g, x, r, p, dim, keepdim)) if p else None  # a count has no gradient
+    record("LinalgVectorNormBackward0", (x,), r, (back,), (x, r) if p else ())
+    return r
+
+
+def _need_elements(x: Tensor, p: float, dim: Any) -> None:
+    shape = tuple(x.shape)
+    if dim is None:
+        raise RuntimeError(
+            f"linalg.vector_norm cannot compute the {p:g} norm on an empty tensor because the operation does not have an identity"
+        )
+    for d in dims_of(x.ndim, dim):
+        if shape[d] == 0:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {p:g} norm on the dimension {d} because this dimension is empty "
+                "and the operation does not have an identity"
+            )
+
+
+def _vector_norm(a: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    if p == 2:
+        return reduce(SUM_SQUARES, a, dim, keepdim)
+    if p == 1:
+        return reduce(SUM_ABS, a, dim, keepdim)
+    if p == math.inf:
+        return reduce(AMAX, a.abs(), dim, keepdim)
+    if p == -math.inf:
+        return reduce(AMIN, a.abs(), dim, keepdim)
+    if p == 0:
+        return reduce(NONZERO, a, dim, keepdim, None, a._meta.dtype.compute)
+    wide = a.float() if a._meta.dtype.itemsize == 2 else a
+    return sum(wide.abs() ** p, dim, keepdim).pow(1.0 / p).to(a._meta.dtype)
+
+
+def _vector_norm_back(g: Tensor, x: Tensor, r: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    """As PyTorch's norm_backward: zero where the norm is zero."""
+    gs, rs = spread(g, x.shape, dim, keepdim), spread(r, x.shape, dim, keepdim)
+    if p == 1:
+        return x.sgn() * gs
+    if p == 2:
+        return x * (gs / rs).masked_fill(rs == 0, 0)
+    if math.isinf(p):
+        return x.sgn() * _shared(g, x.abs(), r, dim, keepdim)
+    if p < 1:
+        scaled = x.sgn() * x.abs().pow(p - 1).masked_fill(x == 0, 0)
+        return scaled * gs * rs.pow(1 - p)
+    if p < 2:
+        scaled = x.sgn() * x.abs().pow(p - 1)
+        return scaled * (gs / rs.pow(p - 1)).masked_fill(rs == 0, 0)
+    return x * x.abs().pow(p - 2) * (gs / rs.pow(p - 1)).masked_fill(rs == 0, 0)
+
+
+def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Norm of matrices: "fro", and inf, -inf, 1, -1 (of the sums of absolute values of rows or columns)."""
+    _check(x, "linalg.matrix_norm")
+    if dtype is not None:
+        x = x.to(dtype)
+    if x.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    rows, cols = (wrap_dim(d, x.ndim) for d in dim)
+    if rows == cols:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
+    if ord == "fro":
+        return vector_norm(x, 2, (rows, cols), keepdim)
+    if ord == "nuc" or abs(ord) == 2:
+        raise NotImplementedError(f"linalg.matrix_norm with ord={ord!r} needs singular values, which tabtorch does not have yet")
+    if abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    inner, outer = (rows, cols) if abs(ord) == 1 else (cols, rows)
+    s = vector_norm(x, 1, inner, True)
+    r = s.amax(outer, True) if ord > 0 else s.amin(outer, True)
+    return r if keepdim else r.squeeze((rows, cols))
+
+
+def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """`linalg.norm`: a vector norm, or a matrix norm where two dimensions are named or `ord` asks for one."""
+    dim = hashable(dim)
+    if dim is not None or ord is None:
+        if isinstance(dim, tuple) and len(dim) == 2 and ord is not None:
+            return matrix_norm(x, ord, dim, keepdim, dtype)
+        if isinstance(ord, str):
+            raise RuntimeError(
+                "linalg.norm: If dim is specified, it must be of length 1 or 2. Got " + str(dim)
+                if isinstance(dim, tuple)
+                else f"linalg.norm: Order {ord} not supported."
+            )
+        return vector_norm(x, 2 if ord is None else ord, dim, keepdim, dtype)
+    if x.ndim == 1 and not isinstance(ord, str):
+        return vector_norm(x, ord, None, keepdim, dtype)
+    if x.ndim == 2:
+        return matrix_norm(x, ord, (0, 1), keepdim, dtype)
+    raise RuntimeError(
+        "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got " + f"{x.ndim}D."
+    )
+
+
+@operation("norm")
+def torch_norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
+) -> Tensor:
+    """The p-norm over `dim` (None: all elements). "fro" is 2."""
+    if p == "nuc":
+        return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    if input._meta.dtype.category < 2 and dtype is None:
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + _name(input)
+        )
+    return into(out, vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype))
+
+
+def _name(x: Tensor) -> str:
+    from ..shapes import type_name
+
+    return type_name(x._meta.dtype)
+
+
+@operation("dist")
+def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+    """The p-norm of input - other."""
+    return vector_norm(input - other, p)
+
+
+@operation("renorm")
+def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""
+    d = wrap_dim(dim, input.ndim)
+    n = vector_norm(input, p, tuple(k for k in range(input.ndim) if k != d), True)
+    where = function("where")
+    assert where is not None
+    scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))
+    return input * scale
+
+
+@operation("nuclear_norm", method=False)
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    """The sum of singular values (not there yet)."""
+    return matrix_norm(input, "nuc", dim, keepdim)
+
+
+@operation("frobenius_norm", method=False)
+def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """The root of the sum of squares over `dim`."""
+    return into(out, vector_norm(input, 2, hashable(dim) or None, keepdim))
+
+
+__all__ = ["dtypes", "matrix_norm", "norm", "vector_norm"]

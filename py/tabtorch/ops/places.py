@@ -1,0 +1,211 @@
+"""Places that depend on data: how index tensors become coordinates, in maps that gather and in kernels that scatter.
+
+An index is wrapped (negative ones count from the end) and clamped, so that no index, however wrong, reaches memory that is
+not the tensor's. Indices whose values are known on the host raise PyTorch's IndexError before anything runs.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from ..engine.expr import Expr, cast, minimum, where
+from ..engine.lower import Kernel
+from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, contiguous_strides, meta
+from ..tensor import Tensor
+
+
+def wrapped(index: Any, size: Expr, last: Expr, negative: bool = True) -> Expr:
+    """An index of type i32 or i64 as a u32 coordinate of a dimension with `size` = last + 1 elements."""
+    i = cast(index, "i32")
+    if negative:
+        i = where(i < 0, i + cast(size, "i32"), i)
+    return minimum(cast(i, "u32"), last)  # what is still negative is a large u32
+
+
+def offset_at(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr | int:
+    """Where in its storage view `m` has the element at these coordinates."""
+    e: Any = None
+    for d, (c, n, st) in enumerate(zip(coords, m.shape, m.strides, strict=True)):
+        if n != 1 and st:
+            t = c if st == 1 else c * k.dim(st, ("st", role, d))
+            e = t if e is None else e + t
+    if m.offset:
+        o = k.dim(m.offset, ("off", role))
+        e = o if e is None else e + o
+    if e is None:
+        return 0
+    return e
+
+
+def host_values(t: Tensor) -> list[Any] | None:
+    """The elements of `t`, flat, if they are known without asking the device."""
+    node = t._storage.node
+    host = getattr(node, "host", None)
+    m = t._meta
+    if host is None or node.inst.out.dtype is not m.dtype:
+        return None
+    if m.whole and m.numel == len(host):
+        return host
+    if m.numel > 4096:
+        return None
+    places = [m.offset]
+    for n, st in zip(m.shape, m.strides):
+        places = [p + k * st for p in places for k in range(n)]
+    return [host[p] for p in places]
+
+
+def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
+    """Calls `error(i)` for an index outside low <= i < size, if the values are known on the host."""
+    values = host_values(t)
+    if not values:
+        return
+    if min(values) < low or max(values) >= size:
+        raise error(next(v for v in values if not low <= v < size))
+
+
+def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
+    """`m` seen in a broadcast shape."""
+    return m if m.shape == shape else meta(shape, broadcast_strides(m, shape), m.offset, m.dtype, m.device)
+
+
+def flattened(m: Meta) -> Meta:
+    """`m` with neighbouring dimensions merged where strides allow; at least one dimension."""
+    if m.ndim == 1:
+        return m
+    sizes, steps = collapse(m.shape, m.strides)
+    if not sizes:
+        sizes, steps = [1], [1]
+    return meta(tuple(sizes), tuple(steps), m.offset, m.dtype, m.device)
+
+
+def folded(m: Meta, groups: list[tuple[int, int]]) -> Meta | None:
+    """`m` with each range of dimensions merged into one, or None where its strides do not allow that."""
+    shape: list[int] = []
+    strides: list[int] = []
+    for a, b in groups:
+        sizes, steps = collapse(m.shape[a:b], m.strides[a:b])
+        if len(sizes) > 1:
+            return None
+        shape.append(sizes[0] if sizes else 1)
+        strides.append(steps[0] if steps else 0)
+    return meta(tuple(shape), tuple(strides), m.offset, m.dtype, m.device)
+
+
+class Layout:
+    """How an indexing with tensors reads or writes, with as few dimensions as its strides allow. Interned by `layout`.
+
+    pattern: per dimension of `source`, the number of its index, or -1 where it is kept.
+    domain: shape of what is gathered; its dimensions at .. at + n are those of the indices.
+    shape: the same as PyTorch shows it.
+    """
+
+    __slots__ = ("at", "domain", "ins", "n", "pattern", "shape", "source")
+
+    def __init__(
+        self,
+        source: Meta,
+        ins: tuple[Meta, ...],
+        pattern: tuple[int, ...],
+        at: int,
+        shape: tuple[int, ...],
+    ) -> None:
+        self.shape = shape
+        self.pattern = pattern
+        self.at = at
+        self.source = source
+        self.ins = ins
+        self.n = ins[0].ndim
+        kept = [n for n, j in zip(source.shape, pattern) if j < 0]
+        self.domain = (*kept[:at], *ins[0].shape, *kept[at:])
+
+    @property
+    def key(self) -> tuple:
+        return (self.pattern, self.at, self.n)
+
+
+_layouts: dict[tuple, Layout] = {}
+
+
+def layout(source: Meta, ins: tuple[Meta | None, ...]) -> Layout:
+    """The layout of `source[ins]`, where None keeps a dimension and the others are index tensors of one common shape."""
+    key = (source, ins)
+    r = _layouts.get(key)
+    if r is None:
+        if len(_layouts) > 20_000:
+            _layouts.clear()
+        r = _layouts[key] = _layout(source, ins)
+    return r
+
+
+def _layout(source: Meta, given: tuple[Meta | None, ...]) -> Layout:
+    given = given + (None,) * (source.ndim - len(given))
+    ins = tuple(m for m in given if m is not None)
+    where_ = [d for d, m in enumerate(given) if m is not None]
+    together = where_[-1] - where_[0] + 1 == len(where_)
+    lead = where_[0] if together else 0
+    common = tuple(ins[0].shape)
+    kept = [source.shape[d] for d, m in enumerate(given) if m is None]
+    shape = (*kept[:lead], *common, *kept[lead:])
+    # kept dimensions in a run become one where the source's strides allow
+    groups: list[tuple[int, int]] = []
+    pattern: list[int] = []
+    for d, m in enumerate(given):
+        if m is not None:
+            groups.append((d, d + 1))
+            pattern.append(where_.index(d))
+        elif groups and pattern[-1] < 0 and folded(source, [(groups[-1][0], d + 1)]) is not None:
+            groups[-1] = (groups[-1][0], d + 1)
+        else:
+            groups.append((d, d + 1))
+            pattern.append(-1)
+    small = folded(source, groups)
+    assert small is not None
+    at = 0
+    if together:
+        first = pattern.index(0)
+        at = first
+    # the indices' own dimensions become one where all of them allow
+    flat = [folded(m, [(0, m.ndim)]) for m in ins]
+    if all(f is not None for f in flat):
+        ins = tuple(f for f in flat if f is not None)
+    return Layout(small, ins, tuple(pattern), at, shape)
+
+
+def result_meta(lay: Layout, dtype: Any, device: Any) -> tuple[Meta, Meta]:
+    """(the node's output, what the tensor shows)."""
+    return contiguous_meta(lay.domain, dtype, device), contiguous_meta(lay.shape, dtype, device)
+
+
+def source_coords(k: Any, lay: Layout, coords: list[Expr], index: Any, dim: Any) -> list[Expr]:
+    """Coordinates in the source of the point `coords` of the domain; `index(j, coords)` loads index j, `dim(v, role)` is a parameter."""
+    mine = coords[lay.at : lay.at + lay.n]
+    rest = iter(coords[: lay.at] + coords[lay.at + lay.n :])
+    out = []
+    for d, j in enumerate(lay.pattern):
+        if j < 0:
+            out.append(next(rest))
+        else:
+            n = lay.source.shape[d]
+            out.append(k.let(wrapped(index(j, mine), dim(n, ("n", d)), dim(n - 1, ("last", d))), "at"))
+    return out
+
+
+def line_shape(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """(outer, n, inner): the shape around one dimension."""
+    return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
+
+
+def lines(metas: list[Meta], dim: int) -> list[Meta] | None:
+    """Views with the dimensions before and after `dim` merged, if all of them can be seen so and agree there."""
+    nd = metas[0].ndim
+    first = metas[0].shape
+    if any(m.shape[:dim] != first[:dim] or m.shape[dim + 1 :] != first[dim + 1 :] for m in metas):
+        return None
+    out = [folded(m, [(0, dim), (dim, dim + 1), (dim + 1, nd)]) for m in metas]
+    return None if any(m is None for m in out) else out  # type: ignore[return-value]
+
+
+def flat_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides."""
+    return contiguous_strides(shape)

@@ -1,0 +1,672 @@
+"""Pooling: reductions over a view that shows every window of the padded input.
+
+Gradients are in gather form: each input place sums over the kernel positions from which a window could have read it, so
+nothing is written twice and no atomics are needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..autograd.mode import STATE
+from ..autograd.tape import record
+from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
+from ..engine.graph import Inst, Map, inst
+from ..engine.view import Meta, contiguous_meta, meta
+from ..shapes import remembered, type_name
+from ..tensor import Tensor
+from .core import register
+from .launch import run, view_meta
+from .reduce import AMAX, ARGMAX, SUM
+from .windows import Ints, out_size, padded
+
+#: kernel, stride, padding, dilation, size of the input, size of the output; one number a dimension each
+Geometry = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+
+# ---- arguments
+
+
+def _ints(value: Any, n: int, name: str, arg: str) -> Ints:
+    if isinstance(value, int):
+        return (value,) * n
+    v = tuple(int(x) for x in value)
+    if len(v) == 1:
+        return v * n
+    if len(v) != n:
+        if n == 1:
+            raise RuntimeError(f"{name}() argument '{arg}' should contain one int (got {len(v)})")
+        verb = "either be" if arg in ("kernel_size", "output_size") else "be either" if arg == "dilation" else "either be omitted,"
+        raise RuntimeError(f"{name}: {arg} must {verb} a single int, or a tuple of {('two', 'three')[n - 2]} ints")
+    return v
+
+
+def _geometry(
+    name: str, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> tuple[Tensor, Geometry]:
+    """The input as (N, C, *size) or (C, *size), and the geometry. RuntimeError as PyTorch's."""
+    k = _ints(kernel, n, name, "kernel_size")
+    st = k if stride is None or (isinstance(stride, (tuple, list)) and not stride) else _ints(stride, n, name, "stride")
+    pa, di = _ints(padding, n, name, "padding"), _ints(dilation, n, name, "dilation")
+    if x.ndim not in (n + 1, n + 2):
+        if name == "max_pool1d":
+            raise RuntimeError(
+                f"{name}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(x.shape)}"
+            )
+        if name == "avg_pool1d":
+            raise RuntimeError(
+                f"Expected 2 to 3 dimensions, but got {x.ndim}-dimensional tensor for argument #1 'self' (while checking "
+                "arguments for avg_pool1d)"
+            )
+        if name == "avg_pool2d" and x.ndim < 3:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)")
+        raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
+    one = name == "max_pool1d"  # has messages of its own
+    if min(st) <= 0:
+        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one and k[0] else "stride should not be zero")
+    if min(k) <= 0:
+        raise RuntimeError(
+            f"{name}() kernel_size must be greater than zero, but got {k[0]}"
+            if one
+            else "kernel size should be greater than zero, but got " + _named(k)
+        )
+    if min(di) <= 0:
+        raise RuntimeError(
+            f"{name}() dilation must be greater than zero, but got {di[0]}"
+            if one
+            else "dilation should be greater than zero, but got " + _named(di, "dilation")
+        )
+    for p, s, d in zip(pa, k, di):
+        if p < 0:
+            raise RuntimeError(
+                f"{name}() padding must be non-negative, but got {p}" if one else f"pad must be non-negative, but got pad: {p}"
+            )
+        if p > ((s - 1) * d + 1) // 2:
+            raise RuntimeError(
+                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={s}"
+                if one
+                else f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={s} and dilation={d}"
+            )
+    size = tuple(x.shape[-n:])
+    out = tuple(out_size(s, a, p, t, d, ceil) for s, a, p, t, d in zip(size, k, pa, st, di, strict=True))
+    if min(out) < 1:
+        if one:
+            raise RuntimeError(f"{name}() Invalid computed output size: {out[0]}")
+        if name == "avg_pool3d" and not ceil:
+            shown = " ".join(f"{a}: {b}" for a, b in zip("THW", size))
+            raise RuntimeError(f"input image ({shown}) smaller than kernel size ({_named(k)})")
+        lead = (x.shape[-n - 1],) + ((1,) if n == 1 else ())  # a 1-d pool is a 2-d one for PyTorch
+        show = "x".join(map(str, (*lead, *size)))
+        shown_out = "x".join(map(str, (*lead, *out)))
+        raise RuntimeError(f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small")
+    return x, (k, st, pa, di, size, out)
+
+
+def _named(v: Ints, what: str = "k") -> str:
+    return " ".join(f"{what}{n}: {x}" for n, x in zip("HW" if len(v) < 3 else "THW", v if len(v) > 1 else (1, *v)))
+
+
+# ---- windows
+
+
+@remembered
+def _window_view(x: Meta, geo: Geometry) -> Meta:
+    """The padded input as (…, *out, *kernel)."""
+    k, st, _, di, _, out = geo
+    lead = x.ndim - len(k)
+    sp = x.strides[lead:]
+    return view_meta(
+        x,
+        (*x.shape[:lead], *out, *k),
+        (*x.strides[:lead], *(s * t for s, t in zip(sp, st)), *(s * d for s, d in zip(sp, di))),
+    )
+
+
+def _frame(x: Tensor, geo: Geometry, fill: str) -> Tensor:
+    k, st, pa, di, size, out = geo
+    # the last window may end outside (ceil_mode), or before the end
+    after = tuple(
+        max((o - 1) * t + d * (a - 1) + 1 - s - p, 0) for o, t, d, a, s, p in zip(out, st, di, k, size, pa, strict=True)
+    )
+    return padded(x, pa, after, fill)
+
+
+@remembered
+def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str) -> Inst:
+    v = _window_view(xp, geo)
+    kept = v.ndim - len(geo[0])
+    return inst(op, (v,), contiguous_meta(v.shape[:kept], dtype, v.device), static=kept, compute=compute)
+
+
+def _over(op: Any, xp: Tensor, geo: Geometry, dtype: Any) -> Tensor:
+    m = xp._meta
+    i = _reduce_inst(op, m, geo, dtype, m.dtype.compute)
+    return run(i, i.out, xp)
+
+
+def _from_windows(p: Any, value: Any) -> Any:
+    """At a point (…, *place, *kernel position): `value(window, position)` of the window that reads the place from that
+    position, 0 where there is none. A place in the padding is never asked for."""
+    k, st, pa, di, size, out = p.static
+    n = len(k)
+    c = p.coords
+    lead = c[: len(c) - 2 * n]
+    place, pos = c[len(lead) : len(lead) + n], c[len(lead) + n :]
+    at: list[Expr] = []
+    inside: Any = None
+    for d in range(n):
+        t = place[d]
+        if pa[d]:
+            t = t + p.dim(pa[d], ("pad", d))
+        off = pos[d] if di[d] == 1 else pos[d] * p.dim(di[d], ("dilation", d))
+        t = p.k.let(t - off, "t")  # wraps to a large number where the window would begin before the input
+        if st[d] == 1:
+            q = t
+            ok = q < p.dim(out[d], ("out", d))
+        else:
+            q = p.k.let(idiv(t, p.dim(st[d], ("stride", d))), "q")
+            ok = (q * p.dim(st[d], ("stride", d)) == t) & (q < p.dim(out[d], ("out", d)))
+        inside = ok if inside is None else inside & ok
+        at.append(minimum(q, p.dim(out[d] - 1, ("last", d))))
+    v = value([*lead, *at], place)
+    return where(inside, v, const(0, v.type))
+
+
+def _spread_sum_at(p: Any) -> Any:
+    return _from_windows(p, lambda at, place: p.at(0, at))
+
+
+def _spread_max_at(p: Any) -> Any:
+    size = p.static[4]
+
+    def value(at: list[Expr], place: list[Expr]) -> Any:
+        flat: Any = None
+        for d, c in enumerate(place):
+            flat = c if flat is None else flat * p.dim(size[d], ("size", d)) + c
+        g = p.at(0, at)
+        return where(cast(p.at(1, at), "u32") == flat, g, const(0, g.type))
+
+    return _from_windows(p, value)
+
+
+_SPREAD_SUM = Map("windows", _spread_sum_at, indexed=True, cost=12)
+_SPREAD_MAX = Map("windows of maxima", _spread_max_at, indexed=True, cost=16)
+
+
+@remembered
+def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst, Inst]:
+    k, _, _, _, size, _ = geo
+    g = metas[0]
+    lead = g.shape[: g.ndim - len(k)]
+    full = contiguous_meta((*lead, *size, *k), g.dtype, g.device)
+    kept = len(lead) + len(k)
+    spread = inst(op, metas, full, (), geo)
+    total = inst(SUM, (full,), contiguous_meta((*lead, *size), g.dtype, g.device), static=kept)
+    return spread, total
+
+
+def _back(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tensor:
+    spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
+    return run(total, total.out, run(spread, spread.out, *tensors))
+
+
+# ---- maximum
+
+
+def _place_at(p: Any) -> Any:
+    """The place in its plane of the chosen kernel position of a window."""
+    k, st, pa, di, size, _ = p.static
+    n = len(k)
+    win = p.coords[len(p.coords) - n :]
+    rest = cast(p.value(0), "u32")
+    pos: list[Expr] = []
+    for d in range(n - 1, -1, -1):
+        if d == 0:
+            pos.append(rest)
+        else:
+            kd = p.dim(k[d], ("kernel", d))
+            q = p.k.let(idiv(rest, kd), "q")
+            pos.append(rest - q * kd)
+            rest = q
+    pos.reverse()
+    flat: Any = None
+    for d in range(n):
+        at = win[d] * p.dim(st[d], ("stride", d)) + (pos[d] * p.dim(di[d], ("dilation", d)) if di[d] != 1 else pos[d])
+        if pa[d]:
+            # only a window of nothing but -inf can choose the padding: it gets its first place inside
+            pad, dil = p.dim(pa[d], ("pad", d)), p.dim(di[d], ("dilation", d))
+            at = p.k.let(at, "at")
+            lift = idiv(pad - at + dil - 1, dil) * dil
+            at = where(at < pad, at + lift, at) - pad
+        at = minimum(at, p.dim(size[d] - 1, ("last", d)))
+        flat = at if flat is None else flat * p.dim(size[d], ("size", d)) + at
+    return cast(flat, "i64")
+
+
+_PLACE = Map("place of maximum", _place_at, indexed=True, cost=12)
+_IDENTITY_INT = dtypes.int32
+
+
+def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
+    d = x._meta.dtype
+    if d.is_complex or d is dtypes.bool_:
+        raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{type_name(d)}'")
+    xp = _frame(x, geo, "lowest")
+    y = _over(AMAX, xp, geo, d)
+    tracked = STATE.grad and x._rg
+    if not (want_indices or tracked):
+        return y, None
+    local = _over(ARGMAX, xp, geo, _IDENTITY_INT)
+    m = local._meta
+    i = inst(_PLACE, (m,), contiguous_meta(m.shape, dtypes.int64, m.device), (), geo)
+    indices = run(i, i.out, local)
+    if tracked:
+        record(name, (x,), (y, indices) if want_indices else y, _max_back(geo, want_indices), (indices,))
+    return y, indices
+
+
+def _max_back(geo: Geometry, several: bool) -> Any:
+    def back(g: Any, indices: Tensor) -> Tensor:
+        return _from_maxima(g[0] if several else g, indices, geo)
+
+    return back
+
+
+def _from_maxima(g: Tensor, indices: Tensor, geo: Geometry) -> Tensor:
+    """Each window's gradient at the place of its maximum."""
+    r = _back(_SPREAD_MAX, (g, indices), geo)
+    if STATE.grad and g._rg:
+        n = len(geo[0])
+
+        def gather(h: Tensor, indices: Tensor) -> Tensor:
+            return h.flatten(-n).gather(-1, indices.flatten(-n)).reshape(indices.shape)
+
+        record("MaxPoolBackwardBackward0", (g,), r, gather, (indices,))
+    return r
+
+
+def max_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Largest value of each window of (N, C, L) or (C, L); with `return_indices`, (values, places)."""
+    x, geo = _geometry("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("SqueezeBackward1", "max_pool1d_impl", x, geo, return_indices)
+    return (y, i) if return_indices else y
+
+
+def max_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Largest value of each window of (N, C, H, W) or (C, H, W); with `return_indices`, (values, places in the plane)."""
+    x, geo = _geometry("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("MaxPool2DWithIndicesBackward0", "max_pool2d", x, geo, return_indices)
+    return (y, i) if return_indices else y
+
+
+def max_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:  # fmt: skip
+    """Largest value of each window of (N, C, D, H, W) or (C, D, H, W); with `return_indices`, (values, places)."""
+    x, geo = _geometry("max_pool3d", input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("MaxPool3DWithIndicesBackward0", "max_pool3d", x, geo, return_indices)
+    return (y, i) if return_indices else y
+
+
+# ---- mean
+
+
+def _count_at(p: Any) -> Any:
+    """How many places of a window count: inside the input, or inside input and padding."""
+    k, st, pa, _, size, _, with_pad = p.static
+    total: Any = None
+    for d, c in enumerate(p.coords):
+        begin = p.k.let(c * p.dim(st[d], ("stride", d)), "begin")  # all places are shifted by the padding
+        pad = p.dim(pa[d], ("pad", d))
+        limit = p.dim(size[d] + 2 * pa[d], ("limit", d)) if with_pad else p.dim(size[d] + pa[d], ("limit", d))
+        end = minimum(begin + p.dim(k[d], ("kernel", d)), limit)
+        n = end - (begin if with_pad else maximum(begin, pad))
+        total = n if total is None else total * n
+    return cast(total, p.inst.out.dtype.compute)
+
+
+_COUNT = Map("window count", _count_at, indexed=True, cost=4)
+_DIVIDE = Map("over", lambda s, n: s / n)
+
+
+def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
+    """Sums of windows (…, *out) over what counts in each; not recorded."""
+    k, st, pa, di, size, out = geo
+    m = y._meta
+    whole = all((o - 1) * t + a <= s + 2 * p for o, t, a, s, p in zip(out, st, k, size, pa))
+    if divisor is None and whole and (with_pad or not any(pa)):
+        divisor = 1
+        for a in k:
+            divisor *= a
+    if divisor is not None:
+        i = inst(_DIVIDE, (m,), contiguous_meta(m.shape, m.dtype, m.device), (m.dtype.compute,))
+        return run(i, i.out, y, scalars=(float(divisor),))
+    wide = dtypes.float64 if m.dtype is dtypes.float64 else dtypes.float32
+    c = inst(_COUNT, (), contiguous_meta(out, wide, m.device), (), (*geo, with_pad))
+    count = run(c, c.out)
+    along = meta(m.shape, (*(0,) * (m.ndim - len(out)), *c.out.strides), 0, wide, m.device)
+    i = inst(_DIVIDE, (m, along), contiguous_meta(m.shape, m.dtype, m.device))
+    return run(i, i.out, y, count)
+
+
+def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
+    d = x._meta.dtype
+    wide = dtypes.float32 if d.itemsize == 2 else d
+    y = _divided(_over(SUM, _frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
+    y = y if wide is d else y.to(d)
+    if STATE.grad and x._rg:
+        record(name, (x,), y, lambda g: _avg_backward(g, geo, with_pad, divisor, name.replace("Backward0", "BackwardBackward0")))
+    return y
+
+
+def _avg_backward(g: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
+    r = _back(_SPREAD_SUM, (_divided(g, geo, with_pad, divisor),), geo)
+    if STATE.grad and g._rg:
+        record(name, (g,), r, lambda h: _avg_forward(h, geo, with_pad, divisor, name))
+    return r
+
+
+def _avg_pool(
+    n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, with_pad: bool, divisor: Any
+) -> Tensor:
+    name = f"avg_pool{n}d"
+    if divisor == 0:
+        raise RuntimeError("divisor must be not zero")
+    x, geo = _geometry(name, x, n, kernel, stride, padding, 1, ceil)
+    d = x._meta.dtype
+    if d.category != 2:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
+    grad_name = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
+    return _avg_forward(x, geo, with_pad, divisor, grad_name)
+
+
+def avg_pool1d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:  # fmt: skip
+    """Mean of each window of (N, C, L) or (C, L)."""
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+
+
+def avg_pool2d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Tensor:  # fmt: skip
+    """Mean of each window of (N, C, H, W) or (C, H, W)."""
+    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: Any = None,
+) -> Tensor:  # fmt: skip
+    """Mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
+    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+# ---- adaptive: windows floor(i·n/o) to ceil((i+1)·n/o)
+
+
+def _share_at(p: Any) -> Any:
+    """1 / length of window i where it holds place j: the matrix that takes means along one dimension."""
+    o, n = p.inst.out.shape
+    i, j = p.coords
+    size, outs = p.dim(n, "n"), p.dim(o, "o")
+    begin = p.k.let(idiv(i * size, outs), "begin")
+    end = p.k.let(idiv((i + 1) * size + outs - 1, outs), "end")
+    t = p.inst.out.dtype.compute
+    return where((j >= begin) & (j < end), const(1, t) / cast(end - begin, t), const(0, t))
+
+
+_SHARE = Map("adaptive means", _share_at, indexed=True, cost=10)
+
+
+def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"adaptive_{name}_pool{n}d(): Expected {n + 1}D or {n + 2}D tensor, but got{':' if name == 'max' else ''} "
+            f"{list(x.shape)}"
+        )
+    size = x.shape[-n:]
+    o = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(o) != n:
+        raise RuntimeError(f"adaptive_{name}_pool{n}d: internal error: output_size.size() must be {n}")
+    o = tuple(int(s if v is None else v) for v, s in zip(o, size, strict=True))
+    if min(o) < 0:
+        raise RuntimeError("elements of output_size must be greater than or equal to 0 but received " + str(list(o)))
+    for d in range(1, x.ndim):
+        if x.shape[d] == 0 and d >= x.ndim - n:
+            raise RuntimeError(
+                f"adaptive_{name}_pool{n}d(): Expected input to have non-zero size for non-batch dimensions, but input has "
+                f"sizes {list(x.shape)} with dimension {d} being empty"
+            )
+    return o
+
+
+def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
+    o = _adaptive_args("avg", x, n, output_size)
+    size = tuple(x.shape[-n:])
+    d = x._meta.dtype
+    if d.category != 2:
+        raise NotImplementedError(f"\"adaptive_avg_pool{n}d\" not implemented for '{type_name(d)}'")
+    if 0 in o:
+        return x.new_zeros((*x.shape[:-n], *o)) + 0 * x.sum()
+    if o == (1,) * n:
+        return x.mean(tuple(range(-n, 0)), keepdim=True)
+    if all(s % w == 0 for s, w in zip(size, o)):
+        k = tuple(s // w for s, w in zip(size, o, strict=True))
+        name = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
+        return _avg_forward(x, (k, k, (0,) * n, (1,) * n, size, o), True, None, name)
+    from .contract import contract
+
+    lead = x.ndim - n
+    labels = tuple(range(x.ndim))
+    wide = dtypes.float32 if d.itemsize == 2 else d
+    y = x.to(wide) if wide is not d else x
+    for k in range(n - 1, -1, -1):
+        i = inst(_SHARE, (), contiguous_meta((o[k], size[k]), wide, x._meta.device))
+        share = run(i, i.out)
+        at = lead + k
+        out = (*labels[:at], 50 + k, *labels[at + 1 :])
+        y = contract(y, share, (labels, (50 + k, labels[at]), out), f"AdaptiveAvgPool{n}DBackward0")
+        labels = out
+    return y.to(d).contiguous()
+
+
+def _adaptive_window_at(p: Any) -> Any:
+    """(…, *out, *largest window): the input, or the lowest value past the end of a shorter window."""
+    size, out, k = p.static
+    n = len(k)
+    c = p.coords
+    lead = c[: len(c) - 2 * n]
+    at: list[Expr] = []
+    inside: Any = None
+    for d in range(n):
+        i, j = c[len(lead) + d], c[len(lead) + n + d]
+        s, o = p.dim(size[d], ("size", d)), p.dim(out[d], ("out", d))
+        begin = idiv(i * s, o)
+        end = idiv((i + 1) * s + o - 1, o)
+        t = p.k.let(begin + j, "t")
+        ok = t < end
+        inside = ok if inside is None else inside & ok
+        at.append(minimum(t, p.dim(size[d] - 1, ("last", d))))
+    from .reduce import _lowest
+
+    v = p.at(0, [*lead, *at])
+    return where(inside, v, _lowest(v.type))
+
+
+def _adaptive_place_at(p: Any) -> Any:
+    size, out, k = p.static
+    n = len(k)
+    win = p.coords[len(p.coords) - n :]
+    rest = cast(p.value(0), "u32")
+    pos: list[Expr] = []
+    for d in range(n - 1, 0, -1):
+        kd = p.dim(k[d], ("kernel", d))
+        q = p.k.let(idiv(rest, kd), "q")
+        pos.append(rest - q * kd)
+        rest = q
+    pos.append(rest)
+    pos.reverse()
+    flat: Any = None
+    for d in range(n):
+        at = idiv(win[d] * p.dim(size[d], ("size", d)), p.dim(out[d], ("out", d))) + pos[d]
+        flat = at if flat is None else flat * p.dim(size[d], ("size", d)) + at
+    return cast(flat, "i64")
+
+
+_ADAPTIVE_WINDOW = Map("adaptive windows", _adaptive_window_at, indexed=True, cost=12)
+_ADAPTIVE_PLACE = Map("place of maximum", _adaptive_place_at, indexed=True, cost=12)
+
+
+def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
+    o = _adaptive_args("max", x, n, output_size)
+    m = x._meta
+    if m.dtype.category != 2:
+        raise NotImplementedError(f"\"adaptive_max_pool{n}d\" not implemented for '{type_name(m.dtype)}'")
+    size = tuple(m.shape[-n:])
+    lead = tuple(m.shape[: m.ndim - n])
+    # the largest window: ceil((i+1)n/o) - floor(in/o)
+    k = tuple(max(-(-(i + 1) * s // w) - i * s // w for i in range(w)) if w else 1 for s, w in zip(size, o))
+    static = (size, o, k)
+    full = contiguous_meta((*lead, *o, *k), m.dtype, m.device)
+    w = run(inst(_ADAPTIVE_WINDOW, (m,), full, (), static), full, x)
+    kept = len(lead) + n
+    flat = contiguous_meta((*lead, *o), m.dtype, m.device)
+    y = run(inst(AMAX, (full,), flat, static=kept), flat, w)
+    im = contiguous_meta(flat.shape, dtypes.int32, m.device)
+    local = run(inst(ARGMAX, (full,), im, static=kept, compute=m.dtype.compute), im, w)
+    out = contiguous_meta(flat.shape, dtypes.int64, m.device)
+    indices = run(inst(_ADAPTIVE_PLACE, (im,), out, (), static), out, local)
+
+    def back(g: list[Any], indices: Tensor) -> Tensor:
+        zeros = g[0].new_zeros((*lead, _numel(size)))
+        return zeros.scatter_add(-1, indices.flatten(-n), g[0].flatten(-n)).reshape((*lead, *size))
+
+    record(f"AdaptiveMaxPool{n}DBackward0" if n > 1 else "SqueezeBackward1", (x,), (y, indices), back, (indices,))
+    return y, indices
+
+
+def _numel(size: Ints) -> int:
+    r = 1
+    for s in size:
+        r *= s
+    return r
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Mean over windows chosen so that the output has `output_size` elements."""
+    return _adaptive_avg(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Mean over windows chosen so that the output has `output_size`; None keeps a size."""
+    return _adaptive_avg(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Mean over windows chosen so that the output has `output_size`; None keeps a size."""
+    return _adaptive_avg(3, input, output_size)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the output has `output_size` elements; with `return_indices`, and its places."""
+    y, i = _adaptive_max(1, input, output_size)
+    return (y, i) if return_indices else y
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the output has `output_size`; None keeps a size."""
+    y, i = _adaptive_max(2, input, output_size)
+    return (y, i) if return_indices else y
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over windows chosen so that the output has `output_size`; None keeps a size."""
+    y, i = _adaptive_max(3, input, output_size)
+    return (y, i) if return_indices else y
+
+
+# ---- back from maxima to places
+
+
+def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
+    name = f"max_unpool{n}d"
+    k = _ints(kernel, n, name, "kernel_size")
+    st = k if stride is None else _ints(stride, n, name, "stride")
+    pa = _ints(padding, n, name, "padding")
+    if x.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) but got indices tensor with "
+            f"shape: {list(indices.shape)}"
+        )
+    if indices.dtype is not dtypes.int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {type_name(indices.dtype)}")
+    size = tuple((s - 1) * t - 2 * p + a for s, t, p, a in zip(x.shape[-n:], st, pa, k, strict=True))
+    if output_size is not None:
+        given = tuple(output_size)
+        if len(given) == n + 2:
+            given = given[2:]
+        if len(given) != n:
+            raise ValueError(f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(given)}'")
+        for d in range(n):
+            low, high = size[d] - st[d], size[d] + st[d]
+            if not low < given[d] < high:
+                raise ValueError(
+                    f'invalid output_size "{given}" (dim {d} must be between {low} and {high})'
+                )
+        size = given
+    lead = tuple(x.shape[:-n])
+    zeros = x.new_zeros((*lead, _numel(size)))
+    return zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
+
+
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the values of `input` at the places that `max_pool1d` took them from."""
+    return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the values of `input` at the places that `max_pool2d` took them from."""
+    return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Zeros with the values of `input` at the places that `max_pool3d` took them from."""
+    return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
+
+
+def lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(sum of x^p)^(1/p) of each window, as PyTorch's formula has it."""
+    k = _ints(kernel_size, n, f"lp_pool{n}d", "kernel_size")
+    pool = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1]
+    y = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return (y.sign() * y.abs().relu() * float(_numel(k))).pow(1.0 / norm_type)
+
+
+def _indices_form(f: Any) -> Any:
+    def g(*args: Any, **kw: Any) -> Any:
+        return f(*args, **kw, return_indices=True)
+
+    return g
+
+
+for _f in (max_pool1d, max_pool2d, max_pool3d, avg_pool1d, adaptive_avg_pool1d):
+    register(_f.__name__, _f)
+register("max_pool1d_with_indices", _indices_form(max_pool1d))
+register("adaptive_max_pool1d", _indices_form(adaptive_max_pool1d))
+del _f

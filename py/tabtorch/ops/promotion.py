@@ -1,0 +1,131 @@
+"""From operands to the types of an elementwise operation: the rules a `Row` can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import bool_, dtype
+
+#: what PyTorch calls a type in "not implemented for"
+SCALAR_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+def not_implemented(kernel: str, d: dtype) -> NotImplementedError:
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{SCALAR_NAMES[d.name]}'")
+
+
+def common_dtype(operands: list[Any]) -> dtype:
+    """PyTorch's result type of tensors (anything with `_meta`) and Python numbers; None does not count."""
+    dims = zeros = numbers = None
+    for x in operands:
+        if x is None:
+            continue
+        m = getattr(x, "_meta", None)
+        if m is None:
+            numbers = _join(numbers, dtypes.scalar_dtype(type(x)))
+        elif m.ndim:
+            dims = _join(dims, m.dtype)
+        else:
+            zeros = _join(zeros, m.dtype)
+    d = _combine(_combine(dims, zeros), numbers)
+    assert d is not None
+    return d
+
+
+def _join(a: dtype | None, b: dtype) -> dtype:
+    return b if a is None else dtypes.promote_types(a, b)
+
+
+def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
+    """Tensors with dimensions, 0-dimensional ones, numbers: a lower level counts only if its category is higher."""
+    if higher is None or lower is None:
+        return higher or lower
+    if lower.category <= higher.category:
+        return higher
+    return higher.to_complex() if lower.is_complex and higher.is_floating_point else lower
+
+
+Rule = Callable[[Any, dtype], tuple[dtype, dtype]]  # (row, common) -> (computed in, result)
+
+
+def _arith(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    return d, d
+
+
+def _float(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    if d.category < 2:
+        d = dtypes.get_default_dtype()
+    return d, d
+
+
+def _compare(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    return d, bool_
+
+
+def _logic(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    return bool_, bool_
+
+
+def _real(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    return d, d.to_real()
+
+
+def _bitwise(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    if d.category > 1:
+        raise not_implemented(row.kernel, d)
+    return d, d
+
+
+def _int(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    if d.category != 1:
+        raise not_implemented(row.kernel, d)
+    return d, d
+
+
+def _floating(row: Any, d: dtype) -> tuple[dtype, dtype]:
+    if d.category != 2:
+        raise not_implemented(row.kernel, d)
+    return d, d
+
+
+#: name -> rule. Inputs are cast to the first type, the expression's value to the second.
+#: arith: the promoted type, for both. float: integers become the default float. compare, bool: a bool result of operands of the
+#: promoted type. logic: operands are taken as bool. real: a complex operand, a real result. bitwise: integers and bool;
+#: int: integers; floating: real floats only, else PyTorch's error. where: as arith, but the first operand is a condition.
+RULES: dict[str, Rule] = {
+    "arith": _arith,
+    "same": _arith,
+    "where": _arith,
+    "float": _float,
+    "compare": _compare,
+    "bool": _compare,
+    "logic": _logic,
+    "real": _real,
+    "bitwise": _bitwise,
+    "int": _int,
+    "floating": _floating,
+}
+
+
+def types_of(row: Any, operands: list[Any]) -> tuple[dtype, dtype]:
+    """The type an operation computes in and its result's type. Raises PyTorch's error where they cannot be."""
+    rule = row.rule
+    common = common_dtype(operands[1:] if rule == "where" else operands)
+    if row.check is not None:
+        row.check(common, operands)
+    return (RULES[rule] if isinstance(rule, str) else rule)(row, common)

@@ -1,0 +1,702 @@
+"""Reductions: sums, products, extremes, moments, norms.
+
+One `Reduce` node each where it can be; what is a formula of reductions (mean, var, logsumexp) is written as one, and the
+engine joins its parts. Gradients are formulas too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtypes
+from ..autograd.mode import STATE
+from ..autograd.tape import record
+from ..engine.expr import Complex, Expr, absolute, cast, const, isnan, sqrt, where
+from ..engine.graph import Inst, Map, Reduce, inst
+from ..engine.view import Meta, contiguous_meta, meta
+from ..shapes import remembered, type_name, wrap_dim
+from ..tensor import Tensor
+from . import core
+from .launch import dims_of, hashable, into, into_two, named, operation, run, view_meta
+
+# ---- the monoids
+
+
+def _parts(v: Any) -> tuple:
+    return (v.re, v.im) if isinstance(v, Complex) else (v,)
+
+
+def _whole(s: tuple) -> Any:
+    return Complex(s[0], s[1]) if len(s) == 2 else s[0]
+
+
+def _add(a: tuple, b: tuple) -> tuple:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _lowest(t: str) -> Any:
+    if t == "bool":
+        return const(False, t)
+    return const(-math.inf if t[0] == "f" else -(2 ** (63 if t == "i64" else 31)), t)
+
+
+def _highest(t: str) -> Any:
+    if t == "bool":
+        return const(True, t)
+    return const(math.inf if t[0] == "f" else 2 ** (63 if t == "i64" else 31) - 1, t)
+
+
+def greater(a: Expr, b: Expr) -> Expr:
+    """a > b in the order where NaN is above everything; equal NaNs are equal. Asks for NaN first: WGSL's > may not see it."""
+    if a.type[0] != "f":
+        return a > b
+    return ~isnan(b) & (isnan(a) | (a > b))
+
+
+def less(a: Expr, b: Expr) -> Expr:
+    """a < b in the order where NaN is below everything."""
+    if a.type[0] != "f":
+        return a < b
+    return ~isnan(b) & (isnan(a) | (a < b))
+
+
+def _extreme(name: str, before: Any, start: Any) -> Reduce:
+    return Reduce(
+        name,
+        lambda t: (start(t),),
+        lambda v, k: (v,),
+        lambda a, b: (where(before(b[0], a[0]), b[0], a[0]),),
+        lambda s: s[0],
+    )
+
+
+def _arg(name: str, before: Any, start: Any) -> Reduce:
+    """The first place of the extreme value: state = (value, place)."""
+
+    def combine(a: tuple, b: tuple) -> tuple:
+        take = before(b[0], a[0]) | (~before(a[0], b[0]) & (b[1] < a[1]))
+        return where(take, b[0], a[0]), where(take, b[1], a[1])
+
+    return Reduce(
+        name, lambda t: (start(t), const(0xFFFFFFFF, "u32")), lambda v, k: (v, k), combine, lambda s: s[1]
+    )
+
+
+def _sum_like(name: str, lift: Any, result: Any = _whole) -> Reduce:
+    return Reduce(name, lambda t: _parts(const(0, t)), lambda v, k: _parts(lift(v)), _add, result)
+
+
+SUM = _sum_like("sum", lambda v: v)
+NANSUM = _sum_like("nansum", lambda v: where(isnan(v), const(0, v.type), v))
+SUM_ABS = _sum_like("norm1", absolute)
+SUM_SQUARES = _sum_like("norm2", lambda v: v * v, lambda s: sqrt(s[0]))
+AMAX = _extreme("amax", greater, _lowest)
+AMIN = _extreme("amin", less, _highest)
+ARGMAX = _arg("argmax", greater, _lowest)
+ARGMIN = _arg("argmin", less, _highest)
+PROD = Reduce(
+    "prod",
+    lambda t: _parts(const(1, t)),
+    lambda v, k: _parts(v),
+    lambda a, b: _parts(_whole(a) * _whole(b)),
+    _whole,
+)
+ANY = Reduce("any", lambda t: (const(False, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] | b[0],), lambda s: s[0])
+ALL = Reduce("all", lambda t: (const(True, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] & b[0],), lambda s: s[0])
+NONZERO = Reduce(
+    "count_nonzero",
+    lambda t: (const(0, "u32"),),
+    lambda v, k: (where(_truth(v), const(1, "u32"), const(0, "u32")),),
+    lambda a, b: (a[0] + b[0],),
+    lambda s: s[0],
+)
+
+
+def _truth(v: Any) -> Expr:
+    """v != 0, where NaN counts as true."""
+    if isinstance(v, Complex):
+        return _truth(v.re) | _truth(v.im)
+    c = cast(v, "bool")
+    return c | isnan(v) if v.type[0] == "f" else c
+
+
+# ---- launching
+
+
+@remembered
+def reduction(op: Reduce, m: Meta, dim: Any, keepdim: bool, dtype: Any, compute: str | None) -> tuple[Inst, Meta, tuple]:
+    """(instruction, Meta of the result, reduced dimensions)."""
+    dims = dims_of(m.ndim, dim)
+    kept = [d for d in range(m.ndim) if d not in dims]
+    order = (*kept, *dims)
+    view = view_meta(m, tuple(m.shape[d] for d in order), tuple(m.strides[d] for d in order))
+    out = contiguous_meta(tuple(m.shape[d] for d in kept), dtype, m.device)
+    shown = out
+    if keepdim:
+        shown = contiguous_meta(tuple(1 if d in dims else n for d, n in enumerate(m.shape)), dtype, m.device)
+    return inst(op, (view,), out, static=len(kept), compute=compute), shown, dims
+
+
+def reduce(op: Reduce, x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None, compute: str | None = None) -> Tensor:
+    """`op` over the dimensions `dim` (None or (): all), as a new tensor, not recorded."""
+    i, shown, _ = reduction(op, x._meta, dim, keepdim, dtype or x._meta.dtype, compute)
+    return run(i, shown, x)
+
+
+@remembered
+def _spread_meta(g: Meta, shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> Meta:
+    strides = []
+    at = iter(g.strides)
+    for d in range(len(shape)):
+        if d in dims:
+            strides.append(0)
+            if keepdim:
+                next(at)
+        else:
+            strides.append(next(at))
+    return view_meta(g, shape, tuple(strides))
+
+
+def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Tensor:
+    """A result of a reduction over `dim` seen in the shape of what was reduced."""
+    dims = dims_of(len(shape), dim)
+    if 0 in shape and g._meta.numel:
+        return g.new_zeros(shape)
+    out = Tensor._view_of(g, _spread_meta(g._meta, tuple(shape), dims, keepdim))
+    if STATE.grad and g._rg:
+        record("ExpandBackward0", (g,), out, lambda gg: sum(gg, dims, keepdim) if dims else gg)
+    return out
+
+
+def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`g` summed over the dimensions along which `shape` was broadcast to it."""
+    m = g._meta
+    if m.shape == shape:
+        return g
+    lead = m.ndim - len(shape)
+    dims = tuple(d for d in range(m.ndim) if d < lead or (shape[d - lead] == 1 and m.shape[d] != 1))
+    if not dims:
+        return g.reshape(shape)
+    i, shown, _ = reduction(SUM, m, dims, False, m.dtype, None)
+    out = run(i, contiguous_meta(tuple(shape), m.dtype, m.device), g)
+    if STATE.grad and g._rg:
+        full = m.shape
+        record("SumBackward1", (g,), out, lambda gg: gg.expand(full))
+    return out
+
+
+@operation("sum_to_size")
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Summed over the dimensions along which a tensor of that size would be broadcast."""
+    shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
+    have = self._meta.shape
+    lead = len(have) - len(shape)
+    if lead < 0 or [1 for a, b in zip(shape, have[lead:]) if a != b and a != 1]:
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(have)}}}.")
+    return sum_to(self, shape)
+
+
+# ---- sum, mean, prod
+
+
+def _sum_dtype(d: Any, dtype: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    return dtypes.int64 if d.category < 2 else d
+
+
+@operation("sum")
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64."""
+    m = input._meta
+    if type(dim) is list:
+        dim = tuple(dim)
+    if out is not None and dtype is None:
+        dtype = out._meta.dtype
+    i, shown, dims = reduction(SUM, m, dim, keepdim, _sum_dtype(m.dtype, dtype), None)
+    r = run(i, shown, input)
+    if input._rg and STATE.grad:
+        shape = m.shape
+        name = "SumBackward0" if dim is None else "SumBackward1"
+        record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim))
+    return into(out, r) if out is not None else r
+
+
+@operation("nansum")
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Sum over `dim` in which NaN counts as zero."""
+    if input._meta.dtype.is_complex:
+        raise RuntimeError("nansum does not support complex inputs")
+    if input._meta.dtype.category < 2:
+        return sum(input, dim, keepdim, dtype=dtype, out=out)
+    r = reduce(NANSUM, input, hashable(dim), keepdim, dtype)
+    record(
+        "NansumBackward0",
+        (input,),
+        r,
+        lambda g, x: spread(g, x.shape, hashable(dim), keepdim) * x.isnan().logical_not(),
+        (input,),
+    )
+    return into(out, r)
+
+
+def _scaled(s: Any, n: Expr) -> Any:
+    return Complex(s.re / n, s.im / n) if isinstance(s, Complex) else s / n
+
+
+MEAN = Map("mean", _scaled)
+_REAL_SCALAR = {"c64": "f32", "c128": "f64"}
+
+
+@remembered
+def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst, Meta, tuple, float]:
+    d = dtype or m.dtype
+    if d.category < 2:
+        what = "Input dtype" if dtype is None else "Optional dtype"
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {what} must be either a floating point or complex dtype. "
+            f"Got: {type_name(d)}"
+        )
+    wide = dtypes.float32 if d.itemsize == 2 else d  # halves are summed and divided in float32
+    i, shown, dims = reduction(SUM, m, dim, keepdim, wide, d.compute)
+    n = math.prod(m.shape[k] for k in dims)
+    o = i.out
+    scale = inst(MEAN, (o,), contiguous_meta(o.shape, d, m.device), (_REAL_SCALAR.get(d.compute, d.compute),))
+    return i, scale, contiguous_meta(shown.shape, d, m.device), dims, float(n)
+
+
+@operation("mean")
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Mean over `dim`. RuntimeError for integers, unless `dtype` is a floating type."""
+    m = input._meta
+    if type(dim) is list:
+        dim = tuple(dim)
+    if out is not None and dtype is None:
+        dtype = out._meta.dtype
+    i, scale, shown, dims, n = _mean_plan(m, dim, keepdim, dtype)
+    s = run(i, i.out, input)
+    r = run(scale, shown, s, scalars=(n,))
+    if input._rg and STATE.grad:
+        shape = m.shape
+        name = "MeanBackward0" if dim is None else "MeanBackward1"
+        record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim) / n)
+    return into(out, r) if out is not None else r
+
+
+@operation("nanmean")
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Mean over `dim` of what is not NaN."""
+    if input._meta.dtype.category < 2:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got " + type_name(input._meta.dtype)
+        )
+    count = sum(input.isnan().logical_not(), dim, keepdim)
+    return into(out, nansum(input, dim, keepdim, dtype=dtype) / count)
+
+
+@operation("prod")
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Product of all elements, or along one dimension."""
+    m = input._meta
+    if dim is not None and not isinstance(dim, int):
+        raise TypeError(
+            "prod() received an invalid combination of arguments: argument 'dim' must be int, not " + type(dim).__name__
+        )
+    r = reduce(PROD, input, dim, keepdim, _sum_dtype(m.dtype, dtype))
+    if dim is None:
+        record("ProdBackward0", (input,), r, lambda g, x: _prod_back(g, x.reshape(-1), 0).reshape(x.shape), (input,))
+    else:
+        shape = m.shape
+        record(
+            "ProdBackward1",
+            (input,),
+            r,
+            lambda g, x: _prod_back(spread(g, shape, dim, keepdim), x, dim) if x.ndim else g.expand(x.shape),
+            (input,),
+        )
+    return into(out, r)
+
+
+def _prod_back(g: Tensor, x: Tensor, dim: int) -> Tensor:
+    """The product of all others, from both ends, so that zeros need no division."""
+    n = x.shape[dim]
+    if n == 0:
+        return x.new_zeros(x.shape)
+    shape = list(x.shape)
+    shape[dim] = 1
+    ones = x.new_ones(shape)
+    cat = core.function("cat")
+    assert cat is not None
+    before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    after = cat([ones, x.narrow(dim, 1, n - 1).flip(dim)], dim).cumprod(dim).flip(dim)
+    r = before * after
+    return g * (r.conj() if r.is_complex() else r)
+
+
+# ---- extremes
+
+
+def _need_elements(name: str, m: Meta, dim: Any) -> None:
+    if m.numel:
+        return
+    if dim is None or dim == ():
+        error: Any = RuntimeError if name in ("max", "min") else IndexError
+        hint = " Specify the reduction dim with the 'dim' argument." if name[:3] != "arg" else ""
+        raise error(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.{hint}")
+    for d in dims_of(m.ndim, dim):
+        if m.shape[d] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def _no_order(name: str, m: Meta) -> None:
+    if m.dtype.is_complex:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(m.dtype)}'")
+
+
+def _shared(g: Tensor, x: Tensor, r: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """A gradient dealt out evenly to the places that hold the extreme."""
+    full = spread(r.detach(), x.shape, dim, keepdim)
+    x = x.detach()
+    mask = (x == full) | (x.isnan() & full.isnan())
+    count = spread(sum(mask, dim, keepdim), x.shape, dim, keepdim)
+    return spread(g, x.shape, dim, keepdim) * mask / count
+
+
+def _order_compute(d: Any) -> str | None:
+    return "i32" if d.name == "bool" else None
+
+
+def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, grad_name: str, kernel: str) -> Tensor:
+    dim = hashable(dim)
+    _no_order(kernel, x._meta)
+    _need_elements(name, x._meta, dim)
+    r = reduce(op, x, dim, keepdim, None, _order_compute(x._meta.dtype))
+    record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim), (x, r))
+    return r
+
+
+@operation("amax")
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Largest element over `dim`; its gradient is shared between equal ones."""
+    return into(out, _extreme_over(AMAX, "amax", input, dim, keepdim, "AmaxBackward0", "max_values_cpu"))
+
+
+@operation("amin")
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Smallest element over `dim`; its gradient is shared between equal ones."""
+    return into(out, _extreme_over(AMIN, "amin", input, dim, keepdim, "AminBackward0", "min_values_cpu"))
+
+
+MaxResult = named("max", "values", "indices")
+MinResult = named("min", "values", "indices")
+AminmaxResult = named("aminmax", "min", "max")
+
+
+def placed(g: Tensor, index: Tensor, shape: tuple[int, ...], dim: int, keepdim: bool) -> Tensor:
+    """Zeros of `shape` with `g` at the places `index` along `dim`: the gradient of a selection of one element."""
+    if not shape:
+        return g
+    if not keepdim:
+        g, index = g.unsqueeze(dim), index.unsqueeze(dim)
+    arange, select = core.function("arange"), core.function("where")
+    assert arange is not None and select is not None
+    at = [1] * len(shape)
+    at[dim] = shape[dim]
+    place = arange(shape[dim], device=g.device).reshape(at)
+    return select(place == index, g, 0.0)  # type: ignore[no-any-return]
+
+
+def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim: bool, kind: Any) -> Any:
+    m = x._meta
+    _no_order(name, m)
+    d = wrap_dim(dim, m.ndim)
+    _need_elements(name, m, d)
+    c = _order_compute(m.dtype)
+    values = reduce(op, x, d, keepdim, None, c)
+    indices = reduce(arg, x, d, keepdim, dtypes.int64, c or m.dtype.compute)
+    shape = m.shape
+    record(
+        kind.__name__.capitalize() + "Backward0",
+        (x,),
+        (values, indices),
+        lambda g, i: placed(g[0], i, shape, d, keepdim),
+        (indices,),
+    )
+    return kind(values, indices)
+
+
+def _max_or_min(up: bool, input: Tensor, args: tuple, keepdim: bool, kw: dict[str, Any], out: Any) -> Any:
+    name = "max" if up else "min"
+    op, arg, kind = (AMAX, ARGMAX, MaxResult) if up else (AMIN, ARGMIN, MinResult)
+    if "other" in kw or (args and isinstance(args[0], Tensor)):
+        f = core.function("maximum" if up else "minimum")
+        assert f is not None
+        return f(input, kw.get("other", args[0] if args else None), **({"out": out} if out is not None else {}))
+    dim = kw.get("dim", args[0] if args else None)
+    if len(args) > 1:
+        keepdim = args[1]
+    if dim is None:
+        kernel = f"{name}_values_cpu" if False else f"{name}_all"
+        return into(out, _extreme_over(op, name, input, None, False, name.capitalize() + "Backward1", kernel))
+    return into_two(out, _with_index(op, arg, name, input, dim, keepdim, kind))
+
+
+@operation("max")
+def _max(input: Tensor, *args: Any, keepdim: bool = False, out: Any = None, **kw: Any) -> Any:
+    """max(input), max(input, dim, keepdim=False) -> (values, indices), or max(input, other), which is `maximum`."""
+    return _max_or_min(True, input, args, keepdim, _numpy_dim(kw), out)
+
+
+@operation("min")
+def _min(input: Tensor, *args: Any, keepdim: bool = False, out: Any = None, **kw: Any) -> Any:
+    """min(input), min(input, dim, keepdim=False) -> (values, indices), or min(input, other), which is `minimum`."""
+    return _max_or_min(False, input, args, keepdim, _numpy_dim(kw), out)
+
+
+def _numpy_dim(kw: dict[str, Any]) -> dict[str, Any]:
+    bad = [k for k in kw if k not in ("dim", "other")]
+    if bad:
+        raise TypeError(f"max() got an unexpected keyword argument '{bad[0]}'")
+    return kw
+
+
+def _argument(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    m = x._meta
+    _no_order(name + "_cpu", m)
+    if m.dtype.name == "bool":
+        raise RuntimeError(f"{name}(): does not support bool input")
+    dim = hashable(dim)
+    _need_elements(name, m, dim)
+    r = reduce(op, x, dim, False, dtypes.int64, m.dtype.compute)
+    if keepdim:
+        dims = dims_of(m.ndim, dim)
+        r = r.reshape(tuple(1 if d in dims else n for d, n in enumerate(m.shape)))
+    return r
+
+
+@operation("argmax")
+def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Place of the first largest element, in the whole (flattened) tensor or along `dim`."""
+    return into(out, _argument(ARGMAX, "argmax", input, dim, keepdim))
+
+
+@operation("argmin")
+def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Place of the first smallest element, in the whole (flattened) tensor or along `dim`."""
+    return into(out, _argument(ARGMIN, "argmin", input, dim, keepdim))
+
+
+@operation("aminmax")
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
+    """(smallest, largest) over `dim`, or of all."""
+    if dim is None and input._meta.numel == 0:
+        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    lo = _extreme_over(AMIN, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
+    hi = _extreme_over(AMAX, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
+    return into_two(out, AminmaxResult(lo, hi))
+
+
+# ---- truth and counts
+
+
+def _truth_over(op: Reduce, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    d = dtypes.uint8 if x._meta.dtype is dtypes.uint8 else dtypes.bool_
+    return reduce(op, x, hashable(dim), keepdim, d, x._meta.dtype.compute)
+
+
+@operation("any")
+def _any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Whether an element is not zero."""
+    return into(out, _truth_over(ANY, input, dim, keepdim))
+
+
+@operation("all")
+def _all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """Whether no element is zero."""
+    return into(out, _truth_over(ALL, input, dim, keepdim))
+
+
+@operation("count_nonzero")
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero, as int64."""
+    return reduce(NONZERO, input, hashable(dim), False, dtypes.int64, input._meta.dtype.compute)
+
+
+# ---- moments
+
+#: the square of a distance; halves in float32
+_SQUARE_OFF = Map("square off", lambda x, m: (x - m) * (x - m))
+_OVER = Map("over", lambda s, n: s / n)
+_ROOT_OVER = Map("root over", lambda s, n: sqrt(s / n))
+
+
+@remembered
+def _moment_plan(m: Meta, dim: Any, keepdim: bool, root: bool) -> tuple[Any, ...]:
+    d = m.dtype
+    wide = dtypes.float32 if d.itemsize == 2 else d
+    s, shown, dims = reduction(SUM, m, dim, True, wide, d.compute)
+    n = math.prod(m.shape[k] for k in dims)
+    mean_inst = inst(MEAN, (s.out,), s.out, (wide.compute,))
+    off_meta = contiguous_meta(m.shape, wide, m.device)
+    back = _spread_meta(contiguous_meta(shown.shape, wide, m.device), m.shape, dims, True)
+    off = inst(_SQUARE_OFF, (m, back), off_meta)
+    s2, shown2, _ = reduction(SUM, off_meta, dim, keepdim, wide, None)
+    last = inst(_ROOT_OVER if root else _OVER, (s2.out,), contiguous_meta(s2.out.shape, d, m.device), (wide.compute,))
+    mean_shown = contiguous_meta(shown2.shape, wide, m.device)
+    return s, mean_inst, off, s2, last, contiguous_meta(shown2.shape, d, m.device), mean_shown, dims, n
+
+
+def _moments(x: Tensor, dim: Any, correction: float, keepdim: bool, root: bool, name: str) -> tuple[Tensor, Tensor]:
+    """(variance or its root, mean), not recorded; the mean of a half is float32."""
+    m = x._meta
+    if m.dtype.category < 2:
+        raise RuntimeError(f"{name} only support floating point and complex dtypes")
+    s, mean_inst, off, s2, last, shown, mean_shown, dims, n = _moment_plan(m, dim, keepdim, root)
+    free = n - correction
+    if free <= 0:
+        import warnings
+
+        warnings.warn(
+            f"{name}: degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input "
+            f"numel divided by output numel).",
+            stacklevel=4,
+        )
+    total = run(s, s.out, x)
+    mu = run(mean_inst, mean_shown, total, scalars=(float(n),))
+    squares = run(off, off.out, x, mu)
+    r = run(last, shown, run(s2, s2.out, squares), scalars=(float(free if free > 0 else 0),))
+    return r, mu
+
+
+def _var_back(g: Tensor, x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    dims = dims_of(x.ndim, dim)
+    n = math.prod(x.shape[d] for d in dims)
+    g = spread(g, x.shape, dims, keepdim)
+    if n - correction <= 0:
+        return g * math.inf * (x - mean(x, dims, True))
+    return g * (2.0 / (n - correction)) * (x - mean(x, dims, True) if dims else x - x)
+
+
+def _std_back(g: Tensor, x: Tensor, r: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    half = (g / (r * 2)).masked_fill(r == 0, 0)
+    return _var_back(half, x, dim, correction, keepdim)
+
+
+def _moment_args(dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> tuple[Any, float]:
+    """var(x, unbiased), var(x, dim, unbiased, keepdim) and var(x, dim, correction=1) all have to be understood."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = 1 if unbiased else 0
+    return hashable(dim), 1 if correction is None else correction
+
+
+def _var_or_std(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any, root: bool) -> Tensor:
+    dim, c = _moment_args(dim, unbiased, keepdim, correction)
+    name = "std" if root else "var"
+    if x._meta.dtype.is_complex:
+        v = _var_or_std(x.real, dim, None, keepdim, c, False) + _var_or_std(x.imag, dim, None, keepdim, c, False)
+        return v.sqrt() if root else v
+    r, _ = _moments(x, dim, c, keepdim, root, name + "()" if x._meta.dtype.category > 1 else "std and var")
+    if root:
+        record("StdBackward0", (x,), r, lambda g, x, r: _std_back(g, x, r, dim, c, keepdim), (x, r))
+    else:
+        record("VarBackward0", (x,), r, lambda g, x: _var_back(g, x, dim, c, keepdim), (x,))
+    return r
+
+
+@operation("var")
+def var(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None, out: Any = None
+) -> Tensor:
+    """Variance over `dim`: squared distances from the mean, divided by n - correction (1 unless said)."""
+    return into(out, _var_or_std(input, dim, unbiased, keepdim, correction, False))
+
+
+@operation("std")
+def std(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None, out: Any = None
+) -> Tensor:
+    """The root of the variance over `dim`."""
+    return into(out, _var_or_std(input, dim, unbiased, keepdim, correction, True))
+
+
+def _with_mean(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any, root: bool) -> tuple[Tensor, Tensor]:
+    dim, c = _moment_args(dim, unbiased, keepdim, correction)
+    if x._meta.dtype.is_complex:
+        return _var_or_std(x, dim, None, keepdim, c, root), mean(x, dim, keepdim)
+    r, mu = _moments(x, dim, c, keepdim, root, ("std_mean" if root else "var_mean") + "()")
+    mu = mu.to(x._meta.dtype)
+
+    def back(g: list[Tensor | None], x: Tensor, r: Tensor) -> Tensor | None:
+        total = None
+        if g[0] is not None:
+            total = _std_back(g[0], x, r, dim, c, keepdim) if root else _var_back(g[0], x, dim, c, keepdim)
+        if g[1] is not None:
+            n = math.prod(x.shape[d] for d in dims_of(x.ndim, dim))
+            m = spread(g[1], x.shape, dim, keepdim) / n
+            total = m if total is None else total + m
+        return total
+
+    record("StdMeanBackward0" if root else "VarMeanBackward0", (x,), (r, mu), back, (x, r))
+    return r, mu
+
+
+@operation("var_mean", method=False)
+def var_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(variance, mean) over `dim`."""
+    return _with_mean(input, dim, unbiased, keepdim, correction, False)
+
+
+@operation("std_mean", method=False)
+def std_mean(
+    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None
+) -> tuple[Tensor, Tensor]:
+    """(standard deviation, mean) over `dim`."""
+    return _with_mean(input, dim, unbiased, keepdim, correction, True)
+
+
+# ---- logsumexp
+
+
+@operation("logsumexp")
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
+    """log(sum(exp(x))) over `dim`, with the largest element taken out first."""
+    x = input if input._meta.dtype.category > 1 else input.to(dtypes.get_default_dtype())
+    dim = hashable(dim)
+    with _quiet():
+        if x._meta.numel:
+            top = reduce(AMAX, x, dim, True) if x._meta.dtype.category == 2 else reduce(AMAX, x.real, dim, True)
+            top = top.masked_fill(top.abs() == math.inf, 0)
+            s = sum((x - top).exp(), dim, True).log() + top
+        else:
+            s = sum(x.exp(), dim, True).log()
+        dims = dims_of(x.ndim, dim)
+        r = s if keepdim else s.reshape(tuple(n for d, n in enumerate(x._meta.shape) if d not in dims))
+    record(
+        "LogsumexpBackward0",
+        (x,),
+        r,
+        lambda g, x, r: spread(g, x.shape, dim, keepdim) * (x - spread(r, x.shape, dim, keepdim)).exp(),
+        (x, r),
+    )
+    return into(out, r)
+
+
+class _quiet:
+    """Records nothing inside: for forward formulas that have a gradient of their own."""
+
+    def __enter__(self) -> None:
+        self.before = STATE.grad
+        STATE.grad = False
+
+    def __exit__(self, *exc: Any) -> None:
+        STATE.grad = self.before
+
+
+quiet = _quiet
+
+__all__ = ["meta", "placed", "quiet", "reduce", "reduction", "spread", "sum_to"]

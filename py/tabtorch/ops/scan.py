@@ -1,0 +1,370 @@
+"""Running reductions along a dimension: each element becomes the reduction of those up to it.
+
+One thread walks a row where rows are short or many. A long row is cut into chunks: each chunk's state, then the states'
+running combination, then each chunk again from what came before it. So the error of a sum grows with the number of chunks
+and the length of one, not with the length of the row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..autograd.tape import record
+from ..engine.expr import Expr, cast, const, exp, fit, idiv, log, minimum, where
+from ..engine.graph import Custom, inst
+from ..engine.lower import Kernel, Ref
+from ..engine.plan import Lowering
+from ..engine.view import Meta, contiguous_meta
+from ..shapes import remembered, type_name, wrap_dim
+from ..tensor import Tensor
+from .core import function
+from .launch import into, into_two, named, operation, run
+from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less
+
+_STATE = {
+    "f32": dtypes.float32,
+    "f64": dtypes.float64,
+    "i32": dtypes.int32,
+    "u32": dtypes.int32,
+    "i64": dtypes.int64,
+    "bool": dtypes.int32,
+}
+
+
+class Scan:
+    """A monoid, as `engine.graph.Reduce` has it; `result` ends the state at every element."""
+
+    def __init__(self, name: str, init: Any, lift: Any, combine: Any, result: Any) -> None:
+        self.init = init
+        self.lift = lift
+        self.combine = combine
+        self.result = result
+        self.op = Custom(name, self.lower)
+
+    def lower(self, i: Any, low: Lowering) -> None:
+        """`static` = (dimension, whether from the end)."""
+        dim, reverse = i.static
+        m: Meta = i.ins[0]
+        n = m.shape[dim]
+        inner = math.prod(m.shape[dim + 1 :])
+        rows = m.numel // max(n, 1)
+        if m.numel == 0:
+            return
+        if low.device == 1 or n <= 256 or rows >= 4096:
+            low.launch(i.op.name, rows, lambda k, t: self._walk(k, t, i, low, n, inner, None))
+            return
+        length = max(64, 1 << (math.isqrt(n).bit_length()))
+        chunks = -(-n // length)
+        start = self.init(i.compute)
+        state = [low.temp(rows * chunks * (8 if x.type in ("i64", "f64") else 4), _STATE[x.type]) for x in start]
+        types = [x.type for x in start]
+        cut = (chunks, length, state, types)
+        low.launch(i.op.name + " of chunks", rows * chunks, lambda k, t: self._total(k, t, i, low, n, inner, cut))
+        low.launch(i.op.name + " over chunks", rows, lambda k, t: self._carry(k, t, i, cut))
+        low.launch(i.op.name, rows * chunks, lambda k, t: self._walk(k, t, i, low, n, inner, cut))
+
+    def _place(self, k: Kernel, r: Expr, n: int, inner: int) -> tuple[Expr, Expr, Expr]:
+        """(flat index of the row's first element, distance of neighbours, length)."""
+        en, ei = k.dim(n, "n"), k.dim(inner, "inner")
+        o = k.let(idiv(r, ei), "o")
+        return k.let(o * (en * ei) + (r - o * ei), "base"), ei, en
+
+    def _chunk(self, k: Kernel, t: Expr, n: int, cut: Any) -> tuple[Expr, Expr, Expr]:
+        """(row, first, end) of a chunk."""
+        chunks, length, _, _ = cut
+        ec, el = k.dim(chunks, "chunks"), k.dim(length, "length")
+        r = k.let(idiv(t, ec), "r")
+        start = k.let((t - r * ec) * el, "start")
+        return r, start, k.let(minimum(start + el, k.dim(n, "n")), "end")
+
+    def _step(
+        self, k: Kernel, i: Any, low: Lowering, state: list[Expr], base: Expr, step: Expr, n: Expr, j: Expr
+    ) -> tuple[Expr, tuple]:
+        if i.static[1]:
+            j = k.let(n - 1 - j, "j")
+        at = k.let(base + j * step, "at")
+        m = i.ins[0]
+        v = cast(k.load(low.input(0), low.index(k, m, at, 0)), i.compute)
+        new = tuple(k.let(x, "s") for x in self.combine(tuple(state), self.lift(k.let(v, "v"), j)))
+        for var, x in zip(state, new, strict=True):
+            k.assign(var, x)
+        return at, new
+
+    def _total(self, k: Kernel, t: Expr, i: Any, low: Lowering, n: int, inner: int, cut: Any) -> None:
+        r, start, end = self._chunk(k, t, n, cut)
+        base, step, en = self._place(k, r, n, inner)
+        state = [k.var(x) for x in self.init(i.compute)]
+        with k.loop(end, start) as j:
+            self._step(k, i, low, state, base, step, en, j)
+        self._put(k, cut[2], t, state)
+
+    def _put(self, k: Kernel, refs: list[Ref], at: Expr, state: list[Expr]) -> None:
+        for ref, x in zip(refs, state, strict=True):
+            k.store(ref, at, cast(x, ref.dtype.compute))
+
+    def _get(self, k: Kernel, refs: list[Ref], types: list[str], at: Expr) -> tuple:
+        return tuple(k.let(cast(k.load(ref, at), t), "c") for ref, t in zip(refs, types, strict=True))
+
+    def _carry(self, k: Kernel, t: Expr, i: Any, cut: Any) -> None:
+        """Each chunk's state becomes that of all before it."""
+        chunks, _, refs, types = cut
+        ec = k.dim(chunks, "chunks")
+        base = k.let(t * ec, "base")
+        state = [k.var(x) for x in self.init(i.compute)]
+        with k.loop(ec) as c:
+            at = k.let(base + c, "at")
+            got = self._get(k, refs, types, at)
+            new = tuple(k.let(x, "s") for x in self.combine(tuple(state), got))
+            self._put(k, refs, at, state)
+            for var, x in zip(state, new, strict=True):
+                k.assign(var, x)
+
+    def _walk(self, k: Kernel, t: Expr, i: Any, low: Lowering, n: int, inner: int, cut: Any) -> None:
+        if cut is None:
+            r, start, end = t, const(0, "u32"), k.dim(n, "n")
+            first: tuple = self.init(i.compute)
+        else:
+            r, start, end = self._chunk(k, t, n, cut)
+            first = self._get(k, cut[2], cut[3], t)
+        base, step, en = self._place(k, r, n, inner)
+        state = [k.var(x) for x in first]
+        out = i.out.dtype
+        with k.loop(end, start) as j:
+            at, new = self._step(k, i, low, state, base, step, en, j)
+            k.store_bits(low.output, at, fit(cast(self.result(new), out.compute), out.name))
+
+
+def _log_add(a: tuple, b: tuple) -> tuple:
+    """(largest, sum of exp(x - largest))."""
+    m = where(greater(b[0], a[0]), b[0], a[0])
+    one = const(1, m.type)
+    return m, a[1] * where(a[0] == m, one, exp(a[0] - m)) + b[1] * where(b[0] == m, one, exp(b[0] - m))
+
+
+def _last_extreme(beyond: Callable[[Expr, Expr], Expr]) -> Any:
+    def combine(a: tuple, b: tuple) -> tuple:
+        keep = beyond(a[0], b[0])
+        return where(keep, a[0], b[0]), where(keep, a[1], b[1])
+
+    return combine
+
+
+def _extreme(name: str, start: Any, beyond: Any, part: int) -> Scan:
+    return Scan(
+        name,
+        lambda t: (start(t), const(0, "u32")),
+        lambda v, j: (v, j),
+        _last_extreme(beyond),
+        lambda s: s[part],
+    )
+
+
+SUM = Scan("cumsum", lambda t: _parts(const(0, t)), lambda v, j: _parts(v), _add, _whole)
+PROD = Scan(
+    "cumprod", lambda t: _parts(const(1, t)), lambda v, j: _parts(v), lambda a, b: _parts(_whole(a) * _whole(b)), _whole
+)
+LOG_SUM_EXP = Scan(
+    "logcumsumexp",
+    lambda t: (const(-math.inf, t), const(0, t)),
+    lambda v, j: (v, const(1, v.type)),
+    _log_add,
+    lambda s: log(s[1]) + s[0],
+)
+MAX, MAX_AT = (_extreme("cummax", _lowest, greater, k) for k in (0, 1))
+MIN, MIN_AT = (_extreme("cummin", _highest, less, k) for k in (0, 1))
+
+
+@remembered
+def _plan(op: Custom, m: Meta, dim: int, reverse: bool, dtype: Any, compute: str) -> Any:
+    shape = m.shape if m.ndim else (1,)
+    if not m.ndim:
+        from ..engine.view import meta
+
+        m = meta((1,), (1,), m.offset, m.dtype, m.device)
+    out = contiguous_meta(shape, dtype, m.device)
+    return inst(op, (m,), out, static=(dim, reverse), compute=compute)
+
+
+def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None, compute: str | None = None) -> Tensor:
+    """`op` along `dim`, not recorded."""
+    m = x._meta
+    d = dtype or m.dtype
+    i = _plan(op.op, m, wrap_dim(dim, m.ndim), reverse, d, compute or d.compute)
+    return run(i, contiguous_meta(m.shape, d, m.device), x)
+
+
+def _with_dtype(x: Tensor, dtype: Any) -> Any:
+    if dtype is not None:
+        return dtype
+    return dtypes.int64 if x._meta.dtype.category < 2 else x._meta.dtype
+
+
+# ---- sums and products
+
+
+def _cumsum(x: Tensor, dim: int, dtype: Any, reverse: bool) -> Tensor:
+    r = scan(SUM, x, dim, reverse, dtype)
+    record("CumsumBackward0", (x,), r, lambda g: _cumsum(g, dim, g.dtype, not reverse))
+    return r
+
+
+@operation("cumsum")
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Running sums along `dim`. Integers and bools are summed in int64."""
+    return into(out, _cumsum(input, dim, _with_dtype(input, dtype), False))
+
+
+@operation("cumprod")
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """Running products along `dim`."""
+    r = scan(PROD, input, dim, False, _with_dtype(input, dtype))
+    record("CumprodBackward0", (input,), r, lambda g, x, r: _cumprod_back(g, x, r, dim), (input, r))
+    return into(out, r)
+
+
+def _cumprod_back(g: Tensor, x: Tensor, r: Tensor, dim: int) -> Tensor:
+    """Before the first zero: what follows, over x. At it: the products with it left out. After it: nothing."""
+    if x.ndim == 0:
+        return g
+    conj = x.is_complex()
+    select = function("where")
+    assert select is not None
+    zero = x.detach() == 0
+    zeros = _cumsum(zero, dim, dtypes.int64, False)
+    first = zero & (zeros == 1)
+    one = x.new_ones(())
+    others = cumprod(select(first, one, x), dim)
+    safe = select(zero, one, x)
+    before = _cumsum(g * (r.conj() if conj else r), dim, g.dtype, True) / (safe.conj() if conj else safe)
+    at = _cumsum(g * (others.conj() if conj else others), dim, g.dtype, True)
+    nothing = g.new_zeros(())
+    return select(first, at, select(zeros == 0, before, nothing))  # type: ignore[no-any-return]
+
+
+@operation("logcumsumexp")
+def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
+    """Running log(sum(exp(x))) along `dim`."""
+    if input._meta.dtype.category != 2:
+        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input._meta.dtype)}'")
+    return into(out, _logcumsumexp(input, dim, False))
+
+
+def _logcumsumexp(x: Tensor, dim: int, reverse: bool) -> Tensor:
+    r = scan(LOG_SUM_EXP, x, dim, reverse)
+
+    def back(g: Tensor, x: Tensor, r: Tensor) -> Tensor:
+        select = function("where")
+        assert select is not None
+        low = g.new_full((), dtypes.finfo(g.dtype).min)  # not -inf, whose differences are NaN
+        up = select(g > 0, g.log(), low)
+        down = select(g < 0, (-g).log(), low)
+        plus = (_logcumsumexp(up - r, dim, not reverse) + x).exp()
+        minus = (_logcumsumexp(down - r, dim, not reverse) + x).exp()
+        return plus - minus
+
+    record("LogcumsumexpBackward0", (x,), r, back, (x, r))
+    return r
+
+
+# ---- extremes
+
+CummaxResult = named("cummax", "values", "indices")
+CumminResult = named("cummin", "values", "indices")
+
+
+def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: int, out: Any) -> Any:
+    m = x._meta
+    if m.dtype.is_complex:
+        raise NotImplementedError(f"\"{name}_helper_cpu\" not implemented for '{type_name(m.dtype)}'")
+    d = wrap_dim(dim, m.ndim)
+    c = "i32" if m.dtype.name == "bool" else m.dtype.compute
+    values = scan(op, x, d, compute=c)
+    indices = scan(at, x, d, False, dtypes.int64, c)
+    shape = m.shape
+
+    def back(g: list[Any], indices: Tensor) -> Tensor:
+        if not shape:
+            return g[0]  # type: ignore[no-any-return]
+        return g[0].new_zeros(shape).scatter_add(d, indices, g[0])
+
+    record(name.capitalize() + "Backward0", (x,), (values, indices), back, (indices,))
+    return into_two(out, kind(values, indices))
+
+
+@operation("cummax")
+def cummax(input: Tensor, dim: int, *, out: Any = None) -> Any:
+    """(largest so far, its last place) along `dim`."""
+    return _running_extreme(MAX, MAX_AT, "cummax", CummaxResult, input, dim, out)
+
+
+@operation("cummin")
+def cummin(input: Tensor, dim: int, *, out: Any = None) -> Any:
+    """(smallest so far, its last place) along `dim`."""
+    return _running_extreme(MIN, MIN_AT, "cummin", CumminResult, input, dim, out)
+
+
+# ---- differences and integrals
+
+
+@operation("diff")
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None, *, out: Any = None
+) -> Tensor:
+    """Differences of neighbours along `dim`, n times."""
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    x = input
+    parts = [t for t in (prepend, x, append) if t is not None]
+    if len(parts) > 1:
+        cat = function("cat")
+        assert cat is not None
+        x = cat(parts, dim)
+    d = wrap_dim(dim, x.ndim)
+    size = x.shape[d]
+    n = min(n, size)
+    for _ in range(n):
+        size = x.shape[d]
+        a, b = x.narrow(d, 1, size - 1), x.narrow(d, 0, size - 1)
+        x = a != b if x.dtype is dtypes.bool_ else a - b
+    return into(out, x.clone() if x is input else x)
+
+
+def _trapezoid_parts(y: Tensor, x: Any, dx: Any, dim: int) -> Tensor:
+    d = wrap_dim(dim, y.ndim)
+    n = y.shape[d]
+    if n == 0:
+        return y
+    s = y.narrow(d, 1, n - 1) + y.narrow(d, 0, n - 1)
+    if x is None:
+        return s * (dx / 2)
+    if x.ndim == 1:
+        if x.shape[0] != n:
+            raise RuntimeError("trapezoid: There must be one `x` value for each sample point")
+        shape = [1] * y.ndim
+        shape[d] = n
+        x = x.reshape(shape)
+    while x.ndim < y.ndim:
+        x = x.unsqueeze(0)
+    k = x.shape[d]
+    return s * (x.narrow(d, 1, k - 1) - x.narrow(d, 0, k - 1)) / 2
+
+
+def trapezoid(y: Tensor, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """The integral of `y` along `dim` by the trapezoidal rule, over places `x` or at distance `dx`."""
+    return _trapezoid_parts(y, x, dx, dim).sum(dim)
+
+
+operation("trapezoid", method=False, aliases=("trapz",))(trapezoid)
+
+
+@operation("cumulative_trapezoid", method=False)
+def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """Running integrals of `y` along `dim`."""
+    return cumsum(_trapezoid_parts(y, x, dx, dim), dim)
+
+

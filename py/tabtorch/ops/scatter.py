@@ -1,0 +1,601 @@
+"""Writing at places that depend on data: `index_put`, `scatter` and its kin, `index_add`, `index_copy`, `index_fill`, `put`.
+
+Each has an in-place form. Sums and comparisons of types that have no atomics (16- and 8-bit ones) are made in a 32-bit type
+and converted back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes, shapes
+from ..autograd.tape import record
+from ..autograd.views import before_write, check_inplace, rebase
+from ..engine.graph import emit, inst
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta
+from ..shapes import type_name, wrap_dim
+from ..tensor import Tensor
+from .convert import converted
+from .core import register
+from .gather import (
+    check_index_dtype,
+    check_index_shape,
+    index_prepared,
+    prepared,
+    range_error,
+    take_error,
+)
+from .inplace import set_node
+from .places import check_range, expanded, layout, lines
+from .scatter_kernels import INDEX_PUT, SCATTER
+
+#: types without atomics -> the type sums are made in
+_WIDER = {
+    "float16": dtypes.float32,
+    "bfloat16": dtypes.float32,
+    "bool": dtypes.int32,
+    "uint8": dtypes.int32,
+    "int8": dtypes.int32,
+    "int16": dtypes.int32,
+}
+
+
+# ---- one way for the new tensor and for the write in place
+
+
+def base_node(x: Tensor) -> Any:
+    """A node with the elements of `x` in row-major order, and no others."""
+    return converted(x, x._meta.shape, x._meta.dtype)._storage.node
+
+
+def finish(
+    x: Tensor,
+    node: Callable[[Tensor], Any],
+    in_place: bool,
+    name: str,
+    others: tuple[Tensor | None, ...],
+    grads: tuple[Callable[..., Any] | None, ...],
+    saved: tuple[Tensor | None, ...] = (),
+) -> Tensor:
+    """`x` changed by an operation: as a new tensor, or in place, with its gradient for `x` and `others` on the tape.
+
+    node: makes the new value, of shape and dtype of `x`.
+    """
+    recorded = x._rg or any(t is not None and t._rg for t in others)
+    if not in_place:
+        m = x._meta
+        r = Tensor._wrap(node(x), contiguous_meta(m.shape, m.dtype, m.device))
+        if recorded:
+            record(name, (x, *others), r, grads, saved)
+        return r
+    check_inplace(x)
+    old = before_write(x) if recorded else x
+    set_node(x, node(x))
+    if recorded:
+        probe = Tensor._view_of(x, x._meta)
+        fn = record(name, (old, *others), probe, grads, saved)
+        if fn is not None:
+            rebase(x, fn)
+    return x
+
+
+# ---- index_put
+
+
+def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool) -> Any:
+    """The value of `x` after `x[indices] = values`. `values`: a tensor that broadcasts, or a Python number."""
+    m = x._meta
+    wide = _WIDER.get(m.dtype.name) if accumulate else None
+    if wide is not None:
+        v = values.to(wide) if isinstance(values, Tensor) else values
+        node = index_put_node(x.detach().to(wide), indices, v, True)
+        return base_node(Tensor._wrap(node, contiguous_meta(m.shape, wide, m.device)).to(m.dtype))
+    given = [t for t in indices if t is not None]
+    out = contiguous_meta(m.shape, m.dtype, m.device)
+    base = base_node(x)
+    lay = layout(out, tuple(None if t is None else t._meta for t in indices))
+    mode = "add" if accumulate else "set"
+    nodes = tuple(t._storage.node for t in given)
+    n = 1
+    for s in lay.domain:
+        n *= s
+    if n == 0:
+        return base_node(x.detach().clone())
+    if not isinstance(values, Tensor):
+        i = inst(INDEX_PUT, (out, *lay.ins), out, (m.dtype.compute,), (lay, mode))
+        return emit(i, (base, *nodes), (values,))
+    vm, vnode = _values(values, lay.shape, lay.domain)
+    return emit(inst(INDEX_PUT, (out, *lay.ins, vm), out, (), (lay, mode)), (base, *nodes, vnode))
+
+
+def _values(values: Tensor, shape: tuple[int, ...], domain: tuple[int, ...]) -> tuple[Meta, Any]:
+    """`values` broadcast to `shape` and seen as `domain`, copied only where its strides demand it."""
+    m = expanded(values._meta, shape)
+    r = shapes.reshaped(m, tuple(domain))
+    if r is not False:
+        return r, values._storage.node
+    t = Tensor._view_of(values, m).contiguous()
+    return shapes.viewed(t._meta, tuple(domain)), t._storage.node
+
+
+def index_put_prepared(x: Tensor, indices: tuple[Tensor | None, ...], values: Tensor, accumulate: bool) -> Tensor:
+    """`index_put` of what `prepared` gave."""
+    return _index_put(x, indices, values, accumulate, False)
+
+
+def _index_put(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool, in_place: bool) -> Tensor:
+    given = tuple(t for t in indices if t is not None)
+    holes = tuple(t is None for t in indices)
+
+    def again(saved: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+        rest = iter(saved)
+        return tuple(None if h else next(rest) for h in holes)
+
+    def self_grad(g: Tensor, *saved: Tensor) -> Tensor:
+        return g if accumulate else _index_put(g, again(saved), g.new_zeros(()), False, False)
+
+    def values_grad(g: Tensor, *saved: Tensor) -> Tensor:
+        return index_prepared(g, again(saved))
+
+    v = values if isinstance(values, Tensor) else None
+    return finish(
+        x,
+        lambda t: index_put_node(t, indices, values, accumulate),
+        in_place,
+        "IndexPutBackward0",
+        (v,),
+        (self_grad, values_grad),
+        given,
+    )
+
+
+def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: bool) -> Tensor:
+    """`index_put` with PyTorch's checks; `values` may be a Python number that fits the dtype."""
+    ready = prepared(x, indices)
+    if isinstance(values, Tensor):
+        m, vm = x._meta, values._meta
+        if vm.dtype is not m.dtype:
+            raise RuntimeError(
+                f"Index put requires the source and destination dtypes match, got {type_name(m.dtype)} for the destination "
+                f"and {type_name(vm.dtype)} for the source."
+            )
+        if vm.device is not m.device:
+            if vm.ndim or vm.device.type != "cpu":
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{m.device} and {vm.device}!"
+                )
+            values = values.to(m.device)
+        out = contiguous_meta(m.shape, m.dtype, m.device)
+        if any(t is not None for t in ready):
+            shape = layout(out, tuple(None if t is None else t._meta for t in ready)).shape
+        else:
+            shape = tuple(m.shape)
+        values = _broadcast_values(values, shape)
+    if not any(t is not None for t in ready):
+        if accumulate:
+            return x.add_(values) if in_place else x + values
+        target = x if in_place else x.clone()
+        return target.copy_(values) if isinstance(values, Tensor) else target.fill_(values)
+    return _index_put(x, ready, values, accumulate, in_place)
+
+
+def _broadcast_values(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`values` without leading dimensions of size 1 that `shape` has not; RuntimeError if it does not broadcast."""
+    have = tuple(values._meta.shape)
+    extra = len(have) - len(shape)
+    small = have[extra:] if extra > 0 and all(n == 1 for n in have[:extra]) else have
+    ok = len(small) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(small), reversed(shape)))
+    if not ok:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    return values if small == have else values.reshape(small)
+
+
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of `input` with `values` put (or added) at the indices, a tuple of tensors. Raises IndexError, RuntimeError."""
+    _check_indices(indices)
+    return put_at(input, indices, values, accumulate, False)
+
+
+def _check_indices(indices: Any) -> None:
+    for k, t in enumerate(indices):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"expected Tensor as element {k} in argument 0, but got {type(t).__name__}")
+
+
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """`index_put` in place."""
+    _check_indices(indices)
+    return put_at(self, indices, values, accumulate, True)
+
+
+register("index_put", index_put, method=True, inplace=index_put_)
+
+# ---- scatter
+
+
+def _scatter(
+    name: str, x: Tensor, dim: int, index: Tensor, src: Any, mode: str, in_place: bool, grad_name: str
+) -> Tensor:
+    d = check_index_shape("scatter", x, dim, index, "self")
+    m, mi = x._meta, index._meta
+    tensor_src = src if isinstance(src, Tensor) else None
+    if tensor_src is not None:
+        _check_src(x, index, tensor_src, d)
+    if mi.numel == 0:
+        if in_place:
+            return x
+        r = x.detach().clone()
+        record(grad_name, (x, tensor_src), r, (lambda g: g, lambda g: g.new_zeros(src.shape)))
+        return r
+    if mi.ndim:
+        for k in range(m.ndim):
+            if k != d and mi.shape[k] > m.shape[k]:
+                tail = f" and to be no larger size than src {list(src.shape)}" if tensor_src is not None else ""
+                raise RuntimeError(
+                    f"Expected index {list(mi.shape)} to be no larger than self {list(m.shape)} apart from dimension {d}{tail}"
+                )
+    n = m.shape[d] if m.ndim else 1
+    check_range(index, n, 0, range_error(d, n))
+
+    def self_grad(g: Tensor, i: Tensor) -> Tensor:
+        return g if mode == "add" else scatter(g, d, i, 0)
+
+    def src_grad(g: Tensor, i: Tensor) -> Tensor:
+        own = g.gather(d, i)
+        assert tensor_src is not None
+        want = tensor_src._meta.shape
+        if own._meta.shape == want:
+            return own
+        from .slices import embed
+
+        return embed(own, want, tuple((0, n, 1) for n in own._meta.shape))
+
+    return finish(
+        x,
+        lambda t: _scatter_node(t, d, index, src, mode),
+        in_place,
+        grad_name,
+        (tensor_src,),
+        (self_grad, src_grad),
+        (index,),
+    )
+
+
+def _check_src(x: Tensor, index: Tensor, src: Tensor, d: int) -> None:
+    m, mi, ms = x._meta, index._meta, src._meta
+    if ms.dtype is not m.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if ms.device is not m.device or mi.device is not m.device:
+        other = ms.device if ms.device is not m.device else mi.device
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {m.device} and {other}!"
+        )
+    if mi.numel == 0:
+        return
+    if max(ms.ndim, 1) != max(mi.ndim, 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if mi.ndim and ms.ndim and any(a > b for a, b in zip(mi.shape, ms.shape)):
+        raise RuntimeError(
+            f"Expected index {list(mi.shape)} to be no larger than self {list(m.shape)} apart from dimension {d} and to be "
+            f"no larger size than src {list(ms.shape)}"
+        )
+
+
+def _scatter_node(x: Tensor, d: int, index: Tensor, src: Any, mode: str) -> Any:
+    m = x._meta
+    wide = _WIDER.get(m.dtype.name) if mode != "set" else None
+    if wide is not None:
+        v = src.detach().to(wide) if isinstance(src, Tensor) else src
+        node = _scatter_node(x.detach().to(wide), d, index, v, mode)
+        return base_node(Tensor._wrap(node, contiguous_meta(m.shape, wide, m.device)).to(m.dtype))
+    if m.dtype.is_complex and mode not in ("set", "add"):
+        raise NotImplementedError(f"scatter with reduce='{mode}' of complex numbers is not supported by tabtorch")
+    base = base_node(x)
+    out = contiguous_meta(m.shape, m.dtype, m.device)
+    shown, mi = out, index._meta
+    ms = src._meta if isinstance(src, Tensor) else None
+    if m.ndim == 0:
+        out = contiguous_meta((1,), m.dtype, m.device)
+    if mi.ndim == 0:
+        mi = shapes.viewed(mi, (1,))
+    if ms is not None:
+        if ms.ndim == 0:
+            ms = shapes.viewed(ms, (1,))
+        for k, n in enumerate(mi.shape):
+            if ms.shape[k] != n:
+                ms = shapes.narrowed(ms, k, 0, n)
+    small = lines([out, mi] + ([ms] if ms is not None else []), d) if out.ndim > 1 else None
+    if small is not None:
+        out, mi = small[0], small[1]
+        ms = small[2] if ms is not None else None
+        d = 1
+    static = (d, mode, out)
+    if ms is None:
+        return emit(inst(SCATTER, (shown, mi), shown, (m.dtype.compute,), static), (base, index._storage.node), (src,))
+    i = inst(SCATTER, (shown, mi, ms), shown, (), static)
+    return emit(i, (base, index._storage.node, src._storage.node))
+
+
+_REDUCE_NAMES = {"add": "add", "multiply": "prod"}
+
+
+def _scatter_any(
+    x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, in_place: bool, value: Any
+) -> Tensor:
+    from ..creation import number
+
+    if src is None:
+        src = value
+    name = "ScatterBackward0" if isinstance(src, Tensor) else "ScatterBackward1"
+    if isinstance(src, Tensor) and src._meta.ndim == 0 and index._meta.ndim > 0 and reduce is None:
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    if not isinstance(src, Tensor):
+        src = number(src, x._meta.dtype)
+    if reduce is None:
+        return _scatter("scatter", x, dim, index, src, "set", in_place, name)
+    if reduce not in _REDUCE_NAMES:
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    if isinstance(src, Tensor):
+        warnings.warn(
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
+            "release. Use torch.scatter_reduce instead for more reduction options.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if reduce == "multiply" and (x._rg or (isinstance(src, Tensor) and src._rg)):
+        raise NotImplementedError("the derivative of scatter with reduce='multiply' is not there, as in PyTorch")
+    return _scatter("scatter", x, dim, index, src, _REDUCE_NAMES[reduce], in_place, name)
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+    """A copy of `input` with `out[i][index[i][j][k]][k] = src[i][j][k]` (dim=1); `src` may be a number.
+
+    Raises RuntimeError where shapes or dtypes do not agree, or for an index known to be out of range.
+    """
+    return _scatter_any(input, dim, index, src, reduce, False, value)
+
+
+def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+    """`scatter` in place."""
+    return _scatter_any(self, dim, index, src, reduce, True, value)
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy of `input` with `src` added at the places that `index` gives along `dim`."""
+    return _scatter("scatter_add", input, dim, index, src, "add", False, "ScatterAddBackward0")
+
+
+def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """`scatter_add` in place."""
+    return _scatter("scatter_add", self, dim, index, src, "add", True, "ScatterAddBackward0")
+
+
+register("scatter", scatter, method=True, inplace=scatter_)
+register("scatter_add", scatter_add, method=True, inplace=scatter_add_)
+
+# ---- along one dimension, with a vector of indices
+
+
+def _vector(name: str, x: Tensor, dim: int, index: Tensor) -> int:
+    d = wrap_dim(dim, x._meta.ndim)
+    if index._meta.ndim > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {index._meta.ndim} with type: "
+            f"{type_name(index.dtype)} and size: {list(index.shape)}"
+        )
+    return d
+
+
+def _along(d: int, index: Tensor) -> tuple[Tensor | None, ...]:
+    return (*(None,) * d, index if index._meta.ndim else index.reshape(1))
+
+
+def _at_least_1d(t: Tensor) -> Tensor:
+    return t if t._meta.ndim else t.reshape(1)
+
+
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, in_place: bool) -> Tensor:
+    d = _vector("index_add_", x, dim, index)
+    m, ms = x._meta, source._meta
+    check_index_dtype(index, "index_add_(): Expected dtype int32/int64 for index")
+    if ms.dtype is not m.dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({type_name(m.dtype)}) and source ({type_name(ms.dtype)}) must have the same scalar type"
+        )
+    n = index._meta.numel
+    if ms.ndim and n != ms.shape[d]:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({n}) should be equal to source.size(dim): ({ms.shape[d]}), for dim: {d}"
+        )
+    if ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]:
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+            f"{list(m.shape)} source.shape = {list(ms.shape)}"
+        )
+    size = m.shape[d] if m.ndim else 1
+    check_range(index, size, 0, range_error(d, size))
+    value = source if alpha == 1 else source.detach() * alpha
+
+    def node(t: Tensor) -> Any:
+        t = t.detach()
+        if m.ndim == 0:
+            t = t.reshape(1)
+        return index_put_node(t, _along(d, index), _at_least_1d(value.detach()), True)
+
+    def source_grad(g: Tensor, i: Tensor) -> Tensor:
+        r = g.index_select(d, i)
+        r = r if alpha == 1 else r * alpha
+        return r.reshape(ms.shape)
+
+    return finish(
+        x, node, in_place, "IndexAddBackward0", (source,), (lambda g, i: g, source_grad), (index,)
+    )
+
+
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """A copy of `input` with the slices of `source` (times alpha) added to the slices along `dim` that `index` names."""
+    return _out(_index_add(input, dim, index, source, alpha, False), out)
+
+
+def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """`index_add` in place."""
+    return _index_add(self, dim, index, source, alpha, True)
+
+
+def _out(r: Tensor, out: Tensor | None) -> Tensor:
+    if out is None:
+        return r
+    from .launch import into
+
+    return into(out, r)
+
+
+def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bool) -> Tensor:
+    d = _vector("index_copy_", x, dim, index)
+    m, ms = x._meta, source._meta
+    check_index_dtype(index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype))
+    if ms.dtype is not m.dtype:
+        raise RuntimeError(
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {type_name(m.dtype)} and "
+            f"(source) {type_name(ms.dtype)}"
+        )
+    n = index._meta.numel
+    if ms.ndim and n != ms.shape[d]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})"
+        )
+    size = m.shape[d] if m.ndim else 1
+    check_range(index, size, 0, range_error(d, size, IndexError, "index_copy_(): "))
+    if m.ndim and (ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]):
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. "
+            f"Destination slice shape: {list(m.shape[:d] + m.shape[d + 1 :])} at dimension {d} and source slice shape: "
+            f"{list(ms.shape[:d] + ms.shape[d + 1 :])} at dimension {d}."
+        )
+
+    def node(t: Tensor) -> Any:
+        t = t.detach()
+        return index_put_node(t if m.ndim else t.reshape(1), _along(d, index), _at_least_1d(source.detach()), False)
+
+    return finish(
+        x,
+        node,
+        in_place,
+        "IndexCopyBackward0",
+        (source,),
+        (lambda g, i: g.index_fill(d, i, 0), lambda g, i: g.index_select(d, i).reshape(ms.shape)),
+        (index,),
+    )
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """A copy of `input` in which the slices along `dim` that `index` names are those of `source`."""
+    return _index_copy(input, dim, index, source, False)
+
+
+def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`index_copy` in place."""
+    return _index_copy(self, dim, index, source, True)
+
+
+def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) -> Tensor:
+    from ..creation import number
+
+    d = _vector("index_fill_", x, dim, index)
+    check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError)
+    m = x._meta
+    tensor_value = value if isinstance(value, Tensor) else None
+    if tensor_value is not None and tensor_value._meta.ndim:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
+        )
+    size = m.shape[d] if m.ndim else 1
+    check_range(index, size, -size, range_error(d, size, IndexError))
+    v = number(value, m.dtype) if tensor_value is None else tensor_value.detach().to(m.dtype).to(m.device)
+
+    def node(t: Tensor) -> Any:
+        t = t.detach()
+        return index_put_node(t if m.ndim else t.reshape(1), _along(d, index), v, False)
+
+    return finish(
+        x,
+        node,
+        in_place,
+        "IndexFillBackward0" if tensor_value is None else "IndexFillBackward1",
+        (tensor_value,),
+        (lambda g, i: g.index_fill(d, i, 0), lambda g, i: g.index_select(d, i).sum()),
+        (index,),
+    )
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """A copy of `input` in which the slices along `dim` that `index` names hold `value`."""
+    return _index_fill(input, dim, index, value, False)
+
+
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """`index_fill` in place."""
+    return _index_fill(self, dim, index, value, True)
+
+
+register("index_add", index_add, method=True, inplace=index_add_)
+register("index_copy", index_copy, method=True, inplace=index_copy_)
+register("index_fill", index_fill, method=True, inplace=index_fill_)
+
+# ---- flat places
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: bool) -> Tensor:
+    m = x._meta
+    check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}")
+    if source._meta.dtype is not m.dtype:
+        raise RuntimeError(
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_name(m.dtype)} and "
+            f"source.dtype = {type_name(source.dtype)}"
+        )
+    if source._meta.numel != index._meta.numel:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._meta.numel}, index.numel() = {index._meta.numel}"
+        )
+    check_range(index, m.numel, -m.numel, take_error(m.numel))
+
+    def node(t: Tensor) -> Any:
+        flat = t.detach().reshape(-1)
+        return index_put_node(flat, (index.reshape(-1),), source.detach().reshape(-1), accumulate)
+
+    return finish(
+        x,
+        node,
+        in_place,
+        "PutBackward0",
+        (source,),
+        (
+            lambda g, i: g if accumulate else g.put(i, g.new_zeros(i.shape), False),
+            lambda g, i: g.take(i).reshape(source._meta.shape),
+        ),
+        (index,),
+    )
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of `input` with the elements of `source` at flat indices."""
+    return _put(input, index, source, accumulate, False)
+
+
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """`put` in place."""
+    return _put(self, index, source, accumulate, True)
+
+
+register("put", put, method=True, inplace=put_)
+
+
+def common_shape(*tensors: Tensor) -> tuple[int, ...]:
+    """The shape the tensors broadcast to."""
+    return broadcast_shapes(*(t._meta.shape for t in tensors))

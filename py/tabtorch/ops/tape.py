@@ -1,0 +1,249 @@
+"""The backward side of a `Row`: its GradFn class, and recording one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..autograd.mode import STATE
+from ..autograd.tape import FREED, GradFn, edge, freed_error, modified_error, next_seq
+from ..tensor import Tensor
+from .core import Row
+
+_new = object.__new__
+
+
+class RowFn(GradFn):
+    """The node of a row. `args` are the operands that the gradients need (None: not needed), numbers as they are."""
+
+    row: Row
+    grads: tuple[Callable[..., Any] | None, ...]
+    args: Any = ()
+    versions: Any = None  # of the saved operands; None where nothing was saved
+    options: dict[str, Any] | None = None
+    out: Any = None  # (Storage, Meta, version) of the output where a gradient needs it
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        args = self.args
+        versions = self.versions
+        if versions is not None:
+            if args is FREED:
+                raise freed_error()
+            for x, v in zip(args, versions):
+                if v >= 0 and x._storage.version != v:
+                    raise modified_error(x, v, x._fn)
+        out = self.out
+        if out is not None:
+            out = self._unpack_out()
+        grads = self.grads
+        edges = self.edges
+        options = self.options
+        if options is not None:
+            return [
+                None if e is None else f(g, *args, out, **options)  # type: ignore[misc]
+                for f, e in zip(grads, edges)
+            ]
+        if len(edges) == 1:
+            return (grads[0](g, args[0], out),)  # type: ignore[misc]
+        if len(edges) == 2:
+            a, b = args
+            return (
+                None if edges[0] is None else grads[0](g, a, b, out),  # type: ignore[misc]
+                None if edges[1] is None else grads[1](g, a, b, out),  # type: ignore[misc]
+            )
+        return [None if e is None else f(g, *args, out) for f, e in zip(grads, edges)]  # type: ignore[misc]
+
+    def _unpack_out(self) -> Tensor:
+        storage, m, version = self.out
+        t: Tensor = _new(Tensor)
+        t._storage = storage
+        t._meta = m
+        if STATE.grad:
+            t._rg = True
+            t._fn = self
+        if storage.version != version:
+            raise modified_error(t, version, self)
+        return t
+
+    def release(self) -> None:
+        if self.versions is not None:
+            self.args = FREED
+            self.out = None
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        if self.args is FREED:
+            raise freed_error()
+        out = () if self.out is None else (self._unpack_out(),)
+        return (*(x for x in self.args if isinstance(x, Tensor)), *out)
+
+
+def used_arguments(f: Callable[..., Any]) -> set[str] | None:
+    """Names of the parameters whose values a function uses; None if that cannot be told."""
+    code = getattr(f, "__code__", None)
+    if code is None or code.co_flags & 0x0C:  # no Python function, or with *args, **kwargs
+        return None
+    import dis
+
+    params = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    used = params.intersection(code.co_cellvars)
+    for i in dis.get_instructions(code):
+        if i.opname.startswith("LOAD_FAST") or i.opname.startswith("STORE_FAST_LOAD"):
+            names = i.argval if isinstance(i.argval, tuple) else (i.argval,)
+            used.update(params.intersection(names))
+    return used
+
+
+class _Uses:
+    """What the gradients of a row need, by which operands want one (bits of a mask): a flag for each operand, and for the output."""
+
+    def __init__(self, row: Row) -> None:
+        self.n = row.operands
+        self.needed: list[list[bool]] = []
+        for f in row.grads or ():
+            used = used_arguments(f) if f is not None else set()
+            if used is None or f is None:
+                self.needed.append([used is None] * (self.n + 1))
+                continue
+            names = f.__code__.co_varnames[1 : self.n + 2]
+            if len(names) < self.n + 1:
+                raise TypeError(f"gradient of {row.name}: expected (g, {self.n} operands, out)")
+            self.needed.append([n in used for n in names])
+        self.by_mask: dict[int, tuple[bool, ...]] = {}
+
+    def __getitem__(self, mask: int) -> tuple[bool, ...]:
+        r = self.by_mask.get(mask)
+        if r is None:
+            mine = [row for k, row in enumerate(self.needed) if mask >> k & 1]
+            r = self.by_mask[mask] = tuple(any(col) for col in zip(*mine)) if mine else (False,) * (self.n + 1)
+        return r
+
+
+def row_class(row: Row) -> Any:
+    """The GradFn class of a row, e.g. ExpBackward0."""
+    attrs = {"row": row, "grads": row.grads, "uses": None, "differentiable": tuple(f is not None for f in row.grads or ())}
+    return type(row.backward_name, (RowFn,), attrs)
+
+
+def _uses(cls: Any) -> Any:
+    u = cls.uses
+    if u is None:
+        u = cls.uses = _Uses(cls.row)
+    return u
+
+
+def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
+    """Puts `t`, computed from `x`, on the tape."""
+    if t._meta.dtype.category < 2:
+        return
+    fn = _new(cls)
+    fn.edges = (x._fn or edge(x),)
+    fn.metas = (x._meta,)
+    fn.outs = t._meta
+    fn.seq = next_seq()
+    keep, keep_out = (cls.uses or _uses(cls))[1]
+    if keep:
+        fn.args = (x,)
+        fn.versions = (x._storage.version,)
+    else:
+        fn.args = (None,)
+    if keep_out:
+        s = t._storage
+        fn.out = (s, t._meta, s.version)
+        if not keep:
+            fn.versions = ()
+    t._rg = True
+    t._fn = fn
+
+
+def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
+    """Puts `t`, computed from a tensor and a tensor or number, on the tape. One of them requires grad."""
+    da, db = cls.differentiable
+    fn = _new(cls)
+    if a._rg and da:
+        ea = a._fn or edge(a)
+        mask = 1
+    else:
+        ea = None
+        mask = 0
+    k = type(b)
+    if k is float or k is int:
+        fn.edges = (ea, None)
+        fn.metas = (a._meta, None)
+        bt = False
+    else:
+        bt = True
+        if b._rg and db:
+            mask += 2
+            fn.edges = (ea, b._fn or edge(b))
+        else:
+            fn.edges = (ea, None)
+        fn.metas = (a._meta, b._meta)
+    if not mask or t._meta.dtype.category < 2:
+        return
+    fn.outs = t._meta
+    fn.seq = next_seq()
+    ka, kb, ko = (cls.uses or _uses(cls))[mask]
+    if bt:
+        if ka or kb:
+            if kb:
+                fn.args = (a if ka else None, b)
+                fn.versions = (a._storage.version if ka else -1, b._storage.version)
+            else:
+                fn.args = (a, None)
+                fn.versions = (a._storage.version, -1)
+        else:
+            fn.args = (None, None)
+    elif ka:
+        fn.args = (a, b)
+        fn.versions = (a._storage.version, -1)
+    else:
+        fn.args = (None, b)
+    if ko:
+        s = t._storage
+        fn.out = (s, t._meta, s.version)
+        if fn.versions is None:
+            fn.versions = ()
+    t._rg = True
+    t._fn = fn
+
+
+def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, Any]) -> Any:
+    """The GradFn of `t`, computed from `operands`; None where no operand that has a gradient requires one."""
+    if t._meta.dtype.category < 2:
+        return None
+    edges: list[Any] = []
+    mask = 0
+    for k, x in enumerate(operands):
+        if isinstance(x, Tensor) and x._rg and cls.differentiable[k]:
+            edges.append(x._fn or edge(x))
+            mask |= 1 << k
+        else:
+            edges.append(None)
+    if not mask:
+        return None
+    fn = _new(cls)
+    fn.edges = tuple(edges)
+    fn.metas = tuple([x._meta if isinstance(x, Tensor) else None for x in operands])
+    fn.outs = t._meta
+    fn.seq = next_seq()
+    *keep, keep_out = (cls.uses or _uses(cls))[mask]
+    fn.args = tuple([x if k or not isinstance(x, Tensor) else None for x, k in zip(operands, keep)])
+    versions = tuple([x._storage.version if isinstance(x, Tensor) else -1 for x in fn.args])
+    if keep_out:
+        s = t._storage
+        fn.out = (s, t._meta, s.version)
+        fn.versions = versions
+    elif any(v >= 0 for v in versions):
+        fn.versions = versions
+    if options:
+        fn.options = options
+    return fn
+
+
+def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, Any]) -> None:
+    """Puts `t` on the tape if it has to be there."""
+    fn = make_node(cls, t, operands, options)
+    if fn is not None:
+        t._rg = True
+        t._fn = fn

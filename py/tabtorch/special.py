@@ -1,0 +1,23 @@
+"""`torch.special`: the rows named special_NAME, and what torch has under the same name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .ops import core
+
+_SAME = ("exp2", "expm1", "log1p", "sinc", "round", "softmax", "log_softmax", "logsumexp")
+_RENAMED = {"multigammaln": "mvlgamma"}
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        f = core.function("special_" + name) or (
+            core.function(_RENAMED.get(name, name)) if name in _SAME or name in _RENAMED else None
+        )
+        if f is not None:
+            globals()[name] = f
+            return f
+    raise core.Missing(
+        f"module 'torch.special' has no attribute '{name}' (if PyTorch has it: tabtorch does not have it yet)"
+    )

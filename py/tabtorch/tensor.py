@@ -1,0 +1,621 @@
+"""`torch.Tensor`: a storage seen through a Meta, with its place on the autograd tape.
+
+Only what every tensor has stands here. Operations come from the registry (`ops/core.py`): a method is put into the class
+when it is first asked for, the operators of Python's syntax are at the end of the file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import dtypes
+from .engine.graph import Node
+from .engine.view import Meta, Size
+from .modes import STATE
+from .ops import core
+from .storage import Storage, UntypedStorage
+
+if TYPE_CHECKING:
+    from .autograd.tape import GradFn
+
+_new = object.__new__
+_devices: Any = importlib.import_module("tabtorch.device")  # by its name: the package's `device` is the class
+
+
+class TensorMeta(type):
+    """Finds registered methods on first use of `Tensor.name`."""
+
+    def __getattr__(cls, name: str) -> Any:
+        f = None if name.startswith("__") else core.method(name)
+        if f is None:
+            raise core.Missing(_no_attribute(name, f"type object '{cls.__name__}'"))
+        setattr(Tensor, name, f)
+        return f
+
+
+def _no_attribute(name: str, who: str) -> str:
+    hint = "" if name.startswith("_") else " (if PyTorch has it: tabtorch does not have it yet)"
+    return f"{who} has no attribute '{name}'{hint}"
+
+
+class Tensor(metaclass=TensorMeta):
+    """A multi-dimensional array of one dtype on one device. Made by functions such as `torch.tensor` and `torch.zeros`."""
+
+    _storage: Storage
+    _meta: Meta
+    # What a new tensor is by default; creation sets only what differs.
+    _rg: bool = False  # requires_grad
+    _fn: Any = None  # GradFn, or Port of one with several outputs
+    _grad: Tensor | None = None
+    _base: Tensor | None = None  # of a differentiable view: the tensor that is no view
+    _stale: bool = False  # a view whose base was written to: its grad_fn is made anew when asked for
+    _view_state: int = 0  # how the view was made: see autograd/views.py
+    _inference: bool = False
+    _backward_hooks: Any = None
+    _post_accumulate_grad_hooks: Any = None
+    _retain: Any = None
+    edge_kind = 2  # as an edge of the tape a tensor is a leaf: see autograd/tape.py
+
+    __array_priority__ = 1000
+    __hash__ = object.__hash__
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        from .ops.legacy import legacy_constructor
+
+        return legacy_constructor(cls, *args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """All is done in `__new__`."""
+
+    # ---- making tensors
+
+    @staticmethod
+    def _wrap(node: Node, meta: Meta) -> Tensor:
+        """A tensor over a new storage that holds `node`."""
+        t: Tensor = _new(Tensor)
+        t._storage = Storage(node)
+        t._meta = meta
+        if STATE.inference:
+            t._inference = True
+        return t
+
+    @staticmethod
+    def _view_of(base: Tensor, meta: Meta) -> Tensor:
+        """A tensor over the storage of `base`, with no autograd record."""
+        t: Tensor = _new(Tensor)
+        t._storage = base._storage
+        t._meta = meta
+        if base._inference:
+            t._inference = True
+        return t
+
+    @staticmethod
+    def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **_kw: Any) -> Any:
+        """A leaf of class `cls` over the storage of `data`."""
+        t: Any = _new(cls)
+        t._storage = data._storage
+        t._meta = data._meta
+        if require_grad:
+            if not (data._meta.dtype.is_floating_point or data._meta.dtype.is_complex):
+                raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            t._rg = True
+        return t
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same data and history as an instance of `cls`."""
+        t: Any = self.view_as(self) if self._rg and self._fn is None else self._shallow()
+        t.__class__ = cls
+        return t
+
+    def _shallow(self) -> Tensor:
+        """Another tensor object with the same storage and the same place on the tape."""
+        t = Tensor._view_of(self, self._meta)
+        if self._rg:
+            t._rg = True
+            t._fn = self._fn
+        return t
+
+    def __getattr__(self, name: str) -> Any:
+        # only names that neither the object nor its class has come here
+        f = None if name.startswith("__") else core.method(name)
+        if f is None:
+            raise core.Missing(_no_attribute(name, f"'{type(self).__name__}' object"))
+        setattr(Tensor, name, f)
+        return f.__get__(self)
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> Size:
+        return self._meta.shape
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return self._meta.dtype
+
+    @property
+    def device(self) -> Any:
+        return self._meta.device
+
+    @property
+    def ndim(self) -> int:
+        return self._meta.ndim
+
+    @property
+    def layout(self) -> Any:
+        from .layout import strided
+
+        return strided
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size along one dimension. IndexError for a dimension out of range."""
+        if dim is None:
+            return self._meta.shape
+        return self._meta.shape[wrap_dim(dim, self._meta.ndim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides in elements, or that of one dimension."""
+        if dim is None:
+            return self._meta.strides
+        return self._meta.strides[wrap_dim(dim, self._meta.ndim)]
+
+    def dim(self) -> int:
+        return self._meta.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        return self._meta.numel
+
+    nelement = numel
+
+    def storage_offset(self) -> int:
+        return self._meta.offset
+
+    def element_size(self) -> int:
+        return self._meta.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._meta.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._meta.numel * self._meta.dtype.itemsize
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the strides are those of a new tensor of this shape in `memory_format` (default: row-major)."""
+        from .layout import is_contiguous
+
+        return self._meta.contiguous if memory_format is None else is_contiguous(self._meta, memory_format)
+
+    def is_floating_point(self) -> bool:
+        return self._meta.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self._meta.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self._meta.dtype.is_signed
+
+    def is_conj(self) -> bool:
+        """False: a conjugate is computed, it is never a mark on the tensor."""
+        return False
+
+    is_neg = is_conj
+
+    def is_inference(self) -> bool:
+        return self._inference
+
+    def is_same_size(self, other: Tensor) -> bool:
+        return self._meta.shape == other._meta.shape
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same storage."""
+        return self._storage.root is tensor._storage.root and self._meta is tensor._meta
+
+    def is_pinned(self) -> bool:
+        return False
+
+    def is_shared(self) -> bool:
+        return False
+
+    def pin_memory(self) -> Tensor:
+        """Itself: uploads need no pinned memory here."""
+        return self
+
+    def share_memory_(self) -> Tensor:
+        """Itself: there is one process."""
+        return self
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._meta.device.type == "cpu"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether scripts that ask for CUDA should take it for a CUDA tensor: after `install()`, on webgpu."""
+        return self._meta.device.type == "webgpu" and _devices._cuda_alias
+
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = is_meta = False
+
+    def get_device(self) -> int:
+        """0 on webgpu, -1 on cpu."""
+        return -1 if self._meta.device.type == "cpu" else 0
+
+    def data_ptr(self) -> int:
+        """A number that says where the first element lies: equal for equal places, apart for different storages."""
+        return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The memory that the tensor and its views share."""
+        return UntypedStorage(self)
+
+    storage = untyped_storage
+
+    # ---- autograd
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._rg
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Says whether autograd records what is computed from it. RuntimeError on what is no leaf, or no float."""
+        if self._fn is not None or self._stale:
+            if not requires_grad:
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                    "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+                )
+            return self
+        if requires_grad:
+            if not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
+                raise RuntimeError("only Tensors of floating point dtype can require gradients")
+            if self._inference and not STATE.inference:
+                raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._rg = bool(requires_grad)
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self._rg or (self._fn is None and not self._stale)
+
+    @property
+    def grad_fn(self) -> GradFn | None:
+        if not self._rg:
+            return None
+        if self._stale:
+            from .autograd.views import refresh
+
+            refresh(self)
+        fn = self._fn
+        if fn is None:
+            return None
+        return fn.fn if fn.is_port else fn
+
+    @property
+    def output_nr(self) -> int:
+        return self._fn.nr if self._fn is not None and self._fn.is_port else 0
+
+    @property
+    def grad(self) -> Tensor | None:
+        g = self._grad
+        if g is None and self._fn is not None and self._retain is None:
+            import warnings
+
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+                "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
+                "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
+                "mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for "
+                "more informations.",
+                stacklevel=2,
+            )
+        return g
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            _check_grad(self, value)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    def backward(
+        self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Adds the gradients of this tensor to `.grad` of the leaves it was computed from. See `torch.autograd.backward`."""
+        from .autograd.engine import backward
+
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach(self) -> Tensor:
+        """The same storage, cut from the tape."""
+        return Tensor._view_of(self, self._meta)
+
+    def detach_(self) -> Tensor:
+        """Cuts this tensor from the tape and makes it a leaf. RuntimeError for a view."""
+        if self._base is not None:
+            raise RuntimeError(
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
+                "training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
+                "detach_() cannot be called on these gradients. To fix this error, please refer to the "
+                "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
+            )
+        self._fn = None
+        self._rg = False
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same storage, cut from the tape; writes to it are not seen by the version check of autograd."""
+        t: Tensor = _new(Tensor)
+        t._storage = self._storage.untracked()
+        t._meta = self._meta
+        return t
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        self._storage = value._storage
+        self._meta = value._meta
+
+    def retain_grad(self) -> None:
+        """Keeps the gradient of a tensor that is no leaf in its `.grad`."""
+        from .autograd.hooks import retain_grad
+
+        retain_grad(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._retain is not None
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
+        """Calls `hook(grad)` whenever the gradient of this tensor is known; what it returns replaces the gradient."""
+        from .autograd.hooks import register_hook
+
+        return register_hook(self, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
+        """Calls `hook(tensor)` after a gradient was added to the `.grad` of this leaf."""
+        from .autograd.hooks import register_post_accumulate_grad_hook
+
+        return register_post_accumulate_grad_hook(self, hook)
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    # ---- to Python
+
+    def item(self) -> Any:
+        """The one element as a Python number. Waits for the device."""
+        from .convert import item
+
+        return item(self)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers (a number for a 0-dimensional tensor). Waits for the device."""
+        from .convert import tolist
+
+        return tolist(self)
+
+    async def read(self) -> Any:
+        """`await t.read()`: what `tolist()` gives, without ever blocking; works in every browser."""
+        from .convert import read_async
+
+        return await read_async(self)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """A NumPy array with a copy of the elements. RuntimeError for a tensor that requires grad, unless `force`."""
+        from .convert import to_numpy
+
+        return to_numpy(self, force)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        from .convert import to_numpy
+
+        a = to_numpy(self, False)
+        return a if dtype is None else a.astype(dtype, copy=False)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What a NumPy function gave for a tensor is a tensor again."""
+        make: Any = core.function("from_numpy")
+        return make(array)
+
+    def __len__(self) -> int:
+        if not self._meta.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return self._meta.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._meta.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __reversed__(self) -> Tensor:
+        return self.flip(0) if self._meta.shape else self
+
+    def __contains__(self, element: Any) -> bool:
+        if isinstance(element, (Tensor, int, float, complex)):
+            equal: Any = self == element
+            return bool(equal.any().item())
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+
+    def __bool__(self) -> bool:
+        n = self._meta.numel
+        if n != 1:
+            if n == 0:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._meta.dtype.category > 1 or self._meta.numel != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from .printing import tensor_repr
+
+        return tensor_repr(self, tensor_contents=tensor_contents)
+
+    def __format__(self, format_spec: str) -> str:
+        if self._meta.ndim == 0 and type(self) is Tensor:
+            return format(self.item(), format_spec)
+        return object.__format__(self, format_spec)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *core.all_methods()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        from .convert import deepcopy
+
+        return deepcopy(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from .convert import reduce
+
+        return reduce(self)
+
+    # ---- pieces of syntax
+
+    @property
+    def T(self) -> Tensor:
+        """Its dimensions reversed."""
+        return self.permute(tuple(range(self._meta.ndim - 1, -1, -1)))
+
+    @property
+    def mT(self) -> Tensor:
+        """Its last two dimensions swapped."""
+        if self._meta.ndim == 0:
+            return self
+        if self._meta.ndim < 2:
+            raise RuntimeError(
+                "tensor.mT is only supported on matrices or batches of matrices. "
+                f"Got {self._meta.ndim}-D tensor."
+            )
+        return self.transpose(-2, -1)
+
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        if self._meta.ndim not in (0, 2):
+            raise RuntimeError(
+                "tensor.H is only supported on matrices (2-D tensors). "
+                f"Got {self._meta.ndim}-D tensor."
+                + (" For batches of matrices, consider using tensor.mH" if self._meta.ndim > 2 else "")
+            )
+        if self._meta.ndim == 0:
+            return self
+        t = self.transpose(0, 1)
+        return t.conj() if self._meta.dtype.is_complex else t
+
+    @property
+    def mH(self) -> Tensor:
+        """The conjugate transpose of a batch of matrices."""
+        if self._meta.ndim < 2:
+            raise RuntimeError(
+                "tensor.mH is only supported on matrices or batches of matrices. "
+                f"Got {self._meta.ndim}-D tensor."
+            )
+        t = self.transpose(-2, -1)
+        return t.conj() if self._meta.dtype.is_complex else t
+
+    @property
+    def real(self) -> Tensor:
+        """The real parts, as a view."""
+        return self.view_as_real().select(-1, 0) if self._meta.dtype.is_complex else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real.copy_(value)
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary parts, as a view. RuntimeError for a tensor that is not complex."""
+        if not self._meta.dtype.is_complex:
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+        return self.view_as_real().select(-1, 1)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        self.imag.copy_(value)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        from .indexing import getitem
+
+        Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+        return getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        from .indexing import setitem
+
+        Tensor.__setitem__ = setitem  # type: ignore[method-assign]
+        setitem(self, index, value)
+
+
+Tensor.__module__ = "torch"  # what `type(x)` prints
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """`dim` counted from the front. IndexError out of range, as PyTorch; a 0-dimensional tensor has dimension 0 and -1."""
+    n = ndim or 1
+    if not -n <= dim < n:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
+    return dim + n if dim < 0 else dim
+
+
+def _scalar_name(t: Tensor) -> str:
+    from .autograd.tape import TYPE_NAMES
+
+    return TYPE_NAMES[t._meta.dtype.name]
+
+
+def _check_grad(t: Tensor, g: Any) -> None:
+    """What PyTorch asks of a value given to `.grad`."""
+    if not isinstance(g, Tensor):
+        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(g).__name__}")
+    if g is t:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if g._meta.dtype is not t._meta.dtype:
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{_scalar_name(g).lower()}' to a tensor with grad_dtype "
+            f"'{_scalar_name(t)}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can "
+            "set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with "
+            "caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match."
+        )
+    if g._meta.device is not t._meta.device:
+        raise RuntimeError(
+            f"attempting to assign a gradient with device type '{g.device.type}' to a tensor with device type "
+            f"'{t.device.type}'. Please ensure that the gradient and the tensor are on the same device"
+        )
+    if g._meta.shape != t._meta.shape:
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(g.shape)}' to a tensor of size '{list(t.shape)}'. "
+            "Please ensure that the gradient and the tensor are the same size"
+        )
+

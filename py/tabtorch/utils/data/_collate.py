@@ -1,0 +1,95 @@
+"""Samples to batches. NumPy is recognized where it is there, and not needed."""
+
+import copy
+import re
+import sys
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+
+import tabtorch as torch
+
+_TEXT_ARRAY = re.compile(r"[SaUO]")  # dtypes that cannot become tensors
+
+
+def _bad(kind):
+    return TypeError(
+        f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {kind}"
+    )
+
+
+def _rebuilt_mapping(data, values):
+    """A mapping like ``data`` with other values; a dict, where its type cannot be made so."""
+    try:
+        if isinstance(data, MutableMapping):
+            clone = copy.copy(data)
+            clone.update(values)
+            return clone
+        return type(data)(values)
+    except TypeError:
+        return values
+
+
+def _rebuilt_sequence(data, values):
+    """A sequence like ``data`` with other values; a list, where its type cannot be made so."""
+    try:
+        if isinstance(data, MutableSequence):
+            clone = copy.copy(data)
+            for i, value in enumerate(values):
+                clone[i] = value
+            return clone
+        return type(data)(values)
+    except TypeError:
+        return values
+
+
+def default_convert(data):
+    """NumPy arrays and scalars in ``data`` to tensors; the structure is kept."""
+    kind = type(data)
+    if isinstance(data, torch.Tensor):
+        return data
+    if kind.__module__ == "numpy" and kind.__name__ not in ("str_", "string_"):
+        if kind.__name__ == "ndarray" and _TEXT_ARRAY.search(data.dtype.str) is not None:
+            return data
+        return torch.as_tensor(data)
+    if isinstance(data, Mapping):
+        return _rebuilt_mapping(data, {key: default_convert(data[key]) for key in data})
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return kind(*(default_convert(d) for d in data))
+    if isinstance(data, tuple):
+        return [default_convert(d) for d in data]
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return _rebuilt_sequence(data, [default_convert(d) for d in data])
+    return data
+
+
+def default_collate(batch):
+    """A list of samples to one batch: tensors are stacked on a new first dimension, numbers become tensors.
+
+    Mappings, tuples and lists are gone into. TypeError: a type that cannot be batched.
+    """
+    elem = batch[0]
+    if isinstance(elem, torch.Tensor):
+        return torch.stack(batch, 0)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        if isinstance(elem, numpy.ndarray):
+            if _TEXT_ARRAY.search(elem.dtype.str) is not None:
+                raise _bad(elem.dtype)
+            return torch.stack([torch.as_tensor(b) for b in batch], 0)
+        if isinstance(elem, (numpy.bool_, numpy.number, numpy.object_)):
+            return torch.as_tensor(numpy.asarray(batch))
+    if isinstance(elem, float):
+        return torch.tensor(batch, dtype=torch.float64)  # type: ignore[operator]
+    if isinstance(elem, int):
+        return torch.tensor(batch)  # type: ignore[operator]
+    if isinstance(elem, (str, bytes)):
+        return batch
+    if isinstance(elem, Mapping):
+        return _rebuilt_mapping(elem, {key: default_collate([d[key] for d in batch]) for key in elem})
+    if isinstance(elem, tuple) and hasattr(elem, "_fields"):
+        return type(elem)(*(default_collate(samples) for samples in zip(*batch, strict=True)))
+    if isinstance(elem, Sequence):
+        if any(len(other) != len(elem) for other in batch):
+            raise RuntimeError("each element in list of batch should be of equal size")
+        columns = [default_collate(samples) for samples in zip(*batch, strict=True)]
+        return columns if isinstance(elem, tuple) else _rebuilt_sequence(elem, columns)
+    raise _bad(type(elem))

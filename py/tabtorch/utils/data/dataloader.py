@@ -1,0 +1,253 @@
+"""``DataLoader``: batches of a dataset, in the order of a sampler.
+
+All loading is in this process: a browser tab has no worker processes. Random numbers are drawn exactly when PyTorch
+draws them, so a seeded run sees the same batches.
+"""
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+import tabtorch as torch
+
+from ._collate import default_collate, default_convert
+from .dataset import IterableDataset, Subset, TensorDataset
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, _draw_seed
+
+_warned_of_workers = False
+
+
+def get_worker_info():
+    """None, as in PyTorch's main process: there are no workers."""
+
+
+class _InfiniteConstantSampler:
+    """None, for ever: the sampler of iterable datasets."""
+
+    def __iter__(self):
+        return itertools.repeat(None)
+
+
+class DataLoader:
+    """Iterates over batches.
+
+    ``batch_size`` None: single samples. ``shuffle``: a new random order each time, seeded by ``generator`` or the
+    default one. ``collate_fn``: samples to batch. ``num_workers``, ``pin_memory`` and their like are accepted.
+    """
+
+    __initialized = False
+
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, multiprocessing_context)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self._iterable = isinstance(dataset, IterableDataset)
+        if self._iterable:
+            if shuffle not in (False, None):
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+                )
+            for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+                if value is not None:
+                    raise ValueError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+                    )
+        shuffle = bool(shuffle)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        if sampler is None:
+            if self._iterable:
+                sampler = _InfiniteConstantSampler()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.generator = generator
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self.__initialized = True
+        self._IterableDataset_len_called = None
+
+    def __setattr__(self, attr, val):
+        if self.__initialized and attr in (
+            "batch_size",
+            "batch_sampler",
+            "sampler",
+            "drop_last",
+            "dataset",
+            "persistent_workers",
+        ):
+            raise ValueError(f"{attr} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(attr, val)
+
+    @property
+    def _auto_collation(self):
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self):
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __iter__(self):
+        return _Iterator(self)
+
+    def __len__(self):
+        if not self._iterable:
+            return len(self._index_sampler)
+        length = self._IterableDataset_len_called = len(self.dataset)
+        if self.batch_size is not None:
+            length = length // self.batch_size if self.drop_last else math.ceil(length / self.batch_size)
+        return length
+
+
+def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, context):
+    """PyTorch's rules for the settings of workers; one warning, once, that there are none."""
+    global _warned_of_workers
+    if num_workers < 0:
+        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing."
+            "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+        )
+    if prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError("prefetch_factor option should be non-negative")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+    if context is not None and num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+            f"but got num_workers={num_workers}"
+        )
+    if num_workers > 0 and not _warned_of_workers:
+        _warned_of_workers = True
+        warnings.warn(
+            f"DataLoader: num_workers={num_workers} is accepted, but tabtorch loads all data in the main process.",
+            stacklevel=3,
+        )
+
+
+class _Iterator:
+    """One pass over a loader."""
+
+    def __init__(self, loader):
+        self._loader = loader
+        self._dataset = loader.dataset
+        self._collate_fn = loader.collate_fn
+        self._auto_collation = loader._auto_collation
+        self._sampler_iter = iter(loader._index_sampler)
+        # PyTorch draws a seed for its workers here, even with none: the same number is drawn, to keep the stream.
+        self._base_seed = _draw_seed(loader.generator)
+        self._num_yielded = 0
+        self._length = loader._IterableDataset_len_called
+        self._samples: Any = iter(self._dataset) if loader._iterable else None
+        self._ended = False
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self._loader._index_sampler)
+
+    def __next__(self):
+        index = next(self._sampler_iter)
+        data = self._by_index(index) if self._samples is None else self._by_iteration(index)
+        self._num_yielded += 1
+        if self._samples is not None and self._length is not None and self._num_yielded > self._length:
+            warnings.warn(
+                f"Length of IterableDataset {self._dataset} was reported to be {self._length}"
+                f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. ",
+                stacklevel=2,
+            )
+        return data
+
+    def _by_index(self, index):
+        if not self._auto_collation:
+            return self._collate_fn(self._dataset[index])
+        if self._collate_fn is default_collate:
+            batch = _gathered(self._dataset, index)
+            if batch is not None:
+                return batch
+        getitems = getattr(self._dataset, "__getitems__", None)
+        return self._collate_fn(getitems(index) if getitems else [self._dataset[i] for i in index])
+
+    def _by_iteration(self, index):
+        if self._ended:
+            raise StopIteration
+        if not self._auto_collation:
+            return self._collate_fn(next(self._samples))
+        samples = list(itertools.islice(self._samples, len(index)))
+        self._ended = len(samples) < len(index)
+        if not samples or (self._ended and self._loader.drop_last):
+            raise StopIteration
+        return self._collate_fn(samples)
+
+    def __getstate__(self):
+        raise NotImplementedError("{} cannot be pickled", type(self).__name__)
+
+
+def _gathered(dataset, indices):
+    """A batch of a ``TensorDataset``, or of a subset of one, by one gather a tensor; None where it is neither.
+
+    The same as stacking the samples, without making them.
+    """
+    while type(dataset) is Subset:
+        indices = [dataset.indices[i] for i in indices]
+        dataset = dataset.dataset
+    if type(dataset) is not TensorDataset:
+        return None
+    if not indices or any(type(i) is not int for i in indices) or min(indices) < 0 or max(indices) >= len(dataset):
+        return None
+    where: dict = {}
+    batch = []
+    for t in dataset.tensors:
+        if t.device not in where:
+            where[t.device] = torch.tensor(indices, dtype=torch.int64, device=t.device)  # type: ignore[operator]
+        batch.append(t.index_select(0, where[t.device]))
+    return batch

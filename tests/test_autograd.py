@@ -1,0 +1,734 @@
+"""Autograd against real PyTorch: gradients, the tape, in-place writes and views, hooks, modes, Function, errors."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tabtorch
+from sidebyside import DEVICES
+
+
+def plain(x: Any) -> Any:
+    """What a scenario reports, with tensors as nested lists rounded to what float32 is good for."""
+    if isinstance(x, (torch.Tensor, tabtorch.Tensor)):
+        return ("tensor", np.round(np.array(x.detach().tolist(), dtype=complex), 4).tolist(), bool(x.requires_grad))
+    if isinstance(x, (list, tuple)):
+        return [plain(v) for v in x]
+    if isinstance(x, float):
+        return round(x, 4)
+    return x
+
+
+def result(scenario: Callable[[Any, str], Any], lib: Any, device: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return "value", plain(scenario(lib, device))
+        except Exception as e:
+            return "error", type(e).__name__, str(e).replace("torch.webgpu.", "torch.").split("\n")[0]
+
+
+SCENARIOS: list[Callable[[Any, str], Any]] = []
+
+
+def scenario(f: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """`f(torch, device)` is run with both libraries; what it returns or raises has to be the same."""
+    SCENARIOS.append(f)
+    return f
+
+
+def leaf(t: Any, device: str, *shape: int) -> Any:
+    n = int(np.prod(shape))
+    return (t.arange(n, device=device, dtype=t.float32).reshape(shape) * 0.5 + 0.25).requires_grad_()
+
+
+@scenario
+def chain(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 2, 3)
+    y = ((x * x + 1).exp().log() - x / 2).sum()
+    y.backward()
+    return y, x.grad
+
+
+@scenario
+def broadcast(t: Any, dev: str) -> Any:
+    x, b, s = leaf(t, dev, 2, 3), leaf(t, dev, 3), leaf(t, dev, 1, 1)
+    ((x + b) * s - b).sum().backward()
+    return x.grad, b.grad, s.grad
+
+
+@scenario
+def accumulates(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    (x * 2).sum().backward()
+    first = x.grad
+    (x * 3).sum().backward()
+    return x.grad, first is x.grad, x.grad.requires_grad
+
+
+@scenario
+def shared_use(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * x
+    z = y * y + y + x
+    z.sum().backward()
+    return x.grad
+
+
+@scenario
+def double_backward(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 4)
+    (g,) = t.autograd.grad((x**3).sum(), x, create_graph=True)
+    (h,) = t.autograd.grad((g * g).sum(), x, create_graph=True)
+    (k,) = t.autograd.grad(h.sum(), x)
+    return g, h, k
+
+
+@scenario
+def create_graph_backward(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    (x.exp() * x).sum().backward(create_graph=True)
+    g = x.grad
+    x.grad = None
+    g.sum().backward()
+    return g, x.grad
+
+
+@scenario
+def grad_of_intermediate(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    z = (y * y).sum()
+    return t.autograd.grad(z, [y, x]), x.grad
+
+
+@scenario
+def unused(t: Any, dev: str) -> Any:
+    x, y = leaf(t, dev, 3), leaf(t, dev, 3)
+    return t.autograd.grad((x * 2).sum(), [x, y])
+
+
+@scenario
+def unused_allowed(t: Any, dev: str) -> Any:
+    x, y = leaf(t, dev, 3), leaf(t, dev, 3)
+    a = t.autograd.grad((x * 2).sum(), [x, y], allow_unused=True)
+    b = t.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True)
+    return a, b
+
+
+@scenario
+def backward_inputs(t: Any, dev: str) -> Any:
+    x, y = leaf(t, dev, 3), leaf(t, dev, 3)
+    m = x * 2
+    (m * y).sum().backward(inputs=[x, m])
+    return x.grad, y.grad, m.grad
+
+
+@scenario
+def backward_inputs_empty(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3).sum().backward(inputs=[])
+
+
+@scenario
+def given_gradient(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    (x * 2).backward(t.tensor([1.0, 10.0, 100.0], device=dev))
+    return x.grad
+
+
+@scenario
+def several_roots(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    t.autograd.backward([y.sum(), (y * y).sum()], [None, t.tensor(3.0, device=dev)])
+    return x.grad
+
+
+@scenario
+def not_scalar(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3).backward()
+
+
+@scenario
+def wrong_gradient_shape(t: Any, dev: str) -> Any:
+    (leaf(t, dev, 3) * 2).backward(t.ones(2, device=dev))
+
+
+@scenario
+def no_grad_needed(t: Any, dev: str) -> Any:
+    t.ones(3, device=dev).sum().backward()
+
+
+@scenario
+def twice(t: Any, dev: str) -> Any:
+    z = leaf(t, dev, 3).exp().sum()
+    z.backward()
+    z.backward()
+
+
+@scenario
+def twice_retained(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    z = x.exp().sum()
+    z.backward(retain_graph=True)
+    z.backward()
+    return x.grad
+
+
+@scenario
+def leaf_inplace(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3).add_(1)
+
+
+@scenario
+def view_of_leaf_inplace(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3)[0:2].mul_(2)
+
+
+@scenario
+def setitem_of_leaf(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3)[0] = 1.0
+
+
+@scenario
+def saved_was_modified(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3) * 1
+    y = x.exp()
+    y.add_(1)
+    y.sum().backward()
+
+
+@scenario
+def saved_input_was_modified(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    a = x * 2
+    b = a * a
+    a.add_(1)
+    b.sum().backward()
+
+
+@scenario
+def modified_but_not_needed(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    a = x * 2
+    b = a + 1
+    a.add_(1)
+    (b + a).sum().backward()
+    return x.grad, a._version
+
+
+@scenario
+def inplace_chain(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    y.add_(1).mul_(3).sub_(x)
+    y.sum().backward()
+    return y, x.grad, y.grad_fn.name()
+
+
+@scenario
+def write_to_view(t: Any, dev: str) -> Any:
+    x, v = leaf(t, dev, 2, 3), leaf(t, dev, 3)
+    y = x * 2
+    y[0].mul_(v)
+    y[:, 1] = 7.0
+    (y * y).sum().backward()
+    return y, x.grad, v.grad, y.grad_fn.name()
+
+
+@scenario
+def write_gives_base_a_gradient(t: Any, dev: str) -> Any:
+    a = t.zeros(4, device=dev)
+    first, other = a[0:2], a[1:3]
+    w = leaf(t, dev, 2)
+    first.add_(w)
+    state = [a.requires_grad, first.requires_grad, other.requires_grad, other.is_leaf]
+    names = [a.grad_fn.name(), first.grad_fn.name(), other.grad_fn.name()]
+    (other * t.tensor([2.0, 3.0], device=dev)).sum().backward()
+    return state, names, a, w.grad
+
+
+@scenario
+def write_to_base_seen_in_view(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 4)
+    y = x * 1
+    v = y.view(2, 2)
+    y.mul_(3)
+    name = v.grad_fn.name()
+    (v * v).sum().backward()
+    return name, v, x.grad
+
+
+@scenario
+def transposed_write(t: Any, dev: str) -> Any:
+    x, w = leaf(t, dev, 2, 3), leaf(t, dev, 3, 2)
+    y = x * 1
+    y.t().copy_(w * 2)
+    y.t()[1] += 1
+    (y * x).sum().backward()
+    return y, x.grad, w.grad
+
+
+@scenario
+def filled_part(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 2, 3)
+    y = x * 2
+    y[1].zero_()
+    y[0, 1:].fill_(5)
+    y.sum().backward()
+    return y, x.grad
+
+
+@scenario
+def unbind_write(t: Any, dev: str) -> Any:
+    a, b = (leaf(t, dev, 2, 3) * 2).unbind(0)
+    a.add_(1)
+
+
+@scenario
+def no_grad_view_write(t: Any, dev: str) -> Any:
+    y = leaf(t, dev, 3) * 2
+    with t.no_grad():
+        v = y[0:2]
+    v.mul_(2)
+
+
+@scenario
+def data_writes_are_not_tracked(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * x
+    x.data.add_(1)
+    y.sum().backward()
+    return x, x.grad, x._version
+
+
+@scenario
+def detach_shares(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    d = y.detach()
+    d.mul_(10)
+    return y, d.requires_grad, y._version, d.is_leaf
+
+
+@scenario
+def detach_inplace_on_view(t: Any, dev: str) -> Any:
+    (leaf(t, dev, 3) * 2)[0:1].detach_()
+
+
+@scenario
+def hooks(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    seen: list[Any] = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(("y", g.tolist())))
+    handle = y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    x.register_hook(lambda g: seen.append(("x", g.tolist())))
+    (y * y).sum().backward(retain_graph=True)
+    handle.remove()
+    first = x.grad.clone()
+    x.grad = None
+    (y * y).sum().backward()
+    return seen, first, x.grad, y.grad, y.retains_grad
+
+
+@scenario
+def hook_changes_size(t: Any, dev: str) -> Any:
+    y = leaf(t, dev, 3) * 2
+
+    def shrink(g: Any) -> Any:
+        return g[:2]
+
+    y.register_hook(shrink)
+    y.sum().backward()
+
+
+@scenario
+def hook_without_grad(t: Any, dev: str) -> Any:
+    t.ones(3, device=dev).register_hook(lambda g: g)
+
+
+@scenario
+def node_hooks(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    seen: list[Any] = []
+    y.grad_fn.register_hook(lambda gi, go: seen.append(([g.tolist() for g in gi if g is not None], go[0].tolist())))
+    y.grad_fn.register_prehook(lambda go: (go[0] * 2,))
+    y.sum().backward()
+    return seen, x.grad
+
+
+@scenario
+def post_accumulate(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    seen: list[Any] = []
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    (x * 2).sum().backward()
+    (x * 2).sum().backward()
+    return seen
+
+
+@scenario
+def names(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x * 2
+    (nxt, nr), other = y.grad_fn.next_functions
+    return y.grad_fn.name(), nxt.name(), nr, other, nxt.variable is x, x.grad_fn, y.is_leaf, x.is_leaf, y.output_nr
+
+
+@scenario
+def modes(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+
+    @t.no_grad()
+    def f() -> Any:
+        return x * 2
+
+    @t.no_grad
+    def g() -> Any:
+        return x * 2
+
+    @t.no_grad()
+    def gen() -> Any:
+        while True:
+            got = yield t.is_grad_enabled()
+            assert got == 1
+
+    it = gen()
+    state = [next(it), t.is_grad_enabled(), it.send(1), t.is_grad_enabled()]
+    with t.no_grad():
+        inside = x * 2
+        with t.enable_grad():
+            again = x * 2
+    with t.set_grad_enabled(False):
+        third = x * 2
+    return f(), g(), state, inside, again, third, t.is_grad_enabled()
+
+
+@scenario
+def inference(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    with t.inference_mode():
+        y = x * 2
+        y.add_(1)
+        state = [y.is_inference(), y.requires_grad, t.is_inference_mode_enabled()]
+    return state, y, y + 1
+
+
+@scenario
+def inference_saved(t: Any, dev: str) -> Any:
+    with t.inference_mode():
+        y = t.ones(3, device=dev)
+    y.add_(1)
+
+
+@scenario
+def requires_grad_errors(t: Any, dev: str) -> Any:
+    t.ones(3, dtype=t.int64, device=dev).requires_grad_()
+
+
+@scenario
+def requires_grad_of_computed(t: Any, dev: str) -> Any:
+    (leaf(t, dev, 3) * 2).requires_grad_(False)
+
+
+@scenario
+def grad_of_wrong_size(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3).grad = t.ones(2, device=dev)
+
+
+@scenario
+def function(t: Any, dev: str) -> Any:
+    class Cube(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any, k: float) -> Any:
+            ctx.save_for_backward(x)
+            ctx.k = k
+            return x**3 * k
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            assert ctx.needs_input_grad == (True, False)
+            return 3 * x * x * ctx.k * g, None
+
+    x = leaf(t, dev, 3)
+    y = Cube.apply(x, 2.0)
+    (g,) = t.autograd.grad(y.sum(), x, create_graph=True)
+    (h,) = t.autograd.grad(g.sum(), x)
+    return y, g, h, y.grad_fn.name()
+
+
+@scenario
+def function_two_outputs(t: Any, dev: str) -> Any:
+    class Two(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y, n = x * 2, x > 1
+            ctx.mark_non_differentiable(n)
+            return y, x + 1, n
+
+        @staticmethod
+        def backward(ctx: Any, a: Any, b: Any, c: Any) -> Any:
+            return a * 2 + b
+
+    x = leaf(t, dev, 3)
+    y, z, n = Two.apply(x)
+    y.sum().backward()
+    return n.requires_grad, z.requires_grad, y.output_nr, z.output_nr, x.grad
+
+
+@scenario
+def function_setup_context(t: Any, dev: str) -> Any:
+    class Mul(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(a: Any, b: Any) -> Any:
+            return a * b
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            a, b = ctx.saved_tensors
+            return g * b, g * a
+
+    a, b = leaf(t, dev, 3), leaf(t, dev, 3)
+    Mul.apply(a, b).sum().backward()
+    return a.grad, b.grad
+
+
+@scenario
+def function_dirty(t: Any, dev: str) -> Any:
+    class Double(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    x = leaf(t, dev, 3)
+    y = x * 1
+    z = Double.apply(y)
+    z.sum().backward()
+    return z is y, y, x.grad
+
+
+@scenario
+def function_wrong_count(t: Any, dev: str) -> Any:
+    class Bad(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g
+
+    Bad.apply(leaf(t, dev, 3), leaf(t, dev, 3)).sum().backward()
+
+
+@scenario
+def function_once(t: Any, dev: str) -> Any:
+    class Once(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @t.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 2 * x * g
+
+    x = leaf(t, dev, 3)
+    (g,) = t.autograd.grad(Once.apply(x).sum(), x, create_graph=True)
+    g.sum().backward()
+
+
+@scenario
+def function_is_not_made(t: Any, dev: str) -> Any:
+    class F(t.autograd.Function):  # type: ignore[misc,name-defined]
+        pass
+
+    F.apply(leaf(t, dev, 3))
+
+
+@scenario
+def cast_gradient(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    y = x.half() * 2
+    y.float().sum().backward()
+    return x.grad, str(x.grad.dtype), y.grad_fn.next_functions[0][0].name()
+
+
+@scenario
+def numpy_of_tracked(t: Any, dev: str) -> Any:
+    leaf(t, dev, 3).numpy()
+
+
+@scenario
+def deepcopy_of_computed(t: Any, dev: str) -> Any:
+    import copy
+
+    a = copy.deepcopy(leaf(t, dev, 3))
+    copy.deepcopy(a * 2)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("f", SCENARIOS, ids=lambda f: f.__name__)
+def test_scenario(f: Callable[[Any, str], Any], device: str) -> None:
+    assert result(f, tabtorch, device) == result(f, torch, "cpu")
+
+
+def test_deep_graph_needs_no_recursion() -> None:
+    x = tabtorch.ones(2, device="cpu", requires_grad=True)
+    y = x
+    for _ in range(20_000):
+        y = y + 0
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 1.0]
+    del y  # nor does letting it go
+
+
+def test_saved_tensors_go_as_backward_goes() -> None:
+    x = tabtorch.ones(4, device="cpu", requires_grad=True)
+    gc.collect()
+    gc.disable()
+    try:
+        a = x.exp()
+        node = weakref.ref(a._storage)
+        b = (a * a).sum()
+        fn = b.grad_fn
+        del a
+        assert node() is not None
+        b.backward()
+        assert fn is not None
+        assert node() is None, "the value is still held although the graph was used"
+    finally:
+        gc.enable()
+
+
+def test_graph_dies_without_the_collector() -> None:
+    x = tabtorch.ones(4, device="cpu", requires_grad=True)
+    gc.collect()
+    gc.disable()
+    try:
+        y = x.exp() * 2
+        ref = weakref.ref(y.grad_fn)
+        del y
+        assert ref() is None
+    finally:
+        gc.enable()
+
+
+def test_parameters_and_subclasses() -> None:
+    class MyTensor(tabtorch.Tensor):
+        pass
+
+    t = tabtorch.ones(3, device="cpu").as_subclass(MyTensor)
+    assert type(t) is MyTensor
+    p = tabtorch.Tensor._make_subclass(MyTensor, tabtorch.ones(3, device="cpu"), True)
+    (p * 2).sum().backward()
+    assert p.is_leaf and p.grad is not None and p.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+# ---- random programs of views, in-place writes and arithmetic
+
+
+VIEWS = [
+    lambda t, x, k: x.t() if x.dim() == 2 else x,
+    lambda t, x, k: x[k % len(x)] if x.dim() and len(x) else x,
+    lambda t, x, k: x[k % 2 :] if x.dim() and len(x) > 1 else x,
+    lambda t, x, k: x[..., ::2] if x.dim() else x,
+    lambda t, x, k: x.reshape(-1),
+    lambda t, x, k: x.unsqueeze(k % (x.dim() + 1)) if x.dim() < 3 else x,
+    lambda t, x, k: x.detach() if k == 5 else x,
+    lambda t, x, k: x.transpose(0, -1) if x.dim() else x,
+]
+WRITES = [
+    lambda t, x, y, k: x.add_(y),
+    lambda t, x, y, k: x.mul_(y),
+    lambda t, x, y, k: x.sub_(0.5),
+    lambda t, x, y, k: x.sigmoid_(),
+    lambda t, x, y, k: x.copy_(y),
+    lambda t, x, y, k: x.zero_(),
+    lambda t, x, y, k: x.__setitem__(0, 0.25) if x.dim() else x.fill_(0.25),
+    lambda t, x, y, k: x.__setitem__(None, y),
+]
+PURE = [
+    lambda t, x, y, k: x + y,
+    lambda t, x, y, k: x * y,
+    lambda t, x, y, k: x.sin(),
+    lambda t, x, y, k: x - y * 0.5,
+    lambda t, x, y, k: x.clone(),
+]
+
+
+def random_program(t: Any, dev: str, seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    a = t.linspace(-1, 1, 12, device=dev).reshape(3, 4).requires_grad_()
+    b = t.linspace(0.5, 2, 4, device=dev).requires_grad_()
+    live = [a * 1, b * 2, t.ones(3, 4, device=dev)]
+    log: list[Any] = []
+    for _ in range(10):
+        kind, op, k = rng.integers(3), int(rng.integers(100)), int(rng.integers(6))
+        x, y = (live[int(i)] for i in rng.integers(len(live), size=2))
+        try:
+            if kind == 0:
+                live.append(VIEWS[op % len(VIEWS)](t, x, k))
+            elif kind == 1:
+                WRITES[op % len(WRITES)](t, x, y, k)
+            else:
+                live.append(PURE[op % len(PURE)](t, x, y, k))
+        except (RuntimeError, IndexError) as e:
+            log.append((type(e).__name__, str(e).split("\n")[0]))
+    loss = sum((v * v).sum() for v in live)
+    out = [(v.requires_grad, v.is_leaf, v._version, tuple(v.shape), tuple(v.stride())) for v in live]
+    names = [v.grad_fn.name() if v.grad_fn is not None else None for v in live]
+    try:
+        loss.backward()
+    except RuntimeError as e:
+        return log, out, names, [v.detach() for v in live], str(e).split(" [")[0]
+    return log, out, names, [v.detach() for v in live], [None if v.grad is None else v.grad for v in (a, b)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("seed", range(60))
+def test_random_program(seed: int, device: str) -> None:
+    if device == "webgpu" and seed >= 10:
+        pytest.skip("the tape is the same on both")
+
+    def program(t: Any, dev: str) -> Any:
+        return random_program(t, dev, seed)
+
+    _close(result(program, tabtorch, device), result(program, torch, "cpu"))
+
+
+def _close(a: Any, b: Any) -> None:
+    """Equal, numbers to float32's accuracy."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        assert len(a) == len(b), (a, b)
+        for x, y in zip(a, b, strict=True):
+            _close(x, y)
+    elif isinstance(a, complex) and isinstance(b, complex):
+        assert abs(a - b) <= 1e-3 * max(1, abs(b)), (a, b)
+    else:
+        assert a == b

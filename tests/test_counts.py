@@ -1,0 +1,302 @@
+"""Counts that must hold: dispatches, submits, shaders, plans, bytes and objects. On the GPU, through the Node child."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tabtorch as torch
+from tabtorch import nn
+from tabtorch.bridge import get_bridge
+from tabtorch.engine import graph
+from tabtorch.nn import functional as F
+
+pytestmark = pytest.mark.usefixtures("webgpu")
+
+
+@contextmanager
+def counted() -> Iterator[SimpleNamespace]:
+    """What the block sends: the runtime's counters, and `planned`, the plans that were made."""
+    bridge = get_bridge()
+    graph.flush()
+    bridge.reset_stats()
+    planned = graph.counts["plans"]
+    found = SimpleNamespace()
+    yield found
+    graph.flush()
+    found.__dict__.update(bridge.stats(), planned=graph.counts["plans"] - planned)
+
+
+@pytest.fixture
+def shaders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that are compiled, as they are."""
+    names: list[str] = []
+    bridge = get_bridge()
+    define = bridge.define_kernel
+
+    def define_kernel(spec: dict[str, Any]) -> int:
+        names.append(spec["name"])
+        return define(spec)
+
+    monkeypatch.setattr(bridge, "define_kernel", define_kernel)
+    return names
+
+
+def chain_of_adds(x: Any, y: Any) -> Any:
+    for _ in range(1000):
+        x = x + y
+    return x
+
+
+def chain_of_many(x: Any, y: Any) -> Any:
+    for _ in range(125):
+        x = torch.tanh(x * 0.5 + y)
+        x = torch.relu(x - 0.1) / (y + 2).sqrt()
+        x = -x
+    return x
+
+
+def chain_in_place(x: Any, y: Any) -> Any:
+    x = x.clone()
+    for _ in range(500):
+        x.mul_(0.5).add_(y)
+    return x
+
+
+@pytest.mark.parametrize("chain", [chain_of_adds, chain_of_many, chain_in_place])
+@pytest.mark.parametrize("size", [64, 100_000])
+def test_a_chain_is_few_dispatches(chain: Callable[[Any, Any], Any], size: int) -> None:
+    x, y = torch.ones(size), torch.full((size,), 0.25)
+    with counted() as first:
+        z = chain(x, y)
+    assert first.dispatches <= 40
+    assert first.submits <= 10
+    with counted() as again:
+        z = chain(x, y)
+    assert (again.kernels, again.planned) == (0, 0)
+    assert again.dispatches <= 40 and again.submits <= 10
+    assert z[0].item() == pytest.approx(chain(torch.ones(1, device="cpu"), torch.full((1,), 0.25, device="cpu")).item())
+
+
+def test_a_chain_with_its_backward_is_few_dispatches() -> None:
+    x = torch.full((64,), 0.5, requires_grad=True)
+
+    def step() -> None:
+        z = x
+        for _ in range(500):
+            z = z * 1.001 + 0.001
+        z.sum().backward()
+        x.grad = None
+
+    step()
+    step()
+    with counted() as count:
+        step()
+    assert (count.kernels, count.planned) == (0, 0)
+    assert count.dispatches <= 60
+    assert count.submits <= 12
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("softmax", lambda x: F.softmax(x, -1)),
+        ("log_softmax", lambda x: F.log_softmax(x, -1)),
+        ("layer_norm", lambda x: F.layer_norm(x, (96,), torch.full((96,), 2.0), torch.ones(96))),
+        ("rms_norm", lambda x: F.rms_norm(x, (96,), torch.full((96,), 2.0))),
+        ("gelu of a sum", lambda x: F.gelu(x + x.mean(-1, keepdim=True))),
+        ("a hand-written softmax", lambda x: (e := (x - x.amax(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True)),
+    ],
+)
+def test_one_dispatch(name: str, function: Callable[[Any], Any]) -> None:
+    x = torch.arange(32.0 * 96).reshape(32, 96).sin()
+    x.sum().item()
+    kept = function(x)  # the constants it makes are uploaded or filled apart
+    graph.flush()
+    with counted() as count:
+        kept = function(x)
+    assert kept.shape == (32, 96)
+    fills = name in ("layer_norm", "rms_norm")  # weight and bias are made inside, and written by the same kernel or not at all
+    assert count.dispatches <= 1 + 0 * fills, name
+
+
+class Perceptron(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.LayerNorm(24), nn.Linear(24, 4))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+class Convolutional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.pool = nn.MaxPool2d(2)
+        self.out = nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.pool(F.relu(self.norm(self.conv(x)))).flatten(1))
+
+
+MODELS = {"perceptron": (Perceptron, (12,)), "convolutional": (Convolutional, (1, 4, 4))}
+
+
+class Training:
+    """A model, AdamW, and a step of it on data of a given batch size."""
+
+    def __init__(self, name: str, optimizer: str = "AdamW") -> None:
+        torch.manual_seed(0)
+        model, self.shape = MODELS[name]
+        self.model = model()
+        self.optimizer = getattr(torch.optim, optimizer)(self.model.parameters(), lr=1e-3)
+
+    def batch(self, size: int) -> tuple[Any, Any]:
+        return torch.rand(size, *self.shape), torch.randint(0, 4, (size,))
+
+    def step(self, images: Any, labels: Any) -> Any:
+        loss = F.cross_entropy(self.model(images), labels)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_a_training_step_is_scheduled_once(name: str, optimizer: str) -> None:
+    training = Training(name, optimizer)
+    batches = [training.batch(8) for _ in range(8)]
+    found = []
+    for batch in batches:
+        with counted() as count:
+            training.step(*batch)
+        found.append((count.kernels, count.planned, count.submits))
+    assert [each[:2] for each in found[2:]] == [(0, 0)] * 6, found
+    assert found[-1][2] <= 6, found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reading_the_loss_changes_nothing(name: str) -> None:
+    """A step that is watched by `item()` is scheduled once, too."""
+    training = Training(name)
+    batches = [training.batch(8) for _ in range(6)]
+    for batch in batches[:2]:
+        training.step(*batch).item()
+    with counted() as count:
+        for batch in batches[2:]:
+            training.step(*batch).item()
+    assert (count.kernels, count.planned, count.reads) == (0, 0, 4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_another_batch_size_compiles_nothing_elementwise(name: str, shaders: list[str]) -> None:
+    training = Training(name)
+    for _ in range(3):
+        training.step(*training.batch(32))
+    graph.flush()
+    for size in (24, 31, 7):
+        shaders.clear()
+        training.step(*training.batch(size))
+        graph.flush()
+        tuned = ("matmul", "conv", "linear", "addmm", "bmm")
+        assert [s for s in shaders if not any(word in s for word in tuned)] == []
+
+
+def test_another_size_compiles_nothing(shaders: list[str]) -> None:
+    def work(rows: int, columns: int) -> Any:
+        x = torch.arange(float(rows * columns)).reshape(rows, columns)
+        y = torch.softmax(x.t() * 0.5 + 1, 0) + x.mean(1) - x.sum() / x.amax(1, keepdim=True).sum()
+        return torch.cat([y, y.cumsum(0)]).var(1)
+
+    work(40, 30).tolist()
+    shaders.clear()
+    for rows, columns in ((41, 30), (40, 29), (64, 64), (17, 90)):
+        assert len(work(rows, columns).tolist()) == 2 * columns
+    assert shaders == []
+
+
+def test_a_growing_sequence_stops_compiling(shaders: list[str]) -> None:
+    """As in sampling from a language model with a cache."""
+    cache = torch.ones(1, 4, 8)
+    weight = torch.full((8, 8), 0.01)
+    late = 0
+    for step in range(40):
+        new = (cache[:, -1:] @ weight).tanh()
+        cache = torch.cat([cache, new], 1)
+        scores = (new @ cache.transpose(1, 2)).softmax(-1) @ cache
+        scores.sum().item()
+        if step == 19:
+            late = len(shaders)
+    assert len(shaders) == late
+
+
+def state() -> tuple[int, int]:
+    gc.collect()
+    graph.flush()
+    stats = get_bridge().stats()
+    return stats["gpuBytes"], len(gc.get_objects())
+
+
+def check_flat(name: str, steps: int) -> None:
+    training = Training(name)
+    images, labels = training.batch(8)
+    for _ in range(100):
+        training.step(images, labels)
+    early = state()
+    for k in range(100, steps):
+        loss = training.step(images, labels)
+        if k % 50 == 0:
+            assert loss.item() < 10
+    del loss
+    late = state()
+    assert late[0] == early[0]
+    assert abs(late[1] - early[1]) <= 50  # pytest and logging keep a few of their own
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_is_flat_in_memory(name: str) -> None:
+    check_flat(name, 400)
+
+
+@pytest.mark.slow
+def test_training_is_flat_in_memory_for_long() -> None:
+    check_flat("perceptron", 10_000)
+
+
+def test_memory_of_large_tensors_comes_back() -> None:
+    before = state()[0]
+    for _ in range(20):
+        x = torch.ones(1 << 20)
+        y = (x * 2).sum()
+        z = x + x
+        z[:10] = 0
+    assert y.item() == 2 << 20
+    del x, y, z
+    assert state()[0] == before
+
+
+def test_a_deep_graph_needs_no_recursion(device: str) -> None:
+    x = torch.ones(2, requires_grad=True, device=device)
+    z = x
+    for _ in range(100_000):
+        z = z + 1
+    z.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+    assert z.tolist() == [100_001.0, 100_001.0]
+
+
+def test_a_deep_graph_dies_without_recursion(device: str) -> None:
+    x = torch.ones(2, requires_grad=True, device=device)
+    z = x
+    for _ in range(100_000):
+        z = (z * 1.0).relu()
+    del z
+    gc.collect()
+    assert (x + 1).tolist() == [2.0, 2.0]

@@ -1,0 +1,71 @@
+"""Ordinary programs print on tabtorch what they print on real PyTorch."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from sidebyside import DEVICES
+
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in (HERE / "programs").glob("*.py"))
+NUMBER = re.compile(r"(?<![\w'])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w'])")
+
+#: what differs for a reason
+LOOSER = {
+    "custom_function": 1e-3,  # sums of 200 squares, summed in another order, then a chaotic fit
+    "module_training": 1e-3,
+}
+
+
+@cache
+def run(where: str) -> dict[str, dict[str, str]]:
+    """What each program prints on "pytorch", or on a device of tabtorch. All run in one process."""
+    command = [sys.executable, str(HERE / "run_programs.py"), *(() if where == "pytorch" else ("--tabtorch", where))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout)
+    return found
+
+
+def plain(text: str) -> str:
+    """Without what is another's test or another's name: a composite's last step names its gradient here."""
+    return re.sub(r"grad_fn=<\w+>", "grad_fn", re.sub(r"\btorch\.cuda\.", "torch.", text))
+
+
+def words(text: str) -> list[str]:
+    """The text without its numbers, and without line breaks, which depend on them."""
+    return NUMBER.sub("#", plain(text)).split()
+
+
+def numbers(text: str) -> list[float]:
+    return [float(each) for each in NUMBER.findall(plain(text))]
+
+
+def assert_same(here: str, there: str, tolerance: float = 2e-4) -> None:
+    """The same words; numbers of four printed decimals may differ by the last one."""
+    if here == there:
+        return
+    for mine, theirs in zip(here.splitlines(), there.splitlines()):
+        if words(mine) != words(theirs):
+            break
+    assert words(here) == words(there), f"first at:\n{mine}\n{theirs}"
+    for k, (a, b) in enumerate(zip(numbers(here), numbers(there), strict=True)):
+        close = a == b or math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+        assert close, f"number {k}: {a}, not {b}\n{here}\n--- PyTorch:\n{there}"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program(name: str, device: str) -> None:
+    here, there = run(device)[name], run("pytorch")[name]
+    for each in (there, here):
+        if each["error"]:
+            pytest.fail(each["error"], pytrace=False)
+    assert_same(here["out"], there["out"], LOOSER.get(name, 2e-4))

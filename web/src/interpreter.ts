@@ -1,0 +1,355 @@
+/**
+ * Python in this thread: Pyodide, the wheel, and the page's own module (python/tabpage.py).
+ * The same class runs in a module worker and on the main thread.
+ */
+import type { PyodideAPI } from "pyodide";
+import type { PyCallable, PyProxy } from "pyodide/ffi";
+import type { Manifest } from "./manifest";
+import tabpage from "./python/tabpage.py?raw";
+
+export type Stage = "runtime" | "python" | "tabtorch" | "device";
+export type Stream = "stdout" | "stderr";
+
+export type PageEvent =
+  | { event: "output"; stream: Stream; text: string }
+  | { event: "image"; data: Uint8Array; width: number; height: number }
+  | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
+
+export interface StartOptions {
+  /** Where the site lies: an absolute address that ends with a slash. */
+  base: string;
+  /** TABTORCH_DEVICE: webgpu, cpu or auto. */
+  device?: string | undefined;
+  env?: Record<string, string> | undefined;
+  /** false takes promise integration away, as in a browser that lacks it. */
+  jspi?: boolean | undefined;
+  /** Shared memory through which Stop reaches a loop that never waits, where the page is cross-origin isolated. */
+  interruptBuffer?: Uint8Array | undefined;
+}
+
+export interface Device {
+  device: string;
+  version: string;
+  error?: string;
+  info: {
+    webgpu?: {
+      adapter?: { vendor?: string; architecture?: string; device?: string; description?: string; isFallback?: boolean };
+      limits?: Record<string, number>;
+      features?: string[];
+    } | null;
+    reason?: string;
+    platform?: string;
+  };
+}
+
+export interface RunResult {
+  status: number;
+  /** Line of the script at which it failed, or 0. */
+  line: number;
+}
+
+export type FileEntry = [path: string, bytes: Uint8Array];
+
+/** Where scripts lie that have no folder of their own; the demos' data is beside them. */
+export const HOME = "/home/pyodide";
+export const WORK = "/work";
+
+const encoder = new TextEncoder();
+
+const stageOf: Record<string, Stage> = {
+  "pyodide/pyodide.mjs": "runtime",
+  "pyodide/pyodide.asm.mjs": "runtime",
+  "pyodide/pyodide.asm.wasm": "runtime",
+  "pyodide/python_stdlib.zip": "python",
+};
+
+export class Interpreter {
+  #pyodide!: PyodideAPI;
+  #page!: PyProxy & Record<string, PyCallable>;
+  #interrupt: Uint8Array = new Uint8Array(1);
+  #manifest!: Manifest;
+  #running = false;
+  readonly #emit: (event: PageEvent) => void;
+
+  constructor(emit: (event: PageEvent) => void) {
+    this.#emit = emit;
+  }
+
+  /** Fetch and start everything. Each stage is announced, with bytes. */
+  async start(options: StartOptions): Promise<Device> {
+    if (options.jspi === false) takePromiseIntegrationAway();
+    const progress = new Progress(options.base, this.#emit);
+    this.#manifest = await progress.manifest();
+    const wheel = progress.fetch(this.#manifest.wheel, "tabtorch");
+    const data = this.#manifest.data.map((path) => progress.fetch(path, "tabtorch"));
+    for (const early of [wheel, ...data]) early.catch(() => {}); // reported where they are awaited
+
+    const pyodide = await progress.watch(async () => {
+      const indexURL = `${options.base}pyodide/`;
+      const module = await import(/* @vite-ignore */ `${indexURL}pyodide.mjs`);
+      return (await module.loadPyodide({
+        indexURL,
+        packageBaseUrl: this.#packages,
+        env: {
+          HOME,
+          ...(options.device ? { TABTORCH_DEVICE: options.device } : {}),
+          ...options.env,
+        },
+        stdin: () => null, // input() meets the end of the file
+      })) as PyodideAPI;
+    });
+    this.#pyodide = pyodide;
+    progress.finish("runtime");
+    progress.finish("python");
+    this.#connectStreams();
+    this.#interrupt = options.interruptBuffer ?? this.#interrupt;
+    pyodide.setInterruptBuffer(this.#interrupt);
+
+    const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
+    this.#write(`${site}/tabpage.py`, encoder.encode(tabpage));
+    pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
+    for (const [index, path] of this.#manifest.data.entries()) {
+      this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
+    }
+    pyodide.FS.chdir(HOME);
+    this.#page = pyodide.pyimport("tabpage");
+    this.#call("start", (kind: string, ...details: unknown[]) => this.#fromPython(kind, details));
+    await this.#call("load_tabtorch");
+    progress.finish("tabtorch");
+    const device = JSON.parse(this.#call("describe") as string) as Device;
+    progress.finish("device");
+    return device;
+  }
+
+  /** Run a script as `__main__`, in a fresh namespace that the prompt then shares. */
+  async run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
+    const path = filename.startsWith("/") ? filename : `${HOME}/${filename.split("/").at(-1)}`;
+    if (path !== filename || !this.#pyodide.FS.analyzePath(path).exists) this.#write(path, encoder.encode(source));
+    await this.#fetchPackages(source);
+    const pair = (await this.#interruptible("run_file", source, filename, path, argv)) as PyProxy;
+    const [status, line] = pair.toJs() as [number, number];
+    pair.destroy();
+    return { status, line };
+  }
+
+  /** Whether the prompt should wait for another line. */
+  needsMore(source: string): boolean {
+    return this.#call("needs_more", source) as boolean;
+  }
+
+  /** Run what was entered at the prompt. */
+  async evaluate(source: string): Promise<number> {
+    await this.#fetchPackages(source);
+    return (await this.#interruptible("evaluate", source)) as number;
+  }
+
+  /** Completions of the name at the end of `text`, and how many characters they replace. */
+  complete(text: string): { replace: number; names: string[] } {
+    const pair = this.#call("complete", text) as PyProxy;
+    const [replace, names] = pair.toJs() as [number, string[]];
+    pair.destroy();
+    return { replace, names };
+  }
+
+  /** Raise KeyboardInterrupt in the running script. It arrives whenever the script waits for anything. */
+  interrupt(): void {
+    if (this.#running) this.#interrupt[0] = 2;
+  }
+
+  /** Lay files out in the working directory, and go there. */
+  putFiles(files: FileEntry[]): void {
+    this.#pyodide.FS.mkdirTree(WORK);
+    this.#pyodide.FS.chdir(WORK);
+    for (const [path, bytes] of files) this.#write(inWork(path), bytes);
+  }
+
+  /** Files of the working directory that are new, or not what they were in `before`. */
+  changedFiles(before: FileEntry[]): FileEntry[] {
+    const old = new Map(before.map(([path, bytes]) => [inWork(path), bytes]));
+    return this.#walk(WORK)
+      .filter(([path, bytes]) => !sameBytes(bytes, old.get(path)))
+      .map(([path, bytes]): FileEntry => [path.slice(WORK.length + 1), bytes])
+      .filter(([path]) => !/(^|\/)__pycache__\//.test(path));
+  }
+
+  /** Exit handlers, as at the end of a process. */
+  finish(): void {
+    this.#call("finish");
+  }
+
+  #write(path: string, bytes: Uint8Array): void {
+    this.#pyodide.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+    this.#pyodide.FS.writeFile(path, bytes);
+  }
+
+  #walk(folder: string): FileEntry[] {
+    const { FS } = this.#pyodide;
+    const found: FileEntry[] = [];
+    for (const name of FS.readdir(folder) as string[]) {
+      if (name === "." || name === "..") continue;
+      const path = `${folder}/${name}`;
+      const { mode } = FS.lstat(path);
+      if (FS.isDir(mode)) found.push(...this.#walk(path));
+      else if (FS.isFile(mode)) found.push([path, FS.readFile(path) as Uint8Array]);
+    }
+    return found;
+  }
+
+  async #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
+    this.#interrupt[0] = 0;
+    this.#running = true;
+    try {
+      return await this.#call(name, ...args);
+    } finally {
+      this.#running = false;
+      this.#interrupt[0] = 0;
+    }
+  }
+
+  #call(name: string, ...args: unknown[]): unknown {
+    const call = this.#page[name] as PyCallable;
+    const converted = args.map((arg) => (Array.isArray(arg) ? this.#pyodide.toPy(arg) : arg));
+    try {
+      return call(...converted);
+    } finally {
+      call.destroy();
+    }
+  }
+
+  #fromPython(kind: string, details: unknown[]): void {
+    if (kind !== "image") return;
+    const [bytes, width, height] = details as [PyProxy, number, number];
+    const data = bytes.toJs() as Uint8Array;
+    this.#emit({ event: "image", data, width, height });
+  }
+
+  #connectStreams(): void {
+    for (const [stream, set] of [
+      ["stdout", "setStdout"],
+      ["stderr", "setStderr"],
+    ] as const) {
+      const decoder = new TextDecoder();
+      this.#pyodide[set]({
+        write: (bytes: Uint8Array) => {
+          const text = decoder.decode(bytes, { stream: true });
+          if (text) this.#emit({ event: "output", stream, text });
+          return bytes.length;
+        },
+        isatty: false,
+      });
+    }
+  }
+
+  get #packages(): string {
+    return `https://cdn.jsdelivr.net/pyodide/v${this.#manifest.pyodide}/full/`;
+  }
+
+  /** Packages of Pyodide's distribution that the source imports. What cannot be had is said only if it is missed. */
+  async #fetchPackages(source: string): Promise<void> {
+    const names = this.#call("wanted", source) as PyProxy;
+    const wanted = names.toJs() as string[];
+    names.destroy();
+    const known = (this.#pyodide as unknown as { _api: { _import_name_to_package_name: Map<string, string> } })._api
+      ._import_name_to_package_name;
+    const imports = wanted.filter((name) => known.has(name));
+    if (!imports.length) return;
+    const problems: string[] = [];
+    const report = (problem: string) => void problems.push(problem);
+    try {
+      await this.#pyodide.loadPackage(
+        imports.map((name) => known.get(name) as string),
+        { messageCallback: () => {}, errorCallback: report },
+      );
+    } catch (error) {
+      report(String(error));
+    }
+    if (!problems.length) return;
+    const why = `${this.#packages} could not be reached (${problems.join(" ").replace(/\s+/g, " ").trim()})`;
+    this.#call("missing", imports, why);
+  }
+}
+
+/** Counts bytes as they arrive, by stage. */
+class Progress {
+  #base: string;
+  #emit: (event: PageEvent) => void;
+  #manifest: Manifest | undefined;
+  #loaded: Record<Stage, number> = { runtime: 0, python: 0, tabtorch: 0, device: 0 };
+  #announced = 0;
+
+  constructor(base: string, emit: (event: PageEvent) => void) {
+    this.#base = base;
+    this.#emit = emit;
+  }
+
+  async manifest(): Promise<Manifest> {
+    const response = await fetch(`${this.#base}manifest.json`, { cache: "no-cache" });
+    if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
+    this.#manifest = (await response.json()) as Manifest;
+    return this.#manifest;
+  }
+
+  async fetch(path: string, stage: Stage): Promise<ArrayBuffer> {
+    const response = await fetch(`${this.#base}${path}?${this.#manifest?.hash[path] ?? ""}`);
+    if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
+    return this.#counted(response, stage).arrayBuffer();
+  }
+
+  /** Run `load` while every fetch that it makes of a file we know is counted. */
+  async watch<T>(load: () => Promise<T>): Promise<T> {
+    const original = globalThis.fetch;
+    globalThis.fetch = async (input, init) => {
+      const address = input instanceof Request ? input.url : String(input);
+      const path = address.startsWith(this.#base) ? address.slice(this.#base.length) : "";
+      const response = await original(path ? `${address}?${this.#manifest?.hash[path] ?? ""}` : input, init);
+      const stage = stageOf[path];
+      return stage && response.ok ? this.#counted(response, stage) : response;
+    };
+    try {
+      return await load();
+    } finally {
+      globalThis.fetch = original;
+    }
+  }
+
+  finish(stage: Stage): void {
+    const total = this.#total(stage);
+    this.#emit({ event: "stage", stage, loaded: total, total, done: true });
+  }
+
+  #total(stage: Stage): number {
+    const { bytes, wheel, data } = this.#manifest as Manifest;
+    const paths = stage === "tabtorch" ? [wheel, ...data] : Object.keys(stageOf).filter((p) => stageOf[p] === stage);
+    return paths.reduce((sum, path) => sum + (bytes[path] ?? 0), 0);
+  }
+
+  #counted(response: Response, stage: Stage): Response {
+    if (!response.body) return response;
+    const counter = new TransformStream<Uint8Array, Uint8Array>({
+      transform: (chunk, controller) => {
+        controller.enqueue(chunk);
+        this.#loaded[stage] += chunk.length;
+        const now = performance.now();
+        if (now - this.#announced < 50) return;
+        this.#announced = now;
+        const total = this.#total(stage);
+        this.#emit({ event: "stage", stage, loaded: Math.min(this.#loaded[stage], total), total, done: false });
+      },
+    });
+    const { status, statusText, headers } = response;
+    return new Response(response.body.pipeThrough(counter), { status, statusText, headers });
+  }
+}
+
+function takePromiseIntegrationAway(): void {
+  const wasm = WebAssembly as unknown as Record<string, unknown>;
+  for (const name of ["Suspending", "promising", "Suspender", "SuspendError"]) delete wasm[name];
+}
+
+function inWork(path: string): string {
+  return path.startsWith("/") ? path : `${WORK}/${path}`;
+}
+
+function sameBytes(a: Uint8Array, b: Uint8Array | undefined): boolean {
+  return b !== undefined && a.length === b.length && a.every((byte, index) => byte === b[index]);
+}

@@ -1,0 +1,285 @@
+"""What the page asks of Python: run a file as `__main__`, answer the prompt, complete a name, show an image."""
+
+import ast
+import asyncio
+import codeop
+import gc
+import inspect
+import json
+import linecache
+import os
+import rlcompleter
+import signal
+import sys
+import traceback
+import types
+from importlib.machinery import PathFinder
+
+import pyodide.ffi
+from pyodide.code import find_imports
+
+_emit = None  # set by the page: emit(kind, *details)
+_missing = {}  # packages that could not be fetched: import name -> why
+_flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_compiler = codeop.CommandCompiler()
+_compiler.compiler.flags |= _flags
+_prompts = 0
+_run_sync = pyodide.ffi.run_sync
+_suspended = 0  # depth of run_sync
+_interrupted = False  # Stop came while the script was suspended
+_task = None  # of the script that runs
+
+
+def show_image(rgba, width, height):
+    """Show an image below the text printed so far. rgba: width * height * 4 bytes, row by row from the top."""
+    data = bytes(rgba)
+    if len(data) != width * height * 4:
+        raise ValueError(f"expected {width * height * 4} bytes for {width} x {height} RGBA, got {len(data)}")
+    _flush()
+    _emit("image", data, width, height)
+
+
+def start(emit):
+    """Connect the page. Lines go out as they end, as in a terminal."""
+    global _emit
+    _emit = emit
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.stderr.reconfigure(line_buffering=True)
+    signal.signal(signal.SIGINT, _on_interrupt)
+    pyodide.ffi.run_sync = run_sync
+    _fresh_main(None)
+
+
+def _on_interrupt(_, frame):
+    """KeyboardInterrupt in the script, never in the event loop that will wake it: what the script waits for ends."""
+    global _interrupted
+    main = sys.modules["__main__"].__dict__
+    while frame is not None:
+        if frame.f_globals is main or frame.f_code is _execute.__code__:
+            raise KeyboardInterrupt
+        frame = frame.f_back
+    if _suspended:
+        _interrupted = True
+    elif _task is not None:
+        _task.cancel()
+
+
+def run_sync(awaitable):
+    """pyodide.ffi.run_sync, but a Stop that came meanwhile is raised here."""
+    global _suspended, _interrupted
+    _suspended += 1
+    try:
+        result = _run_sync(awaitable)
+    finally:
+        _suspended -= 1
+    if _interrupted:
+        _interrupted = False
+        raise KeyboardInterrupt
+    return result
+
+
+async def load_tabtorch():
+    """Install tabtorch as torch, and start its device."""
+    import tabtorch
+    from tabtorch import bridge
+
+    tabtorch.install()
+    await bridge.init()
+
+
+def describe():
+    """What the page says about the device, as JSON: `device`, `version`, and the runtime's `info`."""
+    try:
+        import torch
+
+        from tabtorch.bridge import get_bridge
+
+        accelerator = torch.accelerator.current_accelerator()
+        device = accelerator.type if accelerator is not None else "cpu"
+        report = {"device": device, "version": torch.__version__, "info": get_bridge().info}
+    except Exception as error:
+        report = {"device": "", "version": "", "info": {}, "error": f"{type(error).__name__}: {error}"}
+    return json.dumps(report, default=str)
+
+
+def wanted(source):
+    """Names that the source imports and that cannot be found here."""
+    try:
+        names = set(find_imports(source))
+    except SyntaxError:
+        return []  # said when it is run
+    return [name for name in sorted(names) if name not in sys.modules and not _findable(name)]
+
+
+def missing(names, why):
+    """Remember why packages could not be fetched, for the traceback of the script that imports one."""
+    _missing.update(dict.fromkeys(names, why))
+
+
+def _findable(name):
+    return name in sys.builtin_module_names or PathFinder.find_spec(name) is not None
+
+
+def _fresh_main(path):
+    """A new, empty `__main__`; what the last one held is let go."""
+    old = sys.modules.get("__main__")
+    main = types.ModuleType("__main__")
+    main.__builtins__ = __builtins__
+    if path is not None:
+        main.__file__ = path
+    sys.modules["__main__"] = main
+    if old is not None and getattr(old, "__tabpage__", False):
+        old.__dict__.clear()
+        gc.collect()
+    main.__tabpage__ = True
+    return main.__dict__
+
+
+def _remember(filename, source):
+    """Let tracebacks and `inspect` find the lines. No modification time: the entry is never looked up on disk."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+
+
+async def _execute(code, namespace):
+    """Code compiled with top-level await allowed: only what uses it is a coroutine."""
+    global _task, _interrupted
+    _task, _interrupted = asyncio.current_task(), False
+    try:
+        result = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            await result
+    finally:
+        _task = None
+
+
+def _internal(filename):
+    package = sys.modules.get("tabtorch")
+    folder = os.path.dirname(package.__file__) + "/" if package is not None and package.__file__ else None
+    return filename == __file__ or filename.startswith("<frozen ") or bool(folder and filename.startswith(folder))
+
+
+def _cut(report):
+    """Leave the user's frames; tabtorch's own are shown with TABTORCH_TRACEBACK=full."""
+    if os.environ.get("TABTORCH_TRACEBACK") == "full":
+        keep = [frame for frame in report.stack if frame.filename != __file__]
+    else:
+        keep = [frame for frame in report.stack if not _internal(frame.filename)]
+    report.stack[:] = keep
+    for other in (report.__cause__, report.__context__, *(report.exceptions or ())):
+        if other is not None:
+            _cut(other)
+
+
+def _print_exception(error):
+    """The traceback on standard error; returns the last line number of the user's file, or 0."""
+    report = traceback.TracebackException.from_exception(error)
+    _cut(report)
+    sys.stdout.flush()
+    print("".join(report.format()), end="", file=sys.stderr)
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if name in _missing:
+        print(f"{name} is fetched when a script imports it, and that failed: {_missing[name]}", file=sys.stderr)
+    sys.last_exc = error
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    main_file = sys.modules["__main__"].__dict__.get("__tabpage_name__")
+    if isinstance(error, SyntaxError) and error.filename == main_file:
+        return error.lineno or 0
+    lines = [frame.lineno for frame in report.stack if frame.filename == main_file]
+    return (lines[-1] or 0) if lines else 0
+
+
+def _exit_status(error):
+    """As the interpreter's: None is 0, a number is itself, anything else is printed and is 1."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass  # closed by the script
+
+
+async def run_file(source, filename, path, argv):
+    """Run a script in a fresh `__main__`. Returns (exit status, line of the error or 0).
+
+    filename: as tracebacks name it; path: where it lies in this file system; argv: after the name.
+    """
+    namespace = _fresh_main(path)
+    namespace["__tabpage_name__"] = filename
+    sys.argv = [filename, *argv]
+    sys.path[0] = os.path.dirname(path)
+    _remember(filename, source)
+    status, line = 0, 0
+    try:
+        await _execute(compile(source, filename, "exec", flags=_flags, dont_inherit=True), namespace)
+    except SystemExit as error:
+        status = _exit_status(error)
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        status, line = 130, _print_exception(error)
+    except BaseException as error:
+        status, line = 1, _print_exception(error)
+    _flush()
+    return status, line
+
+
+def finish():
+    """The end of a process: exit handlers, then the streams."""
+    import atexit
+
+    atexit._run_exitfuncs()
+    _flush()
+
+
+def needs_more(source):
+    """Whether the prompt should wait for another line."""
+    try:
+        return _compiler(source, "<stdin>", "single") is None
+    except (SyntaxError, ValueError, OverflowError):
+        return False  # several statements at once, or an error to be shown
+
+
+async def evaluate(source):
+    """Run what was entered at the prompt, in the namespace of the last run; values are printed as they are made."""
+    global _prompts
+    filename = f"<python-input-{_prompts}>"
+    _prompts += 1
+    _remember(filename, source)
+    namespace = sys.modules["__main__"].__dict__
+    status = 0
+    try:
+        tree = compile(source, filename, "exec", flags=_flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        code = compile(ast.Interactive(tree.body), filename, "single", flags=_flags, dont_inherit=True)
+        await _execute(code, namespace)
+    except SystemExit as error:
+        status = _exit_status(error)
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        status, _ = 130, _print_exception(error)
+    except BaseException as error:
+        status, _ = 1, _print_exception(error)
+    _flush()
+    return status
+
+
+def complete(text):
+    """Completions of the name that text ends with, at most 200: (length of what they replace, names)."""
+    start_at = len(text)
+    while start_at and (text[start_at - 1].isalnum() or text[start_at - 1] in "._"):
+        start_at -= 1
+    word = text[start_at:]
+    if not word:
+        return 0, []
+    completer = rlcompleter.Completer(sys.modules["__main__"].__dict__)
+    names = []
+    try:
+        while len(names) < 200 and (name := completer.complete(word, len(names))) is not None:
+            names.append(name)
+    except Exception:
+        return 0, []  # a property that raises
+    return len(word), names

@@ -1,0 +1,134 @@
+/** The life of one Python: a worker that can be stopped, replaced, and asked to run things one at a time. */
+import * as Comlink from "comlink";
+import type { Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
+
+export type State = "loading" | "ready" | "busy" | "failed";
+
+/** How long a script has to answer Stop before its worker is ended. */
+const GRACE_MS = 1500;
+
+export class Stopped extends Error {}
+
+export interface SessionHandlers {
+  onEvent(event: PageEvent): void;
+  onState(state: State, problem?: string): void;
+  onDevice(device: Device): void;
+}
+
+export class Session {
+  state: State = "loading";
+  #worker: Worker | undefined;
+  #python: Comlink.Remote<Interpreter> | undefined;
+  #ready: Promise<void> = Promise.resolve();
+  #interrupt: Uint8Array | undefined;
+  #ended: Promise<never> = new Promise(() => {});
+  #abandon: ((reason: Stopped) => void) | undefined;
+  #generation = 0;
+  readonly #options: StartOptions;
+  readonly #handlers: SessionHandlers;
+
+  constructor(options: StartOptions, handlers: SessionHandlers) {
+    this.#options = options;
+    this.#handlers = handlers;
+  }
+
+  /** End what runs, whatever it does, and start a new Python. Resolves when that is ready. */
+  restart(): Promise<void> {
+    this.#abandon?.(new Stopped("restarted"));
+    this.#worker?.terminate();
+    const generation = ++this.#generation;
+    this.#ended = new Promise((_, reject) => {
+      this.#abandon = reject;
+    });
+    this.#ended.catch(() => {});
+    this.#set("loading");
+    this.#ready = this.#start(generation);
+    this.#ready.catch((error: unknown) => {
+      if (generation === this.#generation) this.#set("failed", describe(error));
+    });
+    return this.#ready;
+  }
+
+  /** Run a script. Waits for Python if that is still loading. */
+  run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
+    return this.#exclusive((python) => python.run(source, filename, argv));
+  }
+
+  evaluate(source: string): Promise<number> {
+    return this.#exclusive((python) => python.evaluate(source));
+  }
+
+  needsMore(source: string): Promise<boolean> {
+    return this.#ask((python) => python.needsMore(source));
+  }
+
+  complete(text: string): Promise<{ replace: number; names: string[] }> {
+    return this.#ask((python) => python.complete(text));
+  }
+
+  /**
+   * Stop the running script. A script that waits for anything (the GPU, a sleep) gets a KeyboardInterrupt, as does any
+   * script on a cross-origin isolated page, and its variables stay: true. One that does not answer loses its worker,
+   * and a new Python starts: false.
+   */
+  async stop(): Promise<boolean> {
+    if (this.state !== "busy") return true;
+    const generation = this.#generation;
+    if (this.#interrupt) this.#interrupt[0] = 2;
+    else this.#python?.interrupt().catch(() => {});
+    const deadline = performance.now() + GRACE_MS;
+    while (performance.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      if (this.state !== "busy" || generation !== this.#generation) return true;
+    }
+    this.restart().catch(() => {}); // said by onState
+    return false;
+  }
+
+  async #start(generation: number): Promise<void> {
+    const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: "python" });
+    this.#worker = worker;
+    this.#interrupt = globalThis.crossOriginIsolated ? new Uint8Array(new SharedArrayBuffer(1)) : undefined;
+    const python = Comlink.wrap<Interpreter>(worker);
+    this.#python = python;
+    worker.addEventListener("message", ({ data }: MessageEvent<PageEvent>) => {
+      if (data?.event && generation === this.#generation) this.#handlers.onEvent(data);
+    });
+    const broken = new Promise<never>((_, reject) => {
+      worker.addEventListener("error", (event) => reject(new Error(event.message || "the worker could not start")));
+    });
+    broken.catch(() => {});
+    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt });
+    const device = await Promise.race([starting, broken]);
+    if (generation !== this.#generation) throw new Stopped("restarted");
+    this.#handlers.onDevice(device);
+    this.#set("ready");
+  }
+
+  async #exclusive<T>(work: (python: Comlink.Remote<Interpreter>) => Promise<T>): Promise<T> {
+    await this.#ready;
+    if (this.state !== "ready") throw new Error("Python is busy");
+    const generation = this.#generation;
+    this.#set("busy");
+    try {
+      return await this.#ask(work);
+    } finally {
+      if (generation === this.#generation) this.#set("ready");
+    }
+  }
+
+  /** A call whose answer does not come once the worker is ended: it is then rejected here. */
+  async #ask<T>(work: (python: Comlink.Remote<Interpreter>) => Promise<T>): Promise<T> {
+    await this.#ready;
+    return Promise.race([work(this.#python as Comlink.Remote<Interpreter>), this.#ended]);
+  }
+
+  #set(state: State, problem?: string): void {
+    this.state = state;
+    this.#handlers.onState(state, problem);
+  }
+}
+
+export function describe(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,44 @@
+/** Links that hold a script in the part after `#`, which no server sees: deflate, then base64url. */
+
+const PREFIX = "#code=";
+
+export async function encode(source: string): Promise<string> {
+  const bytes = await pipe(new TextEncoder().encode(source), new CompressionStream("deflate-raw"));
+  let binary = "";
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** The script that `encode` was given. Throws if the text is not one of its results. */
+export async function decode(text: string): Promise<string> {
+  const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
+  return new TextDecoder("utf-8", { fatal: true }).decode(await pipe(bytes, new DecompressionStream("deflate-raw")));
+}
+
+/** The address of this page with the script in it. */
+export async function shareLink(source: string): Promise<string> {
+  const { origin, pathname } = location;
+  return `${origin}${pathname}${PREFIX}${await encode(source)}`;
+}
+
+/** The script in an address's `#` part, or undefined where there is none. */
+export async function sharedCode(hash: string): Promise<string | undefined> {
+  return hash.startsWith(PREFIX) ? decode(hash.slice(PREFIX.length)) : undefined;
+}
+
+/** Whether the text reached the clipboard: some browsers and settings refuse. */
+export async function copy(text: string, field: HTMLInputElement): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    field.select();
+    return document.execCommand("copy");
+  }
+}
+
+async function pipe(bytes: Uint8Array, through: CompressionStream | DecompressionStream): Promise<Uint8Array> {
+  const stream = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream().pipeThrough(through);
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
