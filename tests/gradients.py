@@ -11,7 +11,7 @@ from sidebyside import outcome, to_tab, values
 
 
 def evaluate(expression: str, m: Any, names: dict[str, Any]) -> tuple[str, Any]:
-    """The outcome of an expression over `names`, the library `m`, and its `F` and `L` (linalg)."""
+    """The outcome of an expression over `names`, the library `m` and its `F`."""
     space = {"m": m, "F": m.nn.functional, "inf": float("inf"), "nan": float("nan"), **names}
     return outcome(lambda: eval(expression, space))
 
@@ -26,7 +26,8 @@ def close(want: Any, got: Any, tol: float, where: str) -> None:
             tol = max(tol, 1e-2)
         elif not (want.is_floating_point() or want.is_complex()):
             tol = 0
-        np.testing.assert_allclose(values(got), values(want), rtol=tol, atol=tol, err_msg=where)
+        plain = torch.zeros(want.shape, dtype=want.dtype) if want._is_zerotensor() else want
+        np.testing.assert_allclose(values(got), values(plain), rtol=tol, atol=tol, err_msg=where)
     elif isinstance(want, (tuple, list)):
         assert len(want) == len(got), f"{where}: {len(got)} results, not {len(want)}"
         for w, g in zip(want, got, strict=True):
@@ -42,7 +43,8 @@ def check(expression: str, names: dict[str, Any], device: str, *, tol: float, tw
     """
     mine = {k: to_tab(v, device) for k, v in names.items()}
     want_kind, want = evaluate(expression, torch, names)
-    got_kind, got = evaluate(expression, tabtorch, mine)
+    with tabtorch.device(device):
+        got_kind, got = evaluate(expression, tabtorch, mine)
     if want_kind == "error" or got_kind == "error":
         w, g = ((want[0], want[1].strip()), (got[0], got[1].strip())) if want_kind == got_kind else (want, got)
         assert (want_kind, w) == (got_kind, g), f"{expression}\n{w}\n{g}"

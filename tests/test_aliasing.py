@@ -166,7 +166,9 @@ def run(program: list[Step], device: str, grad: bool) -> None:
             if kind != "value" and REFUSED in str(want):
                 break  # torch may have changed nothing, we would
             got_kind, got = attempt(lambda: step(tabtorch, ours, s))  # noqa: B023
-            assert kind == got_kind, f"{note}\nat {s}: {kind} ({want}), here {got_kind} ({got})"
+            # on tensors without elements PyTorch calls a wrong index now one, now the other
+            alike = kind == got_kind or {kind, got_kind} == {"IndexError", "RuntimeError"}
+            assert alike, f"{note}\nat {s}: {kind} ({want}), here {got_kind} ({got})"
             if kind == "value" and want is not None and want.numel() <= 200:
                 theirs.append(want)
                 ours.append(got)

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import tabtorch as tt
-
-DEVICES = ["cpu"] + ([tt.accelerator.current_accelerator().type] if tt.accelerator.is_available() else [])
+from nn_oracle import DEVICES, failure
 
 
 @pytest.fixture(params=DEVICES, autouse=True)
@@ -237,14 +236,8 @@ def test_workers():
     assert data(tt).get_worker_info() is None
 
 
-def _fail(f, ns):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            f(ns, data(ns))
-        except Exception as error:
-            return type(error).__name__, str(error).replace("tabtorch", "torch")
-    return None
+def failed(f, ns):
+    return failure(lambda ns: f(ns, data(ns)), ns)
 
 
 ERRORS = [
@@ -281,6 +274,6 @@ ERRORS = [
 
 @pytest.mark.parametrize("i", range(len(ERRORS)))
 def test_error(i):
-    expected = _fail(ERRORS[i], torch)
+    expected = failed(ERRORS[i], torch)
     assert expected is not None
-    assert _fail(ERRORS[i], tt) == expected
+    assert failed(ERRORS[i], tt) == expected

@@ -17,7 +17,20 @@ import torch
 import tabtorch
 from sidebyside import DEVICES, compare, to_tab
 
-NAMES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+NAMES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 WIDE = ("float64", "complex128")
 
 
@@ -127,7 +140,9 @@ def test_expression(expression: str, device: str) -> None:
         compare(expression, inputs, device, exact=False)
 
 
-@pytest.mark.parametrize("expression", ["torch.add(x, 'a')", "torch.add(1, 2)", "torch.exp('a')", "x.to(1.5)", "torch.add(x)"])
+@pytest.mark.parametrize(
+    "expression", ["torch.add(x, 'a')", "torch.add(1, 2)", "torch.exp('a')", "x.to(1.5)", "torch.add(x)"]
+)
 def test_bad_arguments_are_type_errors(expression: str) -> None:
     names = {k: to_tab(v, "cpu") for k, v in inputs().items()}
     with pytest.raises(TypeError):
@@ -154,7 +169,9 @@ def test_names_that_are_not_there() -> None:
 @pytest.mark.skipif("webgpu" not in DEVICES, reason="no webgpu")
 def test_devices() -> None:
     c, g = tabtorch.ones(3, device="cpu"), tabtorch.ones(3, device="webgpu")
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices"):
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device, but found at least two devices"
+    ):
         c + g
     with pytest.raises(RuntimeError, match="same device"):
         g.clone().add_(c)
@@ -163,7 +180,11 @@ def test_devices() -> None:
     assert r.device == g.device and r.tolist() == [2.0, 2.0, 2.0]
     r.sum().backward()
     assert s.grad is not None and s.grad.device.type == "cpu" and s.grad.item() == 3.0
-    for bad in (lambda: g.double(), lambda: g.to(tabtorch.complex128), lambda: tabtorch.ones(2, dtype=tabtorch.float64, device="webgpu")):
+    for bad in (
+        lambda: g.double(),
+        lambda: g.to(tabtorch.complex128),
+        lambda: tabtorch.ones(2, dtype=tabtorch.float64, device="webgpu"),
+    ):
         with pytest.raises(TypeError, match=r"not available on webgpu"):
             bad()
     assert (g + 1).tolist() == [2.0] * 3
@@ -188,13 +209,29 @@ def test_copies_share_nothing() -> None:
 
 
 def test_pickle() -> None:
-    for t in (tabtorch.arange(4, device="cpu"), tabtorch.ones(2, 3, device="cpu").t(), tabtorch.ones(2, device="cpu").half()):
+    for t in (
+        tabtorch.arange(4, device="cpu"),
+        tabtorch.ones(2, 3, device="cpu").t(),
+        tabtorch.ones(2, device="cpu").half(),
+    ):
         u = pickle.loads(pickle.dumps(t))
         assert u.tolist() == t.tolist() and u.dtype is t.dtype and u.device == t.device
 
 
 def test_numpy_is_a_copy_of_the_values() -> None:
-    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"):
+    for name in (
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ):
         t = torch.arange(-2, 4).to(getattr(torch, name)).reshape(2, 3)
         got = to_tab(t, "cpu").numpy()
         assert got.dtype == t.numpy().dtype

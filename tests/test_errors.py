@@ -352,9 +352,14 @@ def names(library: Any) -> dict[str, Any]:
 
 
 def said(source: str, library: Any) -> tuple[str, str]:
-    """The name of the exception, and the first line of what it says."""
+    """The name of the exception, and the first line of what it says. What a device finds out may come with the read."""
+    here = names(library)
     try:
-        exec(source.replace("\\n", "\n"), names(library))
+        if re.match(r"[^=\\]+$", source) and not source.startswith(("if ", "import ", "class ", "with ")):
+            source = f"r = {source}" if ";" not in source else source
+        exec(source.replace("\\n", "\n"), here)
+        if isinstance(here.get("r"), library.Tensor):
+            here["r"].detach().tolist()
     except Exception as error:
         kind = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
         return kind, str(error).split("\n")[0]

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import tabtorch as tt
-
-DEVICES = ["cpu"] + ([tt.accelerator.current_accelerator().type] if tt.accelerator.is_available() else [])
+from nn_oracle import DEVICES, failure
 
 
 @pytest.fixture(params=DEVICES, autouse=True)
@@ -239,14 +238,8 @@ def test_an_optimizer_of_ones_own():
     close(p, torch.tensor([0.5, 1.5]))
 
 
-def _fail(f, ns):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            f(ns, ns.optim, ns.ones(2, requires_grad=True))
-        except Exception as error:
-            return type(error).__name__, str(error).replace("tabtorch", "torch").replace("torch.webgpu.", "torch.")
-    return None
+def failed(f, ns):
+    return failure(lambda ns: f(ns, ns.optim, ns.ones(2, requires_grad=True)), ns)
 
 
 ERRORS = [
@@ -291,9 +284,9 @@ ERRORS = [
 
 @pytest.mark.parametrize("i", range(len(ERRORS)))
 def test_error(i):
-    expected = _fail(ERRORS[i], torch)
+    expected = failed(ERRORS[i], torch)
     assert expected is not None
-    assert _fail(ERRORS[i], tt) == expected
+    assert failed(ERRORS[i], tt) == expected
 
 
 # -- schedules

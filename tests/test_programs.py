@@ -35,8 +35,8 @@ def run(where: str) -> dict[str, dict[str, str]]:
 
 
 def plain(text: str) -> str:
-    """Without what is another's test or another's name: a composite's last step names its gradient here."""
-    return re.sub(r"grad_fn=<\w+>", "grad_fn", re.sub(r"\btorch\.cuda\.", "torch.", text))
+    """Without what may differ: where a tensor lies, and the name of a composite's gradient, which is its last step's here."""
+    return re.sub(r"grad_fn=<\w+>", "grad_fn", re.sub(r", device='[^']*'|\bcuda\.", "", text))
 
 
 def words(text: str) -> list[str]:

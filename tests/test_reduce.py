@@ -56,8 +56,8 @@ m.full((300000,), 0.1).sum(); m.arange(20000.0).var(); m.arange(20000.0).max(); 
 """
 ERRORS = """
 x.sum(7); x.sum((0, 0)); x.mean(-4); i.mean(); i.mean(0); x.amax((0, 5)); x.max(5); e.max(); e3.max(0); e3.amax(0); e3.amax(); e.argmax(); e3.argmin(0)
-i.std(); i.var(0); i.norm(); b.argmax(); e.aminmax(); x.sum_to_size(2, 4, 1); s.sum(1); x.prod((0, 1)) if False else s.max(2); x.logsumexp(3); i.nanmean()
-c.nansum(); x.norm("other"); m.linalg.vector_norm(i); x.sum(1, out=m.zeros(3, 5).requires_grad_()); m.sum(c, 1, out=m.zeros(2))
+i.std(); i.var(0); i.norm(); b.argmax(); e.aminmax(); x.sum_to_size(2, 4, 1); s.sum(1); s.max(2); x.logsumexp(3); i.nanmean()
+c.nansum(); x.norm("other"); m.linalg.vector_norm(i); m.sum(n, 1, out=m.zeros(3).requires_grad_()); m.sum(c, 1, out=m.zeros(2))
 """
 
 
@@ -85,9 +85,8 @@ def test_errors(device: str) -> None:
 def test_names_of_results(device: str) -> None:
     x = torch.tensor([[1.0, 3.0], [4.0, 2.0]])
     for f in (lambda t: t.max(1), lambda t: t.min(0), lambda t: t.aminmax(), lambda t: t.sort(), lambda t: t.topk(1)):
-        want, got = f(x), f(to_tab(x, device))
-        text = repr(got).replace(", device='webgpu:0'", "")
-        assert text == repr(want)
+        with tabtorch.device(device):
+            assert repr(f(to_tab(x, device))) == repr(f(x))
     r = to_tab(x, device).max(1)
     assert r.values is r[0] and r.indices is r[1]
 

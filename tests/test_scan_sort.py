@@ -54,7 +54,7 @@ x.cumsum(3); x.cumprod(-4); i.logcumsumexp(0); s.diff(); c.cummax(0)
 """
 SORT = """
 y.sort(0); y.sort(-1, True); m.sort(v, stable=True); long.sort(); wide.sort(0); wide.sort(1, True); y.t()[::2].sort(0); many.sort(stable=True)
-many.sort(descending=True, stable=True); n.sort(); n.sort(descending=True, stable=True); b.sort(1, stable=True); u.sort(stable=True); big.sort(); h.sort(); s.sort()
+many.sort(descending=True, stable=True); n.sort(); n.sort(descending=True, stable=True); b.sort(dim=1, stable=True); u.sort(stable=True); big.sort(); h.sort(); s.sort()
 e.sort(1); y.argsort(1); many.argsort(stable=True); m.msort(y); y.topk(3); y.topk(2, 0, False); v.topk(0); long.topk(5); s.topk(1); y.kthvalue(3)
 y.kthvalue(1, 0, True); v.topk(6); v.kthvalue(9); c.sort(); v.sort(2); b.topk(1); e.kthvalue(1, 0)
 """

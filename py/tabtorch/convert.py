@@ -124,7 +124,9 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
     return new
 
 
-def rebuild(cls: type | None, data: bytes, dtype_name: str, shape: tuple[int, ...], device: str, requires_grad: bool, state: Any) -> Tensor:
+def rebuild(
+    cls: type | None, data: bytes, dtype_name: str, shape: tuple[int, ...], device: str, requires_grad: bool, state: Any
+) -> Tensor:
     """Unpickles a tensor. One from a device that is not there goes to the default one."""
     from .device import cpu, resolve
 
@@ -149,4 +151,12 @@ def reduce(t: Tensor) -> Any:
         )
     m = t._meta
     state = {k: v for k, v in t.__dict__.items() if not k.startswith("_")}
-    return rebuild, (None if type(t) is Tensor else type(t), to_bytes(t), m.dtype.name, tuple(m.shape), str(m.device), t._rg, state)
+    return rebuild, (
+        None if type(t) is Tensor else type(t),
+        to_bytes(t),
+        m.dtype.name,
+        tuple(m.shape),
+        str(m.device),
+        t._rg,
+        state,
+    )

@@ -6,7 +6,6 @@ Before `install()`, or with `install(cuda=False)`, it answers as a PyTorch witho
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -344,8 +343,6 @@ make_graphed_callables = _not_there("make_graphed_callables")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("FloatTensor", "LongTensor", "IntTensor", "DoubleTensor", "HalfTensor", "BoolTensor", "ByteTensor"):
-        warnings.warn(f"torch.cuda.{name} is a legacy constructor; use torch.tensor(..., dtype=..., device='cuda')", stacklevel=2)
     if name == "amp":
         import importlib
 

@@ -17,8 +17,9 @@ import warnings
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from .files import PACKAGE
 
 STATE_WORDS = 634
 STATE_BYTES = 4 * STATE_WORDS
@@ -94,7 +95,7 @@ _DTYPES = {
 _FLOATING = ("float32", "float64", "float16", "bfloat16")
 _REAL = tuple(name for name in _DTYPES if not name.startswith("complex"))
 
-_KERNELS = Path(__file__).with_name("engine") / "kernels"
+_KERNELS = PACKAGE / "engine" / "kernels"
 
 
 @cache

@@ -282,7 +282,9 @@ class Tensor(metaclass=TensorMeta):
             if not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
             if self._inference and not STATE.inference:
-                raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+                raise RuntimeError(
+                    "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+                )
         self._rg = bool(requires_grad)
         return self
 
@@ -334,7 +336,11 @@ class Tensor(metaclass=TensorMeta):
         self._grad = None
 
     def backward(
-        self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
     ) -> None:
         """Adds the gradients of this tensor to `.grad` of the leaves it was computed from. See `torch.autograd.backward`."""
         from .autograd.engine import backward
@@ -452,9 +458,7 @@ class Tensor(metaclass=TensorMeta):
         if isinstance(element, (Tensor, int, float, complex)):
             equal: Any = self == element
             return bool(equal.any().item())
-        raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
-        )
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __bool__(self) -> bool:
         n = self._meta.numel
@@ -515,8 +519,7 @@ class Tensor(metaclass=TensorMeta):
             return self
         if self._meta.ndim < 2:
             raise RuntimeError(
-                "tensor.mT is only supported on matrices or batches of matrices. "
-                f"Got {self._meta.ndim}-D tensor."
+                f"tensor.mT is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."
             )
         return self.transpose(-2, -1)
 
@@ -539,8 +542,7 @@ class Tensor(metaclass=TensorMeta):
         """The conjugate transpose of a batch of matrices."""
         if self._meta.ndim < 2:
             raise RuntimeError(
-                "tensor.mH is only supported on matrices or batches of matrices. "
-                f"Got {self._meta.ndim}-D tensor."
+                f"tensor.mH is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."
             )
         t = self.transpose(-2, -1)
         return t.conj() if self._meta.dtype.is_complex else t
@@ -618,4 +620,3 @@ def _check_grad(t: Tensor, g: Any) -> None:
             f"attempting to assign a gradient of size '{list(g.shape)}' to a tensor of size '{list(t.shape)}'. "
             "Please ensure that the gradient and the tensor are the same size"
         )
-

@@ -258,9 +258,7 @@ def call_hooks(hooks: dict[int, Any], g: Tensor) -> Tensor:
             if not isinstance(r, Tensor):
                 raise TypeError(f"expected Tensor, but hook returned '{type(r).__name__}'")
             if r._meta.shape != g._meta.shape:
-                raise RuntimeError(
-                    f"hook '{getattr(hook, '__name__', 'hook')}' has changed the size of value"
-                )
+                raise RuntimeError(f"hook '{getattr(hook, '__name__', 'hook')}' has changed the size of value")
             g = r
     return g
 
@@ -326,9 +324,7 @@ def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
         if out._meta.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not (out._meta.dtype.is_floating_point or out._meta.dtype.is_complex):
-            raise RuntimeError(
-                f"grad can be implicitly created only for real scalar outputs but got {out.dtype}"
-            )
+            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
         ones: Any = core.function("ones_like")
         return ones(out.detach())
     if not isinstance(g, Tensor):
@@ -402,7 +398,9 @@ def grad(
     if is_grads_batched:
         raise NotImplementedError("torch.autograd.grad(is_grads_batched=True) is not there yet in tabtorch")
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)

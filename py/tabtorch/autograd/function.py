@@ -151,7 +151,9 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Forward-mode derivative: not there yet."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -233,9 +235,7 @@ def _saved(s: Any, outputs: list[Any]) -> Saved | None:
     if s is None:
         return None
     if not isinstance(s, Tensor):
-        raise TypeError(
-            f"save_for_backward can only save variables, but argument 0 is of type {type(s).__name__}"
-        )
+        raise TypeError(f"save_for_backward can only save variables, but argument 0 is of type {type(s).__name__}")
     for nr, o in enumerate(outputs):
         if o is s:
             return Saved(s, True, nr)

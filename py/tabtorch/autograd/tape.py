@@ -296,9 +296,7 @@ def record(
     """
     if not STATE.grad:
         return None
-    edges = tuple(
-        [(t._fn or edge(t)) if t is not None and t._rg else None for t in inputs]
-    )
+    edges = tuple([(t._fn or edge(t)) if t is not None and t._rg else None for t in inputs])
     if not any(e is not None for e in edges):
         return None
     fn: Any = _new(grad_class(name))

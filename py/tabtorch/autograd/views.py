@@ -288,4 +288,14 @@ def _overlaps(m: Meta) -> bool:
     return False
 
 
-__all__ = ["OpFn", "as_strided_backward", "attach", "before_write", "check_inplace", "rebase", "refresh", "view", "views_of_several"]
+__all__ = [
+    "OpFn",
+    "as_strided_backward",
+    "attach",
+    "before_write",
+    "check_inplace",
+    "rebase",
+    "refresh",
+    "view",
+    "views_of_several",
+]

@@ -53,6 +53,8 @@ def enable_math_sdp(enabled: bool) -> None:
 
 
 @contextmanager
-def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, **kw: Any) -> Iterator[None]:
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, **kw: Any
+) -> Iterator[None]:
     enable_math_sdp(enable_math)
     yield

@@ -61,7 +61,7 @@ def word(p: Any) -> Expr:
 def words(p: Any) -> tuple[Expr, Expr, Expr, Expr]:
     """Four random words at a point of a map."""
     a = _arguments(p)
-    return philox(*[p.k.let(x) for x in a])  # type: ignore[arg-type]
+    return philox(*[p.k.let(x) for x in a])
 
 
 def _unit(w: Expr) -> Expr:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import PACKAGE
 from .expr import Expr, cast, fit, variable
 from .lower import PACKED, U0, Factor, Kernel
 from .wgsl import Wgsl
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 @cache
 def algorithm(stem: str) -> str:
     """The text of `wgsl/STEM.wgsl`: beside the package in a wheel, at the top of the repository in a checkout."""
-    package = Path(__file__).parent.parent
-    for folder in (package / "wgsl", package.parent.parent / "wgsl"):
+    for folder in (PACKAGE / "wgsl", PACKAGE.parent.parent / "wgsl"):
         f = folder / (stem + ".wgsl")
         if f.exists():
             text = f.read_text()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import record, type_string
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered, type_name
+from ..shapes import remembered
 from ..tensor import Tensor
 from .contract import CONTRACT, c_name, wide_dtype
 from .core import function, register
@@ -227,7 +227,7 @@ def _check(
     if min(stride) <= 0:
         raise RuntimeError("non-positive stride is not supported")
     if min(dilation) <= 0:
-        raise RuntimeError(f"dilation should be greater than zero, but got {list(dilation)}")
+        raise RuntimeError("non-positive dilation is not supported")
     ws, xs = list(w.shape), list(x.shape)
     if w.ndim != n + 2:
         raise RuntimeError(f"weight should have at least {n + 2} dimensions" if w.ndim < n + 2 else f"expected {n + 2}D weight")
@@ -265,7 +265,7 @@ def _check(
             f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {w.device}!"
         )
     if x.dtype is not w.dtype:
-        raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
+        raise RuntimeError(f"Input type ({type_string(x)}) and weight type ({type_string(w)}) should be the same")
     if b is not None and b.dtype is not x.dtype:
         raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
 

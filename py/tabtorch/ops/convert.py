@@ -17,7 +17,7 @@ from ..layout import contiguous_format, is_contiguous, order_of, preserve_format
 from ..tensor import Tensor
 from .core import register
 from .dispatch import as_operand, check_device_dtype, laid_out, layout_of, scalar_value, table
-from .inplace import check_overlap, check_shape, covering_order, set_node, set_tensor, whole_storage
+from .inplace import check_overlap, check_shape, covering_order, is_dense, set_node, set_tensor, whole_storage
 
 _CAST = Map("to", lambda x: x)
 _FILL = Map("fill", lambda v: v)
@@ -62,6 +62,13 @@ def _order_for(m: Meta, memory_format: Any) -> Any:
     if memory_format is contiguous_format:
         return None
     return order_of(memory_format, m.ndim)
+
+
+def _keep_strides(out: Tensor, m: Meta, memory_format: Any) -> None:
+    """A copy that preserves the layout of a dense tensor has its strides, those of dimensions of size 1 too."""
+    o = out._meta
+    if o.strides != m.strides and memory_format in (None, preserve_format) and is_dense(m):
+        out._meta = meta(o.shape, m.strides, 0, o.dtype, o.device)
 
 
 def transfer(node: Node, device: Any) -> Node:
@@ -111,6 +118,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
         out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
         if not small:
             out = converted(out, m.shape, d, order)
+    _keep_strides(out, m, memory_format)
     if STATE.inference:
         out._inference = True
     elif t._rg and STATE.grad and d.category > 1:
@@ -123,13 +131,10 @@ def home_of(t: Tensor, d: dtypes.dtype) -> Any:
 
     A 64-bit float lives on the cpu only because the GPU has no such type: converted to one it has, it goes home.
     """
-    m = t._meta
-    if m.device.number == 1 and m.dtype in (dtypes.float64, dtypes.complex128) and d not in (dtypes.float64, dtypes.complex128):
-        if True:  # homeless
-            return resolve(None)
-    elif m.device.number == 0 and d in (dtypes.float64, dtypes.complex128):
-        check_device_dtype(d, m.device)
-    return m.device
+    wide = (dtypes.float64, dtypes.complex128)
+    if t._meta.device.number == 1 and t._meta.dtype in wide and d not in wide:
+        return resolve(None)
+    return t._meta.device
 
 
 @register("to", torch=False, method=True)
@@ -223,6 +228,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy of its own, on the tape."""
     m = input._meta
     out = converted(input, m.shape, m.dtype, _order_for(m, memory_format))
+    _keep_strides(out, m, memory_format)
     if STATE.grad:
         if input._rg:
             record("CloneBackward0", (input,), out, lambda g: g)

@@ -113,7 +113,7 @@ def camel(name: str) -> str:
 
 
 def parse_signature(args: str) -> tuple[list[str], dict[str, Any]]:
-    """"input, other, *, alpha=1" -> (["input", "other", "alpha"], {"alpha": 1})."""
+    """ "input, other, *, alpha=1" -> (["input", "other", "alpha"], {"alpha": 1})."""
     names: list[str] = []
     defaults: dict[str, Any] = {}
     for part in args.split(","):

@@ -368,9 +368,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         v = given[n]
         x = None if v is None else as_operand(v)
         if x is None and not (v is None and n in row.defaults):
-            raise TypeError(
-                f"{name}(): argument '{n}' (position {pos + 1}) must be Tensor, not {type_name(v)}"
-            )
+            raise TypeError(f"{name}(): argument '{n}' (position {pos + 1}) must be Tensor, not {type_name(v)}")
         operands.append(x)
     if not any(isinstance(x, Tensor) for x in operands):
         first = next((i for i, x in enumerate(operands) if x is not None), 0)
@@ -557,4 +555,15 @@ def operator(row_name: str) -> Callable[[Any, Any], Any]:
     return core_of(family(ROWS[row_name]))
 
 
-__all__ = ["apply", "bind", "call", "clear_tables", "family", "infer", "make_function", "make_inplace", "operator", "table"]
+__all__ = [
+    "apply",
+    "bind",
+    "call",
+    "clear_tables",
+    "family",
+    "infer",
+    "make_function",
+    "make_inplace",
+    "operator",
+    "table",
+]

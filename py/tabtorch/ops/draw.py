@@ -29,11 +29,13 @@ class Law(NamedTuple):
     """A distribution of independent elements.
 
     host: (dtype, n, whether the tensor is contiguous) -> Draw; raises PyTorch's errors about the parameters.
-    device: Draw -> the map of engine/philox.py, its further scalars, and its compute type.
+    device: Draw -> the map of engine/philox.py, and the types and values of its further scalars.
+    pairs: whether a complex element is two real ones.
     """
 
     host: Callable[[Any, int, bool], streams.Draw]
     device: Callable[[streams.Draw], tuple[Map, tuple[str, ...], tuple[Any, ...]]]
+    pairs: bool = False
 
 
 def reals(op: Map, *values: float) -> Callable[[streams.Draw], Any]:
@@ -41,11 +43,11 @@ def reals(op: Map, *values: float) -> Callable[[streams.Draw], Any]:
 
 
 def uniform_law(low: float, high: float) -> Law:
-    return Law(lambda d, n, c: streams.uniform(d, n, low, high), reals(philox.UNIFORM, low, high))
+    return Law(lambda d, n, c: streams.uniform(d, n, low, high), reals(philox.UNIFORM, low, high), True)
 
 
 def normal_law(mean: float, std: float) -> Law:
-    return Law(lambda d, n, c: streams.normal(d, n, mean, std, c), reals(philox.NORMAL, mean, std))
+    return Law(lambda d, n, c: streams.normal(d, n, mean, std, c), reals(philox.NORMAL, mean, std), True)
 
 
 def normal_law_for(d: Any, mean: float, std: float) -> Law:
@@ -108,14 +110,9 @@ def generator_for(generator: Any, device: Any, name: str) -> Any:
     return generator
 
 
-def _real_parts(m: Meta) -> tuple[Any, int]:
-    """dtype and number of what is drawn for a tensor: a complex element is two reals."""
-    return (m.dtype.to_real(), 2 * m.numel) if m.dtype.is_complex else (m.dtype, m.numel)
-
-
 def drawn(gen: Any, law: Law, m: Meta, contiguous: bool = True) -> Node:
     """A value of the contiguous Meta `m`, drawn element by element in its order."""
-    d, n = _real_parts(m)
+    d, n = (m.dtype.to_real(), 2 * m.numel) if law.pairs and m.dtype.is_complex else (m.dtype, m.numel)
     draw = law.host(d, n, contiguous)
     if n == 0:
         return fill_node(m.shape, 0, m.dtype, m.device)

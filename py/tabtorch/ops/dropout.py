@@ -163,7 +163,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
         drawn_slopes = Tensor._wrap(drawn(gen, uniform_law(lower, upper), out), out)
         where: Any = function("where")
         flat: Any = x.detach()
-        return where(flat <= 0, drawn_slopes, 1.0)  # type: ignore[no-any-return]
+        return where(flat <= 0, drawn_slopes, 1.0)
     draw = streams.Draw(_slope_kernel(m.dtype.name), (m.numel, lower, upper), m.dtype.name, m.numel)
     node = converted(x.detach(), m.shape, m.dtype)._storage.node
     return Tensor._wrap(host_node(gen, draw, out, (node,)), out)
@@ -179,7 +179,7 @@ def _rrelu(
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input.dtype)}'")
     if not training:
         leaky: Any = function("leaky_relu_" if in_place else "leaky_relu")
-        return leaky(input, (lower + upper) / 2)  # type: ignore[no-any-return]
+        return leaky(input, (lower + upper) / 2)
     if input.numel() == 0:
         return input
     return _multiply(input, _slopes(input, float(lower), float(upper), generator), in_place)

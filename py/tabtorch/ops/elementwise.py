@@ -212,7 +212,7 @@ elementwise(
     Row(
         "remainder",
         _remainder,
-        (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.floor_divide(x, y)),
+        (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops._div_floor(x, y)),
         rule("remainder_cpu", bools=False),
         "input, other",
         "The remainder with the divisor's sign (Python's %).",
@@ -251,11 +251,6 @@ def _neg_check(d: dtypes.dtype, operands: list[Any]) -> None:
         )
 
 
-def _plus_check(d: dtypes.dtype, operands: list[Any]) -> None:
-    if d is dtypes.bool_:
-        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
-
-
 def _sign(x: Any) -> Any:
     if x.type == "bool":
         return x
@@ -285,9 +280,16 @@ def _real_abs(row: Row, d: dtypes.dtype) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 
 elementwise(Row("neg", lambda x: -x, (lambda g, x, out: -g,), doc="-input.", aliases=("negative",), check=_neg_check))
-elementwise(
-    Row("positive", lambda x: x, (lambda g, x, out: g,), doc="+input.", check=_plus_check, inplace=False, out=False)
-)
+
+
+@register("positive", method=True)
+def positive(input: Any) -> Any:
+    """+input: the same tensor. RuntimeError for bools."""
+    if input._meta.dtype is dtypes.bool_:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
 elementwise(
     Row(
         "abs",

@@ -95,7 +95,7 @@ def set_tensor(t: Tensor, value: Tensor) -> None:
     set_node(t, converted(value, m.shape, m.dtype)._storage.node)
 
 
-def _dense(m: Meta) -> bool:
+def is_dense(m: Meta) -> bool:
     """Whether the elements fill a piece of memory without gaps, each once."""
     expected = 1
     for st, n in sorted((st, n) for n, st in zip(m.shape, m.strides) if n != 1):
@@ -117,7 +117,7 @@ def check_overlap(t: Tensor, inputs: Any) -> None:
         if not isinstance(x, Tensor) or x is t or x._storage.root is not t._storage.root:
             continue
         v = x._meta
-        if not m.numel or not v.numel or not _dense(m) or not _dense(v):
+        if not m.numel or not v.numel or not is_dense(m) or not is_dense(v):
             continue
         if m.offset == v.offset and m.numel == v.numel:
             partial = m.strides != v.strides
@@ -132,9 +132,7 @@ def check_overlap(t: Tensor, inputs: Any) -> None:
 
 def check_shape(t: Tensor, shape: tuple[int, ...]) -> None:
     if t._meta.shape != shape:
-        raise RuntimeError(
-            f"output with shape {list(t._meta.shape)} doesn't match the broadcast shape {list(shape)}"
-        )
+        raise RuntimeError(f"output with shape {list(t._meta.shape)} doesn't match the broadcast shape {list(shape)}")
 
 
 def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any = None, saved: Any = ()) -> Tensor:
@@ -273,7 +271,9 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Writes a result to the `out` argument: castable dtype, same device, resized if need be. RuntimeError as PyTorch's."""
     v, m = value._meta, out._meta
     if v.device is not m.device:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {v.device} and {m.device}!")
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {v.device} and {m.device}!"
+        )
     if not dtypes.can_cast(v.dtype, m.dtype):
         raise RuntimeError(
             f"result type {SCALAR_NAMES[v.dtype.name]} can't be cast to the desired output type {SCALAR_NAMES[m.dtype.name]}"
@@ -297,4 +297,14 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
     return out
 
 
-__all__ = ["as_operand", "check_out", "check_shape", "expanded", "set_node", "set_tensor", "whole_storage", "write", "write_out"]
+__all__ = [
+    "as_operand",
+    "check_out",
+    "check_shape",
+    "expanded",
+    "set_node",
+    "set_tensor",
+    "whole_storage",
+    "write",
+    "write_out",
+]

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from .. import dtypes
+from ..autograd.mode import STATE
 from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
@@ -28,6 +29,8 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
             if kw:
                 for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
                     kw[_NUMPY_NAMES[old]] = kw.pop(old)
+                if kw.get("out") is not None:
+                    _no_grad_with_out(name, args, kw)
             return f(*args, **kw)
 
         public.__name__ = public.__qualname__ = name
@@ -36,6 +39,15 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
         return public
 
     return decorate
+
+
+def _no_grad_with_out(name: str, args: tuple, kw: dict[str, Any]) -> None:
+    outs = kw["out"] if isinstance(kw["out"], (tuple, list)) else (kw["out"],)
+    if STATE.grad and [t for t in (*args, *kw.values(), *outs) if isinstance(t, Tensor) and t._rg]:
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+            "requires grad."
+        )
 
 
 def run(i: Inst, shown: Meta, *inputs: Tensor, scalars: tuple = ()) -> Tensor:
@@ -89,13 +101,6 @@ def into(out: Tensor | None, result: Tensor) -> Tensor:
     """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`."""
     if out is None:
         return result
-    if result._rg or out._rg:
-        from ..autograd.mode import STATE
-
-        if STATE.grad:
-            raise RuntimeError(
-                "out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
-            )
     have, want = out._meta, result._meta
     if have.device is not want.device:
         raise RuntimeError(

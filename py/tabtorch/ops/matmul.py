@@ -159,10 +159,6 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
         return dot(input, other, out=out)
     if x.ndim == 2 and y.ndim == 1:
         return mv(input, other, out=out)
-    k = x.shape[-1]
-    if k != (y.shape[-2] if y.ndim > 1 else y.shape[0]):
-        _inner_error(x.shape, y.shape)
-    same_types("mm" if y.ndim == 2 or x.ndim == 2 else "matmul", input, other)
     if x.ndim > 2 and y.ndim > 2:
         for d in range(3, min(x.ndim, y.ndim) + 1):
             p, q = x.shape[-d], y.shape[-d]
@@ -171,6 +167,9 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
                     f"The size of tensor a ({p}) must match the size of tensor b ({q}) at non-singleton dimension "
                     f"{max(x.ndim, y.ndim) - d}"
                 )
+    if x.shape[-1] != (y.shape[-2] if y.ndim > 1 else y.shape[0]):
+        _inner_error(x.shape, y.shape)
+    same_types("mm" if y.ndim == 2 or x.ndim == 2 else "matmul", input, other)
     spec = _matmul_spec(x.ndim, y.ndim)
     name = "SqueezeBackward4" if x.ndim == 1 else "UnsafeViewBackward0"
     if x.ndim == y.ndim == 3 and x.shape[0] == y.shape[0]:
@@ -222,6 +221,8 @@ register("__rmatmul__", _rmatmul, method=True, torch=False)
 def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alpha: Any) -> Tensor:
     """beta * c + alpha * (a b), recorded as one."""
     shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
+    if c._meta.device is not a._meta.device:
+        same_types(name, c, a)
     if c._meta.dtype is not a._meta.dtype:
         raise RuntimeError(
             f"self and mat2 must have the same dtype, but got {_type(c)} and {_type(b)}"

@@ -144,7 +144,7 @@ def torch_norm(
     if p == "nuc":
         return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype)
     if isinstance(p, str) and p != "fro":
-        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     if input._meta.dtype.category < 2 and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + _name(input)

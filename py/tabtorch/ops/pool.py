@@ -62,8 +62,8 @@ def _geometry(
             raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)")
         raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
     one = name == "max_pool1d"  # has messages of its own
-    if min(st) <= 0:
-        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one and k[0] else "stride should not be zero")
+    if min(st) <= 0 and not (one and k[0] <= 0):
+        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one else "stride should not be zero")
     if min(k) <= 0:
         raise RuntimeError(
             f"{name}() kernel_size must be greater than zero, but got {k[0]}"
@@ -625,6 +625,13 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
                 )
         size = given
     lead = tuple(x.shape[:-n])
+    if x.device.type == "cpu" and indices.numel():  # where a read is cheap; on a GPU a bad place is clamped
+        last = int(indices.max().item())
+        if last >= _numel(size) or int(indices.min().item()) < 0:
+            what = "volumes" if n == 3 else "images" if n == 2 else "vectors"
+            raise RuntimeError(
+                f"Found an invalid max index: {last} (output {what} are of size {'x'.join(map(str, size))})"
+            )
     zeros = x.new_zeros((*lead, _numel(size)))
     return zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
 

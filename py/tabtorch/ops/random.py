@@ -16,7 +16,7 @@ from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..creation import empty_like, fill_node, finished, placed, zeros_like
 from ..engine import philox
-from ..engine.view import contiguous_meta
+from ..engine.view import contiguous_meta, contiguous_strides, meta
 from ..layout import check_layout
 from ..random import PhiloxGenerator
 from ..shapes import ints, type_name
@@ -99,8 +99,14 @@ def _fill_out(name: str, out: Any, shape: tuple[int, ...], law: Law, d: Any, gen
 
 
 def _resize(out: Tensor, shape: tuple[int, ...]) -> None:
-    if out._meta.shape != shape:
-        out.resize_(shape)
+    """`out.resize_(shape)` for a tensor whose elements do not matter."""
+    m = out._meta
+    if m.shape == shape:
+        return
+    out._meta = meta(shape, contiguous_strides(shape), m.offset, m.dtype, m.device)
+    need = m.offset + out._meta.numel
+    if out._storage.nbytes < need * m.dtype.itemsize:
+        out._storage.node = fill_node((need,), 0, m.dtype, m.device)
 
 
 def _sized(name: str, args: tuple[Any, ...], kw: dict[str, Any], law: Law) -> Tensor:
@@ -358,6 +364,7 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tenso
     if low is None and high is not None:
         low = 0
     name = "RandomBackward" + ("0" if "from" in given else "1" if "to" in given else "2")
-    _check_real(self.dtype)
+    if given:
+        _check_real(self.dtype)
     gen = generator_for(generator, self.device, "random_")
     return fill_recorded(self, gen, integers_law(low, high), name)

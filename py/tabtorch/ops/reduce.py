@@ -182,7 +182,7 @@ def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     out = run(i, contiguous_meta(tuple(shape), m.dtype, m.device), g)
     if STATE.grad and g._rg:
         full = m.shape
-        record("SumBackward1", (g,), out, lambda gg: gg.expand(full))
+        record("ViewBackward0" if lead else "SumBackward1", (g,), out, lambda gg: gg.expand(full))
     return out
 
 
@@ -227,7 +227,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Sum over `dim` in which NaN counts as zero."""
     if input._meta.dtype.is_complex:
-        raise RuntimeError("nansum does not support complex inputs")
+        raise RuntimeError("nansum on CPU does not support complex inputs")
     if input._meta.dtype.category < 2:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
     r = reduce(NANSUM, input, hashable(dim), keepdim, dtype)
@@ -341,7 +341,7 @@ def _need_elements(name: str, m: Meta, dim: Any) -> None:
     if m.numel:
         return
     if dim is None or dim == ():
-        error: Any = RuntimeError if name in ("max", "min") else IndexError
+        error: Any = IndexError if name[:3] == "arg" else RuntimeError
         hint = " Specify the reduction dim with the 'dim' argument." if name[:3] != "arg" else ""
         raise error(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.{hint}")
     for d in dims_of(m.ndim, dim):

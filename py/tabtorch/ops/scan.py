@@ -278,7 +278,7 @@ CumminResult = named("cummin", "values", "indices")
 def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: int, out: Any) -> Any:
     m = x._meta
     if m.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}_helper_cpu\" not implemented for '{type_name(m.dtype)}'")
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_name(m.dtype)}'")
     d = wrap_dim(dim, m.ndim)
     c = "i32" if m.dtype.name == "bool" else m.dtype.compute
     values = scan(op, x, d, compute=c)

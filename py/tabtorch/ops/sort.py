@@ -225,7 +225,7 @@ def topk(
     if not 0 <= k <= n:
         raise RuntimeError("selected index k out of range")
     if input.dtype is dtypes.bool_ or input.dtype.is_complex:
-        raise NotImplementedError(f"\"topk_impl_loop\" not implemented for '{type_name(input.dtype)}'")
+        raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
     indices = order_of(input, d, largest)
     if input.ndim:
         indices = indices.narrow(d, 0, k).contiguous()

@@ -121,7 +121,12 @@ class _Uses:
 
 def row_class(row: Row) -> Any:
     """The GradFn class of a row, e.g. ExpBackward0."""
-    attrs = {"row": row, "grads": row.grads, "uses": None, "differentiable": tuple(f is not None for f in row.grads or ())}
+    attrs = {
+        "row": row,
+        "grads": row.grads,
+        "uses": None,
+        "differentiable": tuple(f is not None for f in row.grads or ()),
+    }
     return type(row.backward_name, (RowFn,), attrs)
 
 

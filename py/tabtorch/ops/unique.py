@@ -152,6 +152,11 @@ def searchsorted(
         if seq.ndim != 1:
             raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1")
         input = _call("tensor", input, device=seq.device)
+    if seq.device is not input.device:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries tensor "
+            f"device type {seq.device.type} and input value tensor device type {input.device.type}"
+        )
     if seq.ndim == 0:
         raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
     if seq.ndim > 1 and (seq.ndim != input.ndim or seq.shape[:-1] != input.shape[:-1]):
