@@ -123,17 +123,19 @@ class Scan:
                 k.assign(var, x)
 
     def _walk(self, k: Kernel, t: Expr, i: Any, low: Lowering, n: int, inner: int, cut: Any) -> None:
+        before: tuple | None = None
         if cut is None:
             r, start, end = t, const(0, "u32"), k.dim(n, "n")
-            first: tuple = self.init(i.compute)
         else:
             r, start, end = self._chunk(k, t, n, cut)
-            first = self._get(k, cut[2], cut[3], t)
+            before = self._get(k, cut[2], cut[3], t)
         base, step, en = self._place(k, r, n, inner)
-        state = [k.var(x) for x in first]
+        state = [k.var(x) for x in self.init(i.compute)]
         out = i.out.dtype
         with k.loop(end, start) as j:
             at, new = self._step(k, i, low, state, base, step, en, j)
+            if before is not None:  # joined anew at every element: the chunk's own state stays small, and so does its error
+                new = tuple(k.let(x, "s") for x in self.combine(before, new))
             k.store_bits(low.output, at, fit(cast(self.result(new), out.compute), out.name))
 
 
