@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tabtorch
 import torch
+
+import tabtorch
 from sidebyside import outcome, to_tab, values
 
 

@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 import numpy as np
-import tabtorch
 import torch
+
+import tabtorch
 
 #: TABTORCH_TEST_DEVICES="cpu" leaves the GPU out
 DEVICES = os.environ.get("TABTORCH_TEST_DEVICES", "cpu webgpu").split()

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tabtorch
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
+import tabtorch
 from sidebyside import DEVICES, values
 
 #: a step: which operation, on which tensor, and two numbers it may use

@@ -337,7 +337,9 @@ def test_generator_errors() -> None:
         lambda t, g: t.manual_seed(3.9).initial_seed(),
     ]
     for call in calls:
-        assert outcome(lambda c=call: c(tabtorch, tabtorch.Generator())) == outcome(lambda c=call: c(torch, torch.Generator()))
+        assert outcome(lambda c=call: c(tabtorch, tabtorch.Generator())) == outcome(
+            lambda c=call: c(torch, torch.Generator())
+        )
     with pytest.raises(RuntimeError, match="Expected one of cpu"):
         tabtorch.Generator("foo")
     with pytest.raises(TypeError, match="generator"):
@@ -372,7 +374,10 @@ def test_state_is_not_lost_silently() -> None:
         with pytest.warns(RuntimeWarning, match="starts again from its seed 8"):
             tabtorch.random._runtime_ended()
         assert tabtorch.rand(2).tolist() == first
-        assert tabtorch.rand(2, generator=fresh).tolist() == torch.rand(2, generator=torch.Generator().manual_seed(3)).tolist()
+        assert (
+            tabtorch.rand(2, generator=fresh).tolist()
+            == torch.rand(2, generator=torch.Generator().manual_seed(3)).tolist()
+        )
         del fresh
         tabtorch.seed()
         tabtorch.rand(1)
@@ -412,7 +417,9 @@ def test_recording(device: str) -> None:
         assert found[0] == found[1]
     leaf = tabtorch.ones(3, requires_grad=True)
     state = state_of(tabtorch)
-    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."):
+    with pytest.raises(
+        RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation."
+    ):
         leaf.uniform_()
     assert state_of(tabtorch) == state
     with tabtorch.no_grad():
@@ -502,7 +509,16 @@ def test_dropout_by_philox(webgpu: None) -> None:
     assert bool((g == u).all())
 
 
-@pytest.mark.parametrize("form", ["(x @ w)", "torch.nn.functional.softmax(x, -1)", "(x @ w + b).relu().t()", "x[:, 3:].t()", "x.sum(1, keepdim=True)"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "(x @ w)",
+        "torch.nn.functional.softmax(x, -1)",
+        "(x @ w + b).relu().t()",
+        "x[:, 3:].t()",
+        "x.sum(1, keepdim=True)",
+    ],
+)
 def test_dropout_in_any_kernel_has_the_same_bits(form: str, webgpu: None) -> None:
     x, w, b = tabtorch.rand(9, 7) + 1, tabtorch.rand(7, 7), tabtorch.rand(7)
     y = eval(form, {"torch": tabtorch, "x": x, "w": w, "b": b})
@@ -596,7 +612,9 @@ def test_philox_laws(device: str) -> None:
         return t.double().numpy() if t.device.type == "cpu" else t.float().numpy()
 
     z = look(tabtorch.randn(n, generator=g))
-    assert abs(z.mean()) < 0.02 and abs(z.std() - 1) < 0.02 and abs((z**3).mean()) < 0.08 and abs((z**4).mean() - 3) < 0.2
+    assert (
+        abs(z.mean()) < 0.02 and abs(z.std() - 1) < 0.02 and abs((z**3).mean()) < 0.08 and abs((z**4).mean() - 3) < 0.2
+    )
     z = look(tabtorch.empty(n).normal_(3, 0.5, generator=g))
     assert abs(z.mean() - 3) < 0.02 and abs(z.std() - 0.5) < 0.02
     u = look(tabtorch.empty(n).uniform_(-2, 1, generator=g))

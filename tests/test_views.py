@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import tabtorch
 import torch
+
+import tabtorch
 from sidebyside import DEVICES, compare, same, to_tab
 
 
@@ -18,34 +19,42 @@ def inputs() -> dict[str, torch.Tensor]:
 
 
 VIEWS = """
-x.view(12); x.view(2, 6); x.view(-1, 3); x.view((4, 3)); x.view(torch.Size([2, 2, 3])); x.view(5); x.view(-2); x.view(-1, -1)
-x.view(-1, 5); e.view(-1, 0); x.t().view(12); e.view(3, 0); y.transpose(0, 1).view(3, 8); y.transpose(1, 2).view(2, 2, 2, 3)
-x.view(torch.int32); x.view(torch.int16).shape; x.t().view(torch.int16); z.view(torch.int16); i.view(torch.int32)
-x.view_as(torch.zeros(2, 6)); x.reshape(12); x.reshape(5); x.t().reshape(12); x.t().reshape(2, 6); z.reshape(1, 1); x.reshape(-1)
-x.reshape_as(torch.zeros(4, 3)); torch.reshape(x, (2, 6)); y.flatten(); y.flatten(1); y.flatten(0, 1); y.transpose(0, 1).flatten()
-z.flatten(); x.flatten(1, 0); x.ravel(); z.ravel(); x.t().ravel(); x.unflatten(1, (2, 2)); x.unflatten(1, (-1, 2)); x.unflatten(1, (3, 2))
-x.unflatten(1, (-1, 3)); x.unflatten(1, ()); x.unflatten(0, (3, 1)); x.contiguous(); x.t().contiguous(); one.squeeze(); one.squeeze(0)
-one.squeeze(1); one.squeeze(-2); one.squeeze((0, 2)); x.squeeze(2); x.squeeze((0, 0)); y.squeeze((0, 5)); z.squeeze(0); x.unsqueeze(0)
-x.unsqueeze(-1); x.unsqueeze(1); x.unsqueeze(3); x.unsqueeze(-4); z.unsqueeze(0); x.expand(2, 3, 4); x.expand(2, -1, -1); x.expand(3)
-x.expand(5, 4); x.expand(-1, 3, 4); one.expand(2, 3, 5, 2); z.expand(2, 3); x.expand_as(torch.zeros(2, 3, 4)); x.broadcast_to((2, 3, 4))
-x.broadcast_to((2, 3)); torch.broadcast_to(z, (2,)); torch.broadcast_tensors(x, z, torch.zeros(2, 1, 1)); torch.broadcast_tensors(x, torch.zeros(3))
-torch.atleast_1d(z); torch.atleast_2d(z, x[0]); torch.atleast_3d(x); torch.atleast_3d(z, x[0], x, y); x.transpose(0, 1); y.transpose(0, 2)
-y.transpose(-1, 0); x.transpose(0, 2); z.transpose(0, 1); z.transpose(0, 0); x.swapaxes(0, 1); x.swapdims(0, 5); x.permute(1, 0); y.permute(2, 0, 1)
-y.permute((-1, 0, 1)); x.permute(0); x.permute(0, 0); x.permute(0, 2); torch.permute(y, (1, 2, 0)); x.t(); z.t(); y.t(); x[0].t(); x.T; y.mT
-x.H; y.H; c.H; c.adjoint(); x.adjoint(); x[0].adjoint(); y.mH; y.movedim(0, 2); y.movedim((0, 1), (2, 0)); y.moveaxis(0, -1)
-x.movedim((0, 1), (0,)); x.movedim((0, 0), (0, 1)); x.select(0, 1); x.select(1, -1); y.select(-1, 2); x.select(0, 3); z.select(0, 0); x.select(3, 0)
-x.narrow(0, 1, 2); x.narrow(1, -2, 2); x.narrow(0, 0, 4); x.narrow(0, 4, 0); x.narrow(0, 0, -1); x.narrow(0, -5, 1); z.narrow(0, 0, 1)
-x.narrow(0, torch.tensor(1), 1); x.unfold(1, 2, 1); x.unfold(1, 3, 1); x.unfold(0, 2, 1); y.unfold(2, 2, 2); x.unfold(0, 5, 1); x.unfold(0, 2, 0)
-x.unfold(0, -1, 1); x.unfold(1, 2, 3); z.unfold(0, 1, 1); x.diagonal(); x.diagonal(1); x.diagonal(-1); x.diagonal(5); y.diagonal(0, 1, 2)
-y.diagonal(1, 0, 2); y.diagonal(-1, 2, 0); x.diagonal(0, 0, 0); z.diagonal(); x.as_strided((2, 2), (1, 2)); x.as_strided((2, 2), (1, 1), 3)
-x.as_strided((2, 2), (1,)); x.as_strided((20,), (1,)); x.as_strided((2,), (-1,)); x.t().as_strided((3,), (4,)); x.as_strided((3, 3), (0, 2))
-x.split(1); x.split(2); x.split(2, 1); x.split((1, 2)); x.split([1, 3], dim=1); x.split(0); x.split((1, 1)); x.split(-1); x.split((4, -1)); z.split(1)
-x.split(7); e.split(2); x.chunk(2); x.chunk(3, 1); x.chunk(5, 1); x.chunk(0); z.chunk(1); x.tensor_split(2); x.tensor_split(3, 1)
-x.tensor_split((1, 2), 1); x.tensor_split([2]); x.tensor_split(0); z.tensor_split(2); x.hsplit(2); x.hsplit(3); x.vsplit(3); x.vsplit(2); z.hsplit(2)
-y.dsplit(2); x[0].hsplit(2); x[0].vsplit(1); x.hsplit([1, 2]); x.unbind(); x.unbind(1); y.unbind(-1); z.unbind(); x.unbind(2); e.unbind()
-torch.view_as_real(c); torch.view_as_real(x); torch.view_as_complex(y.reshape(3, 4, 2)); torch.view_as_complex(x); torch.view_as_complex(x[:, :2])
-torch.view_as_complex(i); c.real; c.imag; x.real; x.imag; torch.real(c); torch.imag(c); x.detach(); torch.broadcast_shapes((2, 1), (3,))
-x.T.T.view(12); x.t().unsqueeze(1).transpose(0, 2); y[:, 1].t().view(-1, 2); y.permute(2, 0, 1).flatten(1); x.unfold(1, 2, 1).flatten(1)
+x.view(12); x.view(2, 6); x.view(-1, 3); x.view((4, 3)); x.view(torch.Size([2, 2, 3])); x.view(5); x.view(-2)
+x.view(-1, -1); x.view(-1, 5); e.view(-1, 0); x.t().view(12); e.view(3, 0); y.transpose(0, 1).view(3, 8)
+y.transpose(1, 2).view(2, 2, 2, 3); x.view(torch.int32); x.view(torch.int16).shape; x.t().view(torch.int16)
+z.view(torch.int16); i.view(torch.int32); x.view_as(torch.zeros(2, 6)); x.reshape(12); x.reshape(5)
+x.t().reshape(12); x.t().reshape(2, 6); z.reshape(1, 1); x.reshape(-1); x.reshape_as(torch.zeros(4, 3))
+torch.reshape(x, (2, 6)); y.flatten(); y.flatten(1); y.flatten(0, 1); y.transpose(0, 1).flatten(); z.flatten()
+x.flatten(1, 0); x.ravel(); z.ravel(); x.t().ravel(); x.unflatten(1, (2, 2)); x.unflatten(1, (-1, 2))
+x.unflatten(1, (3, 2)); x.unflatten(1, (-1, 3)); x.unflatten(1, ()); x.unflatten(0, (3, 1)); x.contiguous()
+x.t().contiguous(); one.squeeze(); one.squeeze(0); one.squeeze(1); one.squeeze(-2); one.squeeze((0, 2))
+x.squeeze(2); x.squeeze((0, 0)); y.squeeze((0, 5)); z.squeeze(0); x.unsqueeze(0); x.unsqueeze(-1); x.unsqueeze(1)
+x.unsqueeze(3); x.unsqueeze(-4); z.unsqueeze(0); x.expand(2, 3, 4); x.expand(2, -1, -1); x.expand(3); x.expand(5, 4)
+x.expand(-1, 3, 4); one.expand(2, 3, 5, 2); z.expand(2, 3); x.expand_as(torch.zeros(2, 3, 4))
+x.broadcast_to((2, 3, 4)); x.broadcast_to((2, 3)); torch.broadcast_to(z, (2,))
+torch.broadcast_tensors(x, z, torch.zeros(2, 1, 1)); torch.broadcast_tensors(x, torch.zeros(3)); torch.atleast_1d(z)
+torch.atleast_2d(z, x[0]); torch.atleast_3d(x); torch.atleast_3d(z, x[0], x, y); x.transpose(0, 1)
+y.transpose(0, 2); y.transpose(-1, 0); x.transpose(0, 2); z.transpose(0, 1); z.transpose(0, 0); x.swapaxes(0, 1)
+x.swapdims(0, 5); x.permute(1, 0); y.permute(2, 0, 1); y.permute((-1, 0, 1)); x.permute(0); x.permute(0, 0)
+x.permute(0, 2); torch.permute(y, (1, 2, 0)); x.t(); z.t(); y.t(); x[0].t(); x.T; y.mT; x.H; y.H; c.H; c.adjoint()
+x.adjoint(); x[0].adjoint(); y.mH; y.movedim(0, 2); y.movedim((0, 1), (2, 0)); y.moveaxis(0, -1)
+x.movedim((0, 1), (0,)); x.movedim((0, 0), (0, 1)); x.select(0, 1); x.select(1, -1); y.select(-1, 2); x.select(0, 3)
+z.select(0, 0); x.select(3, 0); x.narrow(0, 1, 2); x.narrow(1, -2, 2); x.narrow(0, 0, 4); x.narrow(0, 4, 0)
+x.narrow(0, 0, -1); x.narrow(0, -5, 1); z.narrow(0, 0, 1); x.narrow(0, torch.tensor(1), 1); x.unfold(1, 2, 1)
+x.unfold(1, 3, 1); x.unfold(0, 2, 1); y.unfold(2, 2, 2); x.unfold(0, 5, 1); x.unfold(0, 2, 0); x.unfold(0, -1, 1)
+x.unfold(1, 2, 3); z.unfold(0, 1, 1); x.diagonal(); x.diagonal(1); x.diagonal(-1); x.diagonal(5)
+y.diagonal(0, 1, 2); y.diagonal(1, 0, 2); y.diagonal(-1, 2, 0); x.diagonal(0, 0, 0); z.diagonal()
+x.as_strided((2, 2), (1, 2)); x.as_strided((2, 2), (1, 1), 3); x.as_strided((2, 2), (1,)); x.as_strided((20,), (1,))
+x.as_strided((2,), (-1,)); x.t().as_strided((3,), (4,)); x.as_strided((3, 3), (0, 2)); x.split(1); x.split(2)
+x.split(2, 1); x.split((1, 2)); x.split([1, 3], dim=1); x.split(0); x.split((1, 1)); x.split(-1); x.split((4, -1))
+z.split(1); x.split(7); e.split(2); x.chunk(2); x.chunk(3, 1); x.chunk(5, 1); x.chunk(0); z.chunk(1)
+x.tensor_split(2); x.tensor_split(3, 1); x.tensor_split((1, 2), 1); x.tensor_split([2]); x.tensor_split(0)
+z.tensor_split(2); x.hsplit(2); x.hsplit(3); x.vsplit(3); x.vsplit(2); z.hsplit(2); y.dsplit(2); x[0].hsplit(2)
+x[0].vsplit(1); x.hsplit([1, 2]); x.unbind(); x.unbind(1); y.unbind(-1); z.unbind(); x.unbind(2); e.unbind()
+torch.view_as_real(c); torch.view_as_real(x); torch.view_as_complex(y.reshape(3, 4, 2)); torch.view_as_complex(x)
+torch.view_as_complex(x[:, :2]); torch.view_as_complex(i); c.real; c.imag; x.real; x.imag; torch.real(c)
+torch.imag(c); x.detach(); torch.broadcast_shapes((2, 1), (3,)); x.T.T.view(12); x.t().unsqueeze(1).transpose(0, 2)
+y[:, 1].t().view(-1, 2); y.permute(2, 0, 1).flatten(1); x.unfold(1, 2, 1).flatten(1)
 x.expand(2, 3, 4).reshape(6, 4); x.t()[1:3].unflatten(1, (3, 1)); x.flatten().unflatten(0, (2, 6)).t()
 """
 EXPRESSIONS = [e.strip() for line in VIEWS.strip().split("\n") for e in line.split(";")]

@@ -616,7 +616,15 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
 
 
 @register("polar")
-def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their absolute values and angles."""
-    r = complex_(abs * angle.cos(), abs * angle.sin())
+    r = complex_(abs.detach() * angle.detach().cos(), abs.detach() * angle.detach().sin())
+    if abs._rg or angle._rg:
+        from .autograd.tape import record
+
+        def abs_grad(g: Any, z: Any) -> Any:
+            n = (z.real * z.real + z.imag * z.imag).sqrt()
+            return ((g.real * z.real + g.imag * z.imag) / n).masked_fill(n == 0, 0)
+
+        record("PolarBackward0", (abs, angle), r, (abs_grad, lambda g, z: g.imag * z.real - g.real * z.imag), (r,))
     return r if out is None else write_out(out, r)

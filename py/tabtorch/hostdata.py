@@ -127,7 +127,7 @@ def infer(flat: list[Any], nested: bool) -> tuple[Dtype, list[Any]]:
                     raise ValueError("too many dimensions 'str'")
                 raise TypeError("new(): invalid data type 'str'")
             if isinstance(x, (bool, int, float, complex)):  # subclasses, such as IntEnum
-                base = next(k for k in (bool, int, float, complex) if isinstance(x, k))
+                base: Any = next(k for k in (bool, int, float, complex) if isinstance(x, k))
                 out.append(base(x))
             elif isinstance(x, Tensor):
                 if x._meta.numel != 1:
@@ -169,7 +169,7 @@ def pack(flat: list[Any], d: Dtype) -> Any:
     if c == 0:
         return array("B", [1 if v else 0 for v in flat])
     if c == 3:
-        out = array(d.format)
+        out: array[Any] = array(d.format)
         for v in flat:
             z = complex(v)
             out.append(z.real)
@@ -200,7 +200,7 @@ def _half(flat: list[Any]) -> bytes:
 
 
 def _pack_checked(flat: list[Any], d: Dtype) -> Any:
-    out = []
+    out: list[Any] = []
     for v in flat:
         if isinstance(v, complex):
             raise TypeError("must be real number, not complex")
@@ -312,7 +312,7 @@ def _from_array(a: Any, dtype: Dtype | None, device: Any, strided: bool = False)
     flat = np.ascontiguousarray(a)
     m = contiguous_meta(tuple(a.shape), d, where)
     kept = flat.reshape(-1).tolist() if flat.size <= KEPT and d.category < 2 else None
-    t = Tensor._wrap(from_host(memoryview(flat.reshape(-1).view(np.uint8)), m, kept), m)
+    t = Tensor._wrap(from_host(flat.reshape(-1).view(np.uint8).data, m, kept), m)
     return t if dtype is None or dtype is d else t.to(dtype)
 
 

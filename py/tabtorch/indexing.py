@@ -111,9 +111,17 @@ def _too_many(m: Meta) -> None:
     raise IndexError(f"too many indices for tensor of dimension {m.ndim}")
 
 
+def _unused(g: Tensor) -> Tensor:
+    """In place of the gradient of a view that needs none."""
+    return g
+
+
 def _view(x: Tensor, parts: tuple[Part, ...]) -> Tensor:
-    b = _basic(x._meta, parts)
-    shape = x._meta.shape
+    m = x._meta
+    b = _basics.get((m, parts)) or _basic(m, parts)
+    if not x._rg:
+        return track(x, b.meta, b.name, _unused)
+    shape = m.shape
 
     def backward(g: Tensor) -> Tensor:
         return embed(g if g._meta.shape == b.kept else g.reshape(b.kept), shape, b.spec)
@@ -128,7 +136,7 @@ def _slice_end(v: Any) -> int | None:
     if v is None or type(v) is int:
         return v
     try:
-        return v.__index__()  # type: ignore[no-any-return]
+        return v.__index__()
     except (AttributeError, TypeError):
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
 
@@ -158,10 +166,11 @@ def _basic_parts(index: Any) -> tuple[Part, ...] | None:
     if type(index) is tuple:
         out = []
         for p in index:
-            q = _simple(p)
-            if q is NotImplemented:
-                return None
-            out.append(q)
+            if type(p) is not int:
+                p = _simple(p)
+                if p is NotImplemented:
+                    return None
+            out.append(p)
         return tuple(out)
     q = _simple(index)
     return None if q is NotImplemented else (q,)
@@ -262,7 +271,8 @@ class _Advanced:
         if _is_array(p) and p.dtype.name in ("bool", "uint8"):
             return int(p.ndim)
         if isinstance(p, (list, tuple)):
-            depth, q = 0, p
+            depth = 0
+            q: Any = p
             while isinstance(q, (list, tuple)) and q:
                 depth, q = depth + 1, q[0]
             return depth if isinstance(q, bool) else 1
@@ -341,12 +351,16 @@ def _known_index(i: Tensor) -> int:
 def getitem(self: Tensor, index: Any) -> Tensor:
     """`self[index]`."""
     t = type(index)
-    if t is int or t is slice or t is tuple:
+    if t is int:
+        return _view(self, (index,))
+    if t is slice or t is tuple:
         parts = _basic_parts(index)
         if parts is not None:
             return _view(self, parts)
     elif index is None or index is Ellipsis:
         return _view(self, (index,))
+    elif t is Tensor and index._meta.ndim and index._meta.dtype is dtypes.int64 and self._meta.ndim:
+        return index_prepared(self, prepared(self, (index,)))
     a = _Advanced(self, index)
     x = _view(self, a.parts) if any(p != (None, None, None) for p in a.parts) else self
     if not any(t is not None for t in a.tensors):
@@ -411,7 +425,7 @@ def _fill_mask(x: Tensor, tensors: list[Tensor | None], mask: Tensor, value: Any
 def _value(x: Tensor, value: Any) -> Any:
     np = sys.modules.get("numpy")
     array = np is not None and isinstance(value, (np.ndarray, np.generic))
-    if array and isinstance(value, (np.integer, np.bool_)):
+    if np is not None and isinstance(value, np.integer):
         return value.item()
     if not array and not isinstance(value, (list, tuple, str)) and hasattr(value, "__index__"):
         return value.__index__()

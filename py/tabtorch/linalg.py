@@ -58,7 +58,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None) -> Te
     return _cross(input, other, dim, out=out)
 
 
-def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Any = None) -> Tensor:
+def vecdot(x: Any, y: Any, *, dim: int = -1, out: Any = None) -> Tensor:
     """Sums of products (of the conjugate of `x`) along `dim`."""
     if not (x.is_floating_point() or x.is_complex()):
         from .shapes import type_name

@@ -76,11 +76,11 @@ def wrap_dims(dims: Iterable[int], ndim: int) -> tuple[int, ...]:
 def ints(args: tuple[Any, ...], name: str = "", arg: str = "size") -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))`, `f([2, 3])` -> (2, 3). Elements may be 0-d integer tensors."""
     if len(args) == 1 and isinstance(args[0], (tuple, list)):
-        args = args[0]
+        args = tuple(args[0])
     for a in args:
         if type(a) is not int:
             return _convert(args, name, arg)
-    return tuple(args)
+    return args
 
 
 def _convert(args: Iterable[Any], name: str, arg: str) -> tuple[int, ...]:
@@ -293,6 +293,7 @@ def unsqueezed(m: Meta, dim: int) -> Meta:
     return meta((*m.shape[:d], 1, *m.shape[d:]), (*m.strides[:d], st, *m.strides[d:]), m.offset, m.dtype, m.device)
 
 
+@remembered
 def flat_shape(m: Meta, start: int, end: int) -> tuple[int, ...]:
     """The shape `flatten(start, end)` gives."""
     a, b = wrap_dim(start, m.ndim), wrap_dim(end, m.ndim)

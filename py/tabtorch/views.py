@@ -16,13 +16,15 @@ from .dtypes import dtype as Dtype
 from .engine.view import Meta, broadcast_shapes
 from .layout import contiguous_format
 from .ops.core import register
-from .shapes import ints, wrap_dim, wrap_dims
+from .shapes import ints, wrap_dim
 from .tensor import Tensor
 
 
 def _view(x: Tensor, m: Meta, name: str, backward: Callable[..., Any], *args: Any) -> Tensor:
     """The view `m` of `x`; its gradient is `backward(g, *args)`."""
-    return track(x, m, name, (lambda g: backward(g, *args)) if args else backward)
+    if args and x._rg:
+        return track(x, m, name, lambda g: backward(g, *args))
+    return track(x, m, name, backward)
 
 
 def _reshape_back(g: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -42,7 +44,10 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
     if len(shape) == 1 and isinstance(shape[0], Dtype):
         return _view_dtype(self, shape[0])
     if not shape:
-        raise TypeError("view() received an invalid combination of arguments - got (), but expected one of: (torch.dtype dtype), (tuple of ints size)")
+        raise TypeError(
+            "view() received an invalid combination of arguments - got (), but expected one of: (torch.dtype dtype), "
+            "(tuple of ints size)"
+        )
     m = self._meta
     return _view(self, shapes.viewed(m, ints(shape, "view")), "ViewBackward0", _reshape_back, m.shape)
 
@@ -468,6 +473,7 @@ def _part(z: Tensor, part: int) -> Tensor:
 
 
 register("view", view, method=True, torch=False)
+_f: Any
 for _f in (
     view_as, reshape_as, expand, expand_as, unfold,
 ):  # fmt: skip

@@ -111,8 +111,15 @@ class Graph:
         return kind == "reduce"
 
     def _find_virtual(self) -> None:
+        per_row: set[int] = set()  # reductions of this window, and maps of as many points that follow them
         for pos, n in enumerate(self.nodes):
-            if not self.needed[pos] or n.inst.op.kind != "map":
+            kind = n.inst.op.kind
+            size = n.inst.out.numel
+            if kind in ("reduce", "contract") or any(
+                s.buf is None and s.pos in per_row and s.inst.out.numel == size for s in n.srcs
+            ):
+                per_row.add(pos)
+            if not self.needed[pos] or kind != "map":
                 continue
             cost = n.inst.op.cost + sum(self.vcost[s.pos] for s in n.srcs if s.buf is None and s.pos in self.virtual)
             self.vcost[pos] = cost
@@ -121,7 +128,7 @@ class Graph:
             out = n.inst.out
             readers = self.readers[pos]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
-            ok = not self._after_reduction(pos)
+            ok = pos not in per_row or all(self.nodes[r].inst.ins[i].numel <= size for r, i in readers)
             outside = not n.srcs  # a constant is never worth a buffer
             for r, i in readers:
                 ri = self.nodes[r].inst
@@ -138,16 +145,6 @@ class Graph:
                         break
             if ok and outside:
                 self.virtual.add(pos)
-
-    def _after_reduction(self, pos: int) -> bool:
-        """Whether a value of this window's reductions is among what virtual node `pos` would be computed from."""
-        for s in self.nodes[pos].srcs:
-            if s.buf is None:
-                if self.nodes[s.pos].inst.op.kind in ("reduce", "contract"):
-                    return True
-                if s.pos in self.virtual and self._after_reduction(s.pos):
-                    return True
-        return False
 
     def paths(self, pos: int) -> tuple[list[tuple[int, Meta]], set[int]]:
         """What node `pos` reads, seen through virtual nodes: sources read at its own point, with their views; sources read elsewhere."""

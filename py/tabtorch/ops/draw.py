@@ -70,13 +70,11 @@ def bernoulli_law(p: float) -> Law:
 
 def _integers_of(draw: streams.Draw) -> Any:
     """The range of a host draw of integers, for Philox."""
-    _, *numbers = draw.scalars
-    if len(numbers) == 2:  # random_range: range, base
-        n, base = int(numbers[0]) % 2**64, int(numbers[1])
-    else:  # random_full: the limit; random_64: nothing, which means all 64 bits
-        n, base = (int(numbers[0]) if numbers else 0), 0
-        if not numbers:
-            n = 2**64
+    n, base = 2**64, 0  # random_64 names no bounds
+    if len(draw.scalars) == 3:  # random_range
+        n, base = int(draw.scalars[1]) % 2**64 or 2**64, int(draw.scalars[2])
+    elif len(draw.scalars) == 2:  # random_full
+        n = int(draw.scalars[1])
     if n <= 2**32:
         return philox.INTEGER, ("u32", "i64"), (n % 2**32, base)
     return philox.WIDE_INTEGER, ("i64", "i64"), (_signed(n), base)
@@ -104,9 +102,7 @@ def generator_for(generator: Any, device: Any, name: str) -> Any:
     if not isinstance(generator, Generator):
         raise TypeError(f"{name}(): argument 'generator' must be torch.Generator, not {type(generator).__name__}")
     if isinstance(generator, PhiloxGenerator) and device.number != generator.device.number:
-        raise RuntimeError(
-            f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'"
-        )
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{generator.device.type}'")
     return generator
 
 

@@ -119,8 +119,12 @@ def _register(name: str, feature: bool, alpha: bool, doc: str) -> Any:
     return out_of_place
 
 
-dropout = _register("dropout", False, False, "Zeroes each element with probability p, and scales the rest by 1 / (1 - p).")
-feature_dropout = _register("feature_dropout", True, False, "Dropout of whole channels: one bit for each (sample, channel).")
+dropout = _register(
+    "dropout", False, False, "Zeroes each element with probability p, and scales the rest by 1 / (1 - p)."
+)
+feature_dropout = _register(
+    "feature_dropout", True, False, "Dropout of whole channels: one bit for each (sample, channel)."
+)
 alpha_dropout = _register("alpha_dropout", False, True, "Dropout that keeps mean and variance after SELU.")
 feature_alpha_dropout = _register("feature_alpha_dropout", True, True, "Alpha dropout of whole channels.")
 
@@ -169,9 +173,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     return Tensor._wrap(host_node(gen, draw, out, (node,)), out)
 
 
-def _rrelu(
-    input: Tensor, lower: float, upper: float, training: bool, generator: Any, in_place: bool
-) -> Tensor:
+def _rrelu(input: Tensor, lower: float, upper: float, training: bool, generator: Any, in_place: bool) -> Tensor:
     if not lower <= upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if input.dtype.category != 2:

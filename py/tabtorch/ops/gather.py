@@ -36,6 +36,10 @@ def _index_at(p: Any) -> Any:
 _INDEX = Map("index", _index_at, indexed=True, cost=10)
 
 
+#: (Meta of the source, Metas of the indices) -> (Inst, Meta of the result)
+_ready: dict[tuple, tuple[Any, Meta]] = {}
+
+
 def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None, ...]:
     """Index tensors as the kernels take them: masks as coordinates, all of one shape, on the device of `x`, in range.
 
@@ -112,13 +116,19 @@ def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "I
     m = x._meta
     if not given:
         return x.clone()
-    lay = layout(m, tuple(None if t is None else t._meta for t in indices))
-    flat, shown = result_meta(lay, m.dtype, m.device)
+    key = (m, *[None if t is None else t._meta for t in indices])
+    entry = _ready.get(key)
+    if entry is None:
+        lay = layout(m, key[1:])
+        flat, shown = result_meta(lay, m.dtype, m.device)
+        if len(_ready) > 20_000:
+            _ready.clear()
+        entry = _ready[key] = (inst(_INDEX, (lay.source, *lay.ins), flat, (), lay), shown)
+    i, shown = entry
     if shown.numel == 0 or m.numel == 0:
         _refuse_empty(m, indices, shown)
         r = x.new_empty(shown.shape)
     else:
-        i = inst(_INDEX, (lay.source, *lay.ins), flat, (), lay)
         r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
     if x._rg:
         shape = m.shape
@@ -264,7 +274,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return _out(gather(wide, d, _positive(indices.expand(common), n)), out)
 
 
-def _positive(i: Tensor, n: int) -> Tensor:
+def _positive(i: Any, n: int) -> Any:
     """Negative indices counted from the front; the values stay known where they were."""
     from .places import host_values
 
@@ -350,7 +360,7 @@ def embedding(
     if weight._rg:
         rows, wide = m.shape
 
-        def backward(g: Tensor, at: Tensor) -> Tensor:
+        def backward(g: Any, at: Any) -> Any:
             g = g.reshape(-1, wide)
             at = at.reshape(-1)
             if scale_grad_by_freq:

@@ -102,7 +102,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 
 
 @operation("inner")
-def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+def inner(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """Sums of products over the last dimensions; with a 0-d tensor, the product."""
     if input.ndim == 0 or other.ndim == 0:
         return into(out, input * other)
@@ -329,12 +329,12 @@ for _f in (addmm, addmv, addr, baddbmm, addbmm):
 # ---- linear
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """x Wᵀ + b. `input` (*, in), `weight` (out, in) or (in,), `bias` (out,). Returns (*, out) or (*)."""
     x, w = input._meta, weight._meta
     nd = x.ndim
     if w.ndim != 2 or nd == 0 or x.shape[-1] != w.shape[1]:
-        r = matmul(input, weight.t())
+        r: Any = matmul(input, weight.t())
         return r if bias is None else r + bias
     same_types("mm", input, weight)
     spec = _LINEAR.get(nd)
@@ -353,7 +353,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     """y_o = x1ᵀ W_o x2 + b_o. `input1` (*, I), `input2` (*, J), `weight` (O, I, J). Returns (*, O)."""
     lead = tuple(range(3, input1.ndim + 2))
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
-    r = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
+    r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
     return r if bias is None else r + bias
 
 
@@ -440,7 +440,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
 
 
 @operation("cross")
-def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Any = None) -> Tensor:
+def cross(input: Tensor, other: Any, dim: int | None = None, *, out: Any = None) -> Tensor:
     """Cross products of 3-vectors along `dim` (None: the first dimension of size 3)."""
     if dim is None:
         found = [d for d, n in enumerate(input.shape) if n == 3]

@@ -74,7 +74,7 @@ def _vector_norm(a: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return sum(wide.abs() ** p, dim, keepdim).pow(1.0 / p).to(a._meta.dtype)
 
 
-def _vector_norm_back(g: Tensor, x: Tensor, r: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+def _vector_norm_back(g: Tensor, x: Any, r: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     """As PyTorch's norm_backward: zero where the norm is zero."""
     gs, rs = spread(g, x.shape, dim, keepdim), spread(r, x.shape, dim, keepdim)
     if p == 1:
@@ -159,7 +159,7 @@ def _name(x: Tensor) -> str:
 
 
 @operation("dist")
-def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
+def dist(input: Any, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of input - other."""
     return vector_norm(input - other, p)
 
@@ -168,7 +168,7 @@ def dist(input: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""
     d = wrap_dim(dim, input.ndim)
-    n = vector_norm(input, p, tuple(k for k in range(input.ndim) if k != d), True)
+    n: Any = vector_norm(input, p, tuple(k for k in range(input.ndim) if k != d), True)
     where = function("where")
     assert where is not None
     scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))

@@ -21,7 +21,7 @@ ModeResult = named("mode", "values", "indices")
 def _where(c: Tensor, a: Any, b: Any) -> Tensor:
     f = function("where")
     assert f is not None
-    return f(c, a, b)  # type: ignore[no-any-return]
+    return f(c, a, b)
 
 
 def _median(name: str, kind: Any, x: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:

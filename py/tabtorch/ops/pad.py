@@ -118,12 +118,12 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
 _NAMES = {"reflect": "ReflectionPad{}DBackward0", "replicate": "ReplicationPad{}DBackward0", "circular": "CopySlices"}
 
 
-def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+def pad(input: Tensor, pads: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """`torch.nn.functional.pad`: mode "constant" (with `value`, default 0), "reflect", "replicate" or "circular".
 
     The last three pad the last 1 to 3 dimensions of a tensor that has one or two more. Raises as PyTorch.
     """
-    pads = ints((pad,), "pad", "pad")
+    pads = ints((pads,), "pad", "pad")
     if mode == "constant":
         return constant_pad_nd(input, pads, 0 if value is None else value)
     _check_length(input, pads)
@@ -156,6 +156,9 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
                 raise RuntimeError("Padding value causes wrapping around more than once.")
             if a + b + n < 0:
                 raise RuntimeError("Negative padding value is resulting in an empty dimension")
+        if mode == "circular" and (a < 0 or b < 0):  # what is cropped is not there to be wrapped around
+            crop = tuple(min(v, 0) for v in pads)
+            return pad(constant_pad_nd(input, crop), tuple(max(v, 0) for v in pads), mode)
         if n + a + b < 1:
             raise RuntimeError(f"input (W: {n}) is too small. Calculated output W: {n + a + b}")
     om = contiguous_meta(tuple(n + a + b for n, (a, b) in zip(m.shape, sides)), m.dtype, m.device)

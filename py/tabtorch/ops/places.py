@@ -6,12 +6,11 @@ not the tensor's. Indices whose values are known on the host raise PyTorch's Ind
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from ..engine.expr import Expr, cast, minimum, where
 from ..engine.lower import Kernel
-from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, contiguous_strides, meta
+from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, meta
 from ..tensor import Tensor
 
 
@@ -67,16 +66,6 @@ def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
 def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
     """`m` seen in a broadcast shape."""
     return m if m.shape == shape else meta(shape, broadcast_strides(m, shape), m.offset, m.dtype, m.device)
-
-
-def flattened(m: Meta) -> Meta:
-    """`m` with neighbouring dimensions merged where strides allow; at least one dimension."""
-    if m.ndim == 1:
-        return m
-    sizes, steps = collapse(m.shape, m.strides)
-    if not sizes:
-        sizes, steps = [1], [1]
-    return meta(tuple(sizes), tuple(steps), m.offset, m.dtype, m.device)
 
 
 def folded(m: Meta, groups: list[tuple[int, int]]) -> Meta | None:
@@ -191,11 +180,6 @@ def source_coords(k: Any, lay: Layout, coords: list[Expr], index: Any, dim: Any)
     return out
 
 
-def line_shape(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
-    """(outer, n, inner): the shape around one dimension."""
-    return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
-
-
 def lines(metas: list[Meta], dim: int) -> list[Meta] | None:
     """Views with the dimensions before and after `dim` merged, if all of them can be seen so and agree there."""
     nd = metas[0].ndim
@@ -204,8 +188,3 @@ def lines(metas: list[Meta], dim: int) -> list[Meta] | None:
         return None
     out = [folded(m, [(0, dim), (dim, dim + 1), (dim + 1, nd)]) for m in metas]
     return None if any(m is None for m in out) else out  # type: ignore[return-value]
-
-
-def flat_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides."""
-    return contiguous_strides(shape)

@@ -12,203 +12,15 @@ from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
-from ..engine.graph import Inst, Map, inst
-from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered, type_name
+from ..engine.graph import Map, inst
+from ..engine.view import contiguous_meta, meta
+from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
-from .launch import run, view_meta
+from .launch import run
+from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
 from .reduce import AMAX, ARGMAX, SUM
-from .windows import Ints, out_size, padded
-
-#: kernel, stride, padding, dilation, size of the input, size of the output; one number a dimension each
-Geometry = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
-
-# ---- arguments
-
-
-def _ints(value: Any, n: int, name: str, arg: str) -> Ints:
-    if isinstance(value, int):
-        return (value,) * n
-    v = tuple(int(x) for x in value)
-    if len(v) == 1:
-        return v * n
-    if len(v) != n:
-        if n == 1:
-            raise RuntimeError(f"{name}() argument '{arg}' should contain one int (got {len(v)})")
-        verb = "either be" if arg in ("kernel_size", "output_size") else "be either" if arg == "dilation" else "either be omitted,"
-        raise RuntimeError(f"{name}: {arg} must {verb} a single int, or a tuple of {('two', 'three')[n - 2]} ints")
-    return v
-
-
-def _geometry(
-    name: str, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
-) -> tuple[Tensor, Geometry]:
-    """The input as (N, C, *size) or (C, *size), and the geometry. RuntimeError as PyTorch's."""
-    k = _ints(kernel, n, name, "kernel_size")
-    st = k if stride is None or (isinstance(stride, (tuple, list)) and not stride) else _ints(stride, n, name, "stride")
-    pa, di = _ints(padding, n, name, "padding"), _ints(dilation, n, name, "dilation")
-    if x.ndim not in (n + 1, n + 2):
-        if name == "max_pool1d":
-            raise RuntimeError(
-                f"{name}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(x.shape)}"
-            )
-        if name == "avg_pool1d":
-            raise RuntimeError(
-                f"Expected 2 to 3 dimensions, but got {x.ndim}-dimensional tensor for argument #1 'self' (while checking "
-                "arguments for avg_pool1d)"
-            )
-        if name == "avg_pool2d" and x.ndim < 3:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)")
-        raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
-    one = name == "max_pool1d"  # has messages of its own
-    if min(st) <= 0 and not (one and k[0] <= 0):
-        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one else "stride should not be zero")
-    if min(k) <= 0:
-        raise RuntimeError(
-            f"{name}() kernel_size must be greater than zero, but got {k[0]}"
-            if one
-            else "kernel size should be greater than zero, but got " + _named(k)
-        )
-    if min(di) <= 0:
-        raise RuntimeError(
-            f"{name}() dilation must be greater than zero, but got {di[0]}"
-            if one
-            else "dilation should be greater than zero, but got " + _named(di, "dilation")
-        )
-    for p, s, d in zip(pa, k, di):
-        if p < 0:
-            raise RuntimeError(
-                f"{name}() padding must be non-negative, but got {p}" if one else f"pad must be non-negative, but got pad: {p}"
-            )
-        if p > ((s - 1) * d + 1) // 2:
-            raise RuntimeError(
-                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={s}"
-                if one
-                else f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={s} and dilation={d}"
-            )
-    size = tuple(x.shape[-n:])
-    out = tuple(out_size(s, a, p, t, d, ceil) for s, a, p, t, d in zip(size, k, pa, st, di, strict=True))
-    if min(out) < 1:
-        if one:
-            raise RuntimeError(f"{name}() Invalid computed output size: {out[0]}")
-        if name == "avg_pool3d" and not ceil:
-            shown = " ".join(f"{a}: {b}" for a, b in zip("THW", size))
-            raise RuntimeError(f"input image ({shown}) smaller than kernel size ({_named(k)})")
-        lead = (x.shape[-n - 1],) + ((1,) if n == 1 else ())  # a 1-d pool is a 2-d one for PyTorch
-        show = "x".join(map(str, (*lead, *size)))
-        shown_out = "x".join(map(str, (*lead, *out)))
-        raise RuntimeError(f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small")
-    return x, (k, st, pa, di, size, out)
-
-
-def _named(v: Ints, what: str = "k") -> str:
-    return " ".join(f"{what}{n}: {x}" for n, x in zip("HW" if len(v) < 3 else "THW", v if len(v) > 1 else (1, *v)))
-
-
-# ---- windows
-
-
-@remembered
-def _window_view(x: Meta, geo: Geometry) -> Meta:
-    """The padded input as (…, *out, *kernel)."""
-    k, st, _, di, _, out = geo
-    lead = x.ndim - len(k)
-    sp = x.strides[lead:]
-    return view_meta(
-        x,
-        (*x.shape[:lead], *out, *k),
-        (*x.strides[:lead], *(s * t for s, t in zip(sp, st)), *(s * d for s, d in zip(sp, di))),
-    )
-
-
-def _frame(x: Tensor, geo: Geometry, fill: str) -> Tensor:
-    k, st, pa, di, size, out = geo
-    # the last window may end outside (ceil_mode), or before the end
-    after = tuple(
-        max((o - 1) * t + d * (a - 1) + 1 - s - p, 0) for o, t, d, a, s, p in zip(out, st, di, k, size, pa, strict=True)
-    )
-    return padded(x, pa, after, fill)
-
-
-@remembered
-def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str) -> Inst:
-    v = _window_view(xp, geo)
-    kept = v.ndim - len(geo[0])
-    return inst(op, (v,), contiguous_meta(v.shape[:kept], dtype, v.device), static=kept, compute=compute)
-
-
-def _over(op: Any, xp: Tensor, geo: Geometry, dtype: Any) -> Tensor:
-    m = xp._meta
-    i = _reduce_inst(op, m, geo, dtype, m.dtype.compute)
-    return run(i, i.out, xp)
-
-
-def _from_windows(p: Any, value: Any) -> Any:
-    """At a point (…, *place, *kernel position): `value(window, position)` of the window that reads the place from that
-    position, 0 where there is none. A place in the padding is never asked for."""
-    k, st, pa, di, size, out = p.static
-    n = len(k)
-    c = p.coords
-    lead = c[: len(c) - 2 * n]
-    place, pos = c[len(lead) : len(lead) + n], c[len(lead) + n :]
-    at: list[Expr] = []
-    inside: Any = None
-    for d in range(n):
-        t = place[d]
-        if pa[d]:
-            t = t + p.dim(pa[d], ("pad", d))
-        off = pos[d] if di[d] == 1 else pos[d] * p.dim(di[d], ("dilation", d))
-        t = p.k.let(t - off, "t")  # wraps to a large number where the window would begin before the input
-        if st[d] == 1:
-            q = t
-            ok = q < p.dim(out[d], ("out", d))
-        else:
-            q = p.k.let(idiv(t, p.dim(st[d], ("stride", d))), "q")
-            ok = (q * p.dim(st[d], ("stride", d)) == t) & (q < p.dim(out[d], ("out", d)))
-        inside = ok if inside is None else inside & ok
-        at.append(minimum(q, p.dim(out[d] - 1, ("last", d))))
-    v = value([*lead, *at], place)
-    return where(inside, v, const(0, v.type))
-
-
-def _spread_sum_at(p: Any) -> Any:
-    return _from_windows(p, lambda at, place: p.at(0, at))
-
-
-def _spread_max_at(p: Any) -> Any:
-    size = p.static[4]
-
-    def value(at: list[Expr], place: list[Expr]) -> Any:
-        flat: Any = None
-        for d, c in enumerate(place):
-            flat = c if flat is None else flat * p.dim(size[d], ("size", d)) + c
-        g = p.at(0, at)
-        return where(cast(p.at(1, at), "u32") == flat, g, const(0, g.type))
-
-    return _from_windows(p, value)
-
-
-_SPREAD_SUM = Map("windows", _spread_sum_at, indexed=True, cost=12)
-_SPREAD_MAX = Map("windows of maxima", _spread_max_at, indexed=True, cost=16)
-
-
-@remembered
-def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst, Inst]:
-    k, _, _, _, size, _ = geo
-    g = metas[0]
-    lead = g.shape[: g.ndim - len(k)]
-    full = contiguous_meta((*lead, *size, *k), g.dtype, g.device)
-    kept = len(lead) + len(k)
-    spread = inst(op, metas, full, (), geo)
-    total = inst(SUM, (full,), contiguous_meta((*lead, *size), g.dtype, g.device), static=kept)
-    return spread, total
-
-
-def _back(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tensor:
-    spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
-    return run(total, total.out, run(spread, spread.out, *tensors))
-
+from .windows import Ints
 
 # ---- maximum
 
@@ -244,44 +56,43 @@ def _place_at(p: Any) -> Any:
 
 
 _PLACE = Map("place of maximum", _place_at, indexed=True, cost=12)
-_IDENTITY_INT = dtypes.int32
 
 
 def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
     d = x._meta.dtype
     if d.is_complex or d is dtypes.bool_:
         raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{type_name(d)}'")
-    xp = _frame(x, geo, "lowest")
-    y = _over(AMAX, xp, geo, d)
+    xp = frame(x, geo, "lowest")
+    y = over(AMAX, xp, geo, d)
     tracked = STATE.grad and x._rg
     if not (want_indices or tracked):
         return y, None
-    local = _over(ARGMAX, xp, geo, _IDENTITY_INT)
-    m = local._meta
-    i = inst(_PLACE, (m,), contiguous_meta(m.shape, dtypes.int64, m.device), (), geo)
-    indices = run(i, i.out, local)
+    local = over(ARGMAX, xp, geo, dtypes.int32)  # the place inside the window
+    indices = _places(local, geo) if want_indices else None
     if tracked:
-        record(name, (x,), (y, indices) if want_indices else y, _max_back(geo, want_indices), (indices,))
+        if indices is None:
+            record(name, (x,), y, lambda g, local: _from_maxima(g, local, geo), (local,))
+        else:
+            record(name, (x,), (y, indices), lambda g, local: _from_maxima(g[0], local, geo), (local,))
     return y, indices
 
 
-def _max_back(geo: Geometry, several: bool) -> Any:
-    def back(g: Any, indices: Tensor) -> Tensor:
-        return _from_maxima(g[0] if several else g, indices, geo)
+def _places(local: Tensor, geo: Geometry) -> Tensor:
+    m = local._meta
+    i = inst(_PLACE, (m,), contiguous_meta(m.shape, dtypes.int64, m.device), (), geo)
+    return run(i, i.out, local)
 
-    return back
 
-
-def _from_maxima(g: Tensor, indices: Tensor, geo: Geometry) -> Tensor:
+def _from_maxima(g: Tensor, local: Tensor, geo: Geometry) -> Tensor:
     """Each window's gradient at the place of its maximum."""
-    r = _back(_SPREAD_MAX, (g, indices), geo)
+    r = back_to_places(SPREAD_MAX, (g, local), geo)
     if STATE.grad and g._rg:
         n = len(geo[0])
 
-        def gather(h: Tensor, indices: Tensor) -> Tensor:
-            return h.flatten(-n).gather(-1, indices.flatten(-n)).reshape(indices.shape)
+        def gather(h: Tensor, local: Tensor) -> Tensor:
+            return h.flatten(-n).gather(-1, _places(local, geo).flatten(-n)).reshape(local.shape)
 
-        record("MaxPoolBackwardBackward0", (g,), r, gather, (indices,))
+        record("MaxPoolBackwardBackward0", (g,), r, gather, (local,))
     return r
 
 
@@ -290,7 +101,7 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, L) or (C, L); with `return_indices`, (values, places)."""
-    x, geo = _geometry("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    x, geo = geometry("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
     y, i = _max_pool("SqueezeBackward1", "max_pool1d_impl", x, geo, return_indices)
     return (y, i) if return_indices else y
 
@@ -300,7 +111,7 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, H, W) or (C, H, W); with `return_indices`, (values, places in the plane)."""
-    x, geo = _geometry("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+    x, geo = geometry("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
     y, i = _max_pool("MaxPool2DWithIndicesBackward0", "max_pool2d", x, geo, return_indices)
     return (y, i) if return_indices else y
 
@@ -310,7 +121,7 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, D, H, W) or (C, D, H, W); with `return_indices`, (values, places)."""
-    x, geo = _geometry("max_pool3d", input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    x, geo = geometry("max_pool3d", input, 3, kernel_size, stride, padding, dilation, ceil_mode)
     y, i = _max_pool("MaxPool3DWithIndicesBackward0", "max_pool3d", x, geo, return_indices)
     return (y, i) if return_indices else y
 
@@ -359,7 +170,7 @@ def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
 def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
     d = x._meta.dtype
     wide = dtypes.float32 if d.itemsize == 2 else d
-    y = _divided(_over(SUM, _frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
+    y = _divided(over(SUM, frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
     y = y if wide is d else y.to(d)
     if STATE.grad and x._rg:
         record(name, (x,), y, lambda g: _avg_backward(g, geo, with_pad, divisor, name.replace("Backward0", "BackwardBackward0")))
@@ -367,7 +178,7 @@ def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: s
 
 
 def _avg_backward(g: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
-    r = _back(_SPREAD_SUM, (_divided(g, geo, with_pad, divisor),), geo)
+    r = back_to_places(SPREAD_SUM, (_divided(g, geo, with_pad, divisor),), geo)
     if STATE.grad and g._rg:
         record(name, (g,), r, lambda h: _avg_forward(h, geo, with_pad, divisor, name))
     return r
@@ -379,7 +190,7 @@ def _avg_pool(
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    x, geo = _geometry(name, x, n, kernel, stride, padding, 1, ceil)
+    x, geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
     d = x._meta.dtype
     if d.category != 2:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
@@ -435,10 +246,10 @@ def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
             f"{list(x.shape)}"
         )
     size = x.shape[-n:]
-    o = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
-    if len(o) != n:
+    given = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(given) != n:
         raise RuntimeError(f"adaptive_{name}_pool{n}d: internal error: output_size.size() must be {n}")
-    o = tuple(int(s if v is None else v) for v, s in zip(o, size, strict=True))
+    o = tuple(int(s if v is None else v) for v, s in zip(given, size, strict=True))
     if min(o) < 0:
         raise RuntimeError("elements of output_size must be greater than or equal to 0 but received " + str(list(o)))
     for d in range(1, x.ndim):
@@ -470,12 +281,12 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
     labels = tuple(range(x.ndim))
     wide = dtypes.float32 if d.itemsize == 2 else d
     y = x.to(wide) if wide is not d else x
-    for k in range(n - 1, -1, -1):
-        i = inst(_SHARE, (), contiguous_meta((o[k], size[k]), wide, x._meta.device))
+    for j in range(n - 1, -1, -1):
+        i = inst(_SHARE, (), contiguous_meta((o[j], size[j]), wide, x._meta.device))
         share = run(i, i.out)
-        at = lead + k
-        out = (*labels[:at], 50 + k, *labels[at + 1 :])
-        y = contract(y, share, (labels, (50 + k, labels[at]), out), f"AdaptiveAvgPool{n}DBackward0")
+        at = lead + j
+        out = (*labels[:at], 50 + j, *labels[at + 1 :])
+        y = contract(y, share, (labels, (50 + j, labels[at]), out), f"AdaptiveAvgPool{n}DBackward0")
         labels = out
     return y.to(d).contiguous()
 
@@ -600,9 +411,9 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
     name = f"max_unpool{n}d"
-    k = _ints(kernel, n, name, "kernel_size")
-    st = k if stride is None else _ints(stride, n, name, "stride")
-    pa = _ints(padding, n, name, "padding")
+    k = pool_ints(kernel, n, name, "kernel_size")
+    st = k if stride is None else pool_ints(stride, n, name, "stride")
+    pa = pool_ints(padding, n, name, "padding")
     if x.shape != indices.shape:
         raise RuntimeError(
             f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) but got indices tensor with "
@@ -659,7 +470,7 @@ def max_unpool3d(
 
 def lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(sum of x^p)^(1/p) of each window, as PyTorch's formula has it."""
-    k = _ints(kernel_size, n, f"lp_pool{n}d", "kernel_size")
+    k = pool_ints(kernel_size, n, f"lp_pool{n}d", "kernel_size")
     pool = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1]
     y = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (y.sign() * y.abs().relu() * float(_numel(k))).pow(1.0 / norm_type)

@@ -182,7 +182,9 @@ def randperm(n: Any, **kw: Any) -> Tensor:
     """The numbers 0 … n - 1 in random order, int64 unless `dtype` says otherwise."""
     n = _integer("randperm", "n", 1, n)
     if not kw.keys() <= _OPTIONS:
-        raise wrong_arguments("randperm", (n,), kw, "(int n, *, torch.Generator generator = None, Tensor out = None, …)")
+        raise wrong_arguments(
+            "randperm", (n,), kw, "(int n, *, torch.Generator generator = None, Tensor out = None, …)"
+        )
     out = kw.get("out")
     d = kw.get("dtype") or (out.dtype if isinstance(out, Tensor) else dtypes.int64)
     draw = streams.randperm(d, n)
@@ -235,9 +237,15 @@ def randint_like(input: Tensor, *args: Any, **kw: Any) -> Tensor:
     given = dict(zip(names, args)) | {k: kw.pop(k) for k in ("low", "high") if k in kw}
     if len(args) > 2 or "high" not in given:
         raise wrong_arguments(
-            "randint_like", (input, *args), kw, "one of:\n * (Tensor input, int high, …)\n * (Tensor input, int low, int high, …)"
+            "randint_like",
+            (input, *args),
+            kw,
+            "one of:\n * (Tensor input, int high, …)\n * (Tensor input, int low, int high, …)",
         )
-    low, high = _integer("randint_like", "low", 2, given.get("low", 0)), _integer("randint_like", "high", 2, given["high"])
+    low, high = (
+        _integer("randint_like", "low", 2, given.get("low", 0)),
+        _integer("randint_like", "high", 2, given["high"]),
+    )
     _check_real(kw.get("dtype") or input.dtype)
     return _like("randint_like", input, lambda d: integers_law(low, high), kw)
 
@@ -305,9 +313,7 @@ def _host_law(host: Callable[..., Any], device: Callable[..., Any]) -> Callable[
     return lambda *a: Law(lambda d, n, c: host(d, n, *a), device(*a))
 
 
-uniform_ = _real_draw(
-    "uniform_", uniform_law, "UniformBackward0", "Uniform in [from, to).", **{"from": 0.0, "to": 1.0}
-)
+uniform_ = _real_draw("uniform_", uniform_law, "UniformBackward0", "Uniform in [from, to).", **{"from": 0.0, "to": 1.0})
 exponential_ = _real_draw(
     "exponential_",
     _host_law(streams.exponential, lambda rate: reals(philox.EXPONENTIAL, rate)),

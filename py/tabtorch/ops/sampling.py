@@ -85,7 +85,11 @@ def normal(*args: Any, **kw: Any) -> Tensor:
     mean, std = given.pop("mean", 0.0), given.pop("std", 1.0)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         size = given.pop("size", None)
-        if not isinstance(size, (tuple, list)) or not isinstance(mean, (int, float)) or not isinstance(std, (int, float)):
+        if (
+            not isinstance(size, (tuple, list))
+            or not isinstance(mean, (int, float))
+            or not isinstance(std, (int, float))
+        ):
             raise wrong_arguments("normal", args, kw, _NORMAL)
         out = given.get("out")
         d = given.get("dtype") or (out.dtype if isinstance(out, Tensor) else dtypes.get_default_dtype())
@@ -189,7 +193,9 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *args: Any, generator: Any = None, **
     old = before_write(self) if recording else None
     _fill_chances(self, p, gen)
     if recording:
-        fn = record("BernoulliBackward1", (old, p), Tensor._view_of(self, self._meta), (zeros_like, lambda g: zeros_like(p)))
+        fn = record(
+            "BernoulliBackward1", (old, p), Tensor._view_of(self, self._meta), (zeros_like, lambda g: zeros_like(p))
+        )
         if fn is not None:
             rebase(self, fn)
     return self
@@ -268,7 +274,9 @@ def multinomial(
         _check_weights(weights)
         r = _by_sums(weights, num_samples, gen) if replacement and num_samples > 1 else _race(weights, num_samples, gen)
     else:
-        r = _multinomial_host(input, draw, num_samples, replacement, gen, contiguous_meta(shape, dtypes.int64, m.device))
+        r = _multinomial_host(
+            input, draw, num_samples, replacement, gen, contiguous_meta(shape, dtypes.int64, m.device)
+        )
     return r if out is None else write_out(out, r)
 
 

@@ -227,7 +227,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
     return into(out, r)
 
 
-def _cumprod_back(g: Tensor, x: Tensor, r: Tensor, dim: int) -> Tensor:
+def _cumprod_back(g: Any, x: Any, r: Any, dim: int) -> Any:
     """Before the first zero: what follows, over x. At it: the products with it left out. After it: nothing."""
     if x.ndim == 0:
         return g
@@ -235,15 +235,15 @@ def _cumprod_back(g: Tensor, x: Tensor, r: Tensor, dim: int) -> Tensor:
     select = function("where")
     assert select is not None
     zero = x.detach() == 0
-    zeros = _cumsum(zero, dim, dtypes.int64, False)
+    zeros: Any = _cumsum(zero, dim, dtypes.int64, False)
     first = zero & (zeros == 1)
     one = x.new_ones(())
     others = cumprod(select(first, one, x), dim)
     safe = select(zero, one, x)
-    before = _cumsum(g * (r.conj() if conj else r), dim, g.dtype, True) / (safe.conj() if conj else safe)
+    before: Any = _cumsum(g * (r.conj() if conj else r), dim, g.dtype, True) / (safe.conj() if conj else safe)
     at = _cumsum(g * (others.conj() if conj else others), dim, g.dtype, True)
     nothing = g.new_zeros(())
-    return select(first, at, select(zeros == 0, before, nothing))  # type: ignore[no-any-return]
+    return select(first, at, select(zeros == 0, before, nothing))
 
 
 @operation("logcumsumexp")
@@ -257,7 +257,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
 def _logcumsumexp(x: Tensor, dim: int, reverse: bool) -> Tensor:
     r = scan(LOG_SUM_EXP, x, dim, reverse)
 
-    def back(g: Tensor, x: Tensor, r: Tensor) -> Tensor:
+    def back(g: Any, x: Any, r: Any) -> Any:
         select = function("where")
         assert select is not None
         low = g.new_full((), dtypes.finfo(g.dtype).min)  # not -inf, whose differences are NaN
@@ -289,7 +289,7 @@ def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: i
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         if not shape:
-            return g[0]  # type: ignore[no-any-return]
+            return g[0]
         return g[0].new_zeros(shape).scatter_add(d, indices, g[0])
 
     record(name.capitalize() + "Backward0", (x,), (values, indices), back, (indices,))

@@ -14,7 +14,7 @@ from .. import dtypes, shapes
 from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import emit, inst
-from ..engine.view import Meta, broadcast_shapes, contiguous_meta
+from ..engine.view import Meta, contiguous_meta
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .convert import converted
@@ -594,8 +594,3 @@ def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 register("put", put, method=True, inplace=put_)
-
-
-def common_shape(*tensors: Tensor) -> tuple[int, ...]:
-    """The shape the tensors broadcast to."""
-    return broadcast_shapes(*(t._meta.shape for t in tensors))

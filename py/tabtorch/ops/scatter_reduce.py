@@ -94,8 +94,8 @@ def _finish(
 
 
 def _gradients(
-    g: Tensor, x: Tensor, d: int, index: Tensor, src: Tensor, reduce: str, include_self: bool
-) -> tuple[Tensor, Tensor]:
+    g: Any, x: Any, d: int, index: Tensor, src: Any, reduce: str, include_self: bool
+) -> tuple[Any, Any]:
     if reduce == "sum":
         own, other = g, g.gather(d, index)
     elif reduce == "mean":
@@ -113,8 +113,8 @@ def _gradients(
 
 
 def _product_gradients(
-    g: Tensor, x: Tensor, d: int, index: Tensor, src: Tensor, include_self: bool
-) -> tuple[Tensor, Tensor]:
+    g: Any, x: Any, d: int, index: Tensor, src: Any, include_self: bool
+) -> tuple[Any, Any]:
     """Products without the factor itself; where a place has one factor of 0, the product of the others."""
     filled = x.masked_fill(x == 0, 1)
     own = g * filled.scatter_reduce(d, index, src, "prod", include_self=include_self) / filled

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import shapes
+from ..autograd.tape import record
+from ..autograd.views import view as track
 from ..engine.expr import Expr, const, idiv, minimum, where
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta, meta
-from ..autograd.tape import record
-from ..autograd.views import view as track
 from ..tensor import Tensor
 from .core import camel, register
 

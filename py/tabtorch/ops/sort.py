@@ -16,7 +16,7 @@ from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered, type_name, wrap_dim
+from ..shapes import remembered, wrap_dim
 from ..tensor import Tensor
 from .launch import into, into_two, named, operation, run
 from .reduce import greater, less, quiet
@@ -183,7 +183,7 @@ def chosen(name: str, x: Tensor, indices: Tensor, dim: int) -> Tensor:
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         if not shape:
-            return g[0]  # type: ignore[no-any-return]
+            return g[0]
         return g[0].new_zeros(shape).scatter(dim, indices, g[0])
 
     record(name, (x,), (values, indices), back, (indices,))
@@ -243,7 +243,7 @@ def picked(name: str, kind: Any, x: Tensor, indices: Tensor, d: int, keepdim: bo
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         if not shape:
-            return g[0]  # type: ignore[no-any-return]
+            return g[0]
         v = g[0].unsqueeze(d) if flat else g[0]
         return v.new_zeros(shape).scatter(d, indices.unsqueeze(d) if flat else indices, v)
 

@@ -55,7 +55,7 @@ def _starts(s: Tensor) -> Tensor:
     differs = s.narrow(0, 1, n - 1) != s.narrow(0, 0, n - 1)
     if differs.ndim > 1:
         differs = differs.any(1)
-    return _call("cat", [differs.new_ones((1,)), differs])  # type: ignore[no-any-return]
+    return _call("cat", [differs.new_ones((1,)), differs])
 
 
 def _distinct(x: Tensor, sort: bool, inverse: bool, counts: bool, dim: Any) -> Any:

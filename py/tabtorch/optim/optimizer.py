@@ -19,6 +19,16 @@ __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer
 _global_pre_hooks: dict = OrderedDict()
 _global_post_hooks: dict = OrderedDict()
 
+#: an optimizer's own, by attribute
+_HOOKS = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
 
 class _RequiredParameter:
     def __repr__(self):
@@ -83,16 +93,9 @@ class Optimizer:
     ``defaults``: the settings of groups that name none. Subclasses define ``step``.
     """
 
-    _optimizer_step_pre_hooks: OrderedDict
-    _optimizer_step_post_hooks: OrderedDict
-    _optimizer_state_dict_pre_hooks: OrderedDict
-    _optimizer_state_dict_post_hooks: OrderedDict
-    _optimizer_load_state_dict_pre_hooks: OrderedDict
-    _optimizer_load_state_dict_post_hooks: OrderedDict
-
     def __init__(self, params, defaults):
         self.defaults = defaults
-        for name in Optimizer.__annotations__:
+        for name in _HOOKS:
             setattr(self, name, OrderedDict())
         self._patch_step_function()
         if isinstance(params, torch.Tensor):
@@ -115,7 +118,7 @@ class Optimizer:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        for name in Optimizer.__annotations__:
+        for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)

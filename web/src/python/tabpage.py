@@ -108,7 +108,8 @@ def wanted(source):
         names = set(find_imports(source))
     except SyntaxError:
         return []  # said when it is run
-    return [name for name in sorted(names) if name not in sys.modules and not _findable(name)]
+    tops = sorted({name.partition(".")[0] for name in names})
+    return [name for name in tops if name not in sys.modules and not _findable(name)]
 
 
 def missing(names, why):

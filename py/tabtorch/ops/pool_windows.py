@@ -1,0 +1,202 @@
+"""Windows of pooling: arguments and sizes, the view that shows every window, and its transpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..engine.expr import Expr, cast, const, idiv, minimum, where
+from ..engine.graph import Inst, Map, inst
+from ..engine.view import Meta, contiguous_meta
+from ..shapes import remembered
+from ..tensor import Tensor
+from .launch import run, view_meta
+from .reduce import SUM
+from .windows import Ints, out_size, padded
+
+#: kernel, stride, padding, dilation, size of the input, size of the output; one number a dimension each
+Geometry = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
+
+# ---- arguments
+
+
+def pool_ints(value: Any, n: int, name: str, arg: str) -> Ints:
+    if isinstance(value, int):
+        return (value,) * n
+    v = tuple(int(x) for x in value)
+    if len(v) == 1:
+        return v * n
+    if len(v) != n:
+        if n == 1:
+            raise RuntimeError(f"{name}() argument '{arg}' should contain one int (got {len(v)})")
+        verb = "either be" if arg in ("kernel_size", "output_size") else "be either" if arg == "dilation" else "either be omitted,"
+        raise RuntimeError(f"{name}: {arg} must {verb} a single int, or a tuple of {('two', 'three')[n - 2]} ints")
+    return v
+
+
+def geometry(
+    name: str, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> tuple[Tensor, Geometry]:
+    """The input as (N, C, *size) or (C, *size), and the geometry. RuntimeError as PyTorch's."""
+    k = pool_ints(kernel, n, name, "kernel_size")
+    st = k if stride is None or (isinstance(stride, (tuple, list)) and not stride) else pool_ints(stride, n, name, "stride")
+    pa, di = pool_ints(padding, n, name, "padding"), pool_ints(dilation, n, name, "dilation")
+    if x.ndim not in (n + 1, n + 2):
+        if name == "max_pool1d":
+            raise RuntimeError(
+                f"{name}: Expected 2D or 3D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(x.shape)}"
+            )
+        if name == "avg_pool1d":
+            raise RuntimeError(
+                f"Expected 2 to 3 dimensions, but got {x.ndim}-dimensional tensor for argument #1 'self' (while checking "
+                "arguments for avg_pool1d)"
+            )
+        if name == "avg_pool2d" and x.ndim < 3:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)")
+        raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
+    one = name == "max_pool1d"  # has messages of its own
+    if min(st) <= 0 and not (one and k[0] <= 0):
+        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one else "stride should not be zero")
+    if min(k) <= 0:
+        raise RuntimeError(
+            f"{name}() kernel_size must be greater than zero, but got {k[0]}"
+            if one
+            else "kernel size should be greater than zero, but got " + _named(k)
+        )
+    if min(di) <= 0:
+        raise RuntimeError(
+            f"{name}() dilation must be greater than zero, but got {di[0]}"
+            if one
+            else "dilation should be greater than zero, but got " + _named(di, "dilation")
+        )
+    for p, s, d in zip(pa, k, di):
+        if p < 0:
+            raise RuntimeError(
+                f"{name}() padding must be non-negative, but got {p}" if one else f"pad must be non-negative, but got pad: {p}"
+            )
+        if p > ((s - 1) * d + 1) // 2:
+            raise RuntimeError(
+                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={s}"
+                if one
+                else f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={s} and dilation={d}"
+            )
+    size = tuple(x.shape[-n:])
+    out = tuple(out_size(s, a, p, t, d, ceil) for s, a, p, t, d in zip(size, k, pa, st, di, strict=True))
+    if min(out) < 1:
+        if one:
+            raise RuntimeError(f"{name}() Invalid computed output size: {out[0]}")
+        if name == "avg_pool3d" and not ceil:
+            shown = " ".join(f"{a}: {b}" for a, b in zip("THW", size))
+            raise RuntimeError(f"input image ({shown}) smaller than kernel size ({_named(k)})")
+        lead = (x.shape[-n - 1],) + ((1,) if n == 1 else ())  # a 1-d pool is a 2-d one for PyTorch
+        show = "x".join(map(str, (*lead, *size)))
+        shown_out = "x".join(map(str, (*lead, *out)))
+        raise RuntimeError(f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small")
+    return x, (k, st, pa, di, size, out)
+
+
+def _named(v: Ints, what: str = "k") -> str:
+    return " ".join(f"{what}{n}: {x}" for n, x in zip("HW" if len(v) < 3 else "THW", v if len(v) > 1 else (1, *v)))
+
+
+# ---- windows
+
+
+@remembered
+def _window_view(x: Meta, geo: Geometry) -> Meta:
+    """The padded input as (…, *out, *kernel)."""
+    k, st, _, di, _, out = geo
+    lead = x.ndim - len(k)
+    sp = x.strides[lead:]
+    return view_meta(
+        x,
+        (*x.shape[:lead], *out, *k),
+        (*x.strides[:lead], *(s * t for s, t in zip(sp, st)), *(s * d for s, d in zip(sp, di))),
+    )
+
+
+def frame(x: Tensor, geo: Geometry, fill: str) -> Tensor:
+    k, st, pa, di, size, out = geo
+    # the last window may end outside (ceil_mode), or before the end
+    after = tuple(
+        max((o - 1) * t + d * (a - 1) + 1 - s - p, 0) for o, t, d, a, s, p in zip(out, st, di, k, size, pa, strict=True)
+    )
+    return padded(x, pa, after, fill)
+
+
+@remembered
+def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str) -> Inst:
+    v = _window_view(xp, geo)
+    kept = v.ndim - len(geo[0])
+    return inst(op, (v,), contiguous_meta(v.shape[:kept], dtype, v.device), static=kept, compute=compute)
+
+
+def over(op: Any, xp: Tensor, geo: Geometry, dtype: Any) -> Tensor:
+    m = xp._meta
+    i = _reduce_inst(op, m, geo, dtype, m.dtype.compute)
+    return run(i, i.out, xp)
+
+
+def _from_windows(p: Any, value: Any) -> Any:
+    """At a point (…, *place, *kernel position): `value(window, position)` of the window that reads the place from that
+    position, 0 where there is none. A place in the padding is never asked for."""
+    k, st, pa, di, size, out = p.static
+    n = len(k)
+    c = p.coords
+    lead = c[: len(c) - 2 * n]
+    place, pos = c[len(lead) : len(lead) + n], c[len(lead) + n :]
+    at: list[Expr] = []
+    inside: Any = None
+    for d in range(n):
+        t = place[d]
+        if pa[d]:
+            t = t + p.dim(pa[d], ("pad", d))
+        off = pos[d] if di[d] == 1 else pos[d] * p.dim(di[d], ("dilation", d))
+        t = p.k.let(t - off, "t")  # wraps to a large number where the window would begin before the input
+        if st[d] == 1:
+            q = t
+            ok = q < p.dim(out[d], ("out", d))
+        else:
+            q = p.k.let(idiv(t, p.dim(st[d], ("stride", d))), "q")
+            ok = (q * p.dim(st[d], ("stride", d)) == t) & (q < p.dim(out[d], ("out", d)))
+        inside = ok if inside is None else inside & ok
+        at.append(minimum(q, p.dim(out[d] - 1, ("last", d))))
+    v = value([*lead, *at], pos)
+    return where(inside, v, const(0, v.type))
+
+
+def _spread_sum_at(p: Any) -> Any:
+    return _from_windows(p, lambda at, pos: p.at(0, at))
+
+
+def _spread_max_at(p: Any) -> Any:
+    kernel = p.static[0]
+
+    def value(at: list[Expr], pos: list[Expr]) -> Any:
+        flat: Any = None
+        for d, c in enumerate(pos):
+            flat = c if flat is None else flat * p.dim(kernel[d], ("kernel", d)) + c
+        g = p.at(0, at)
+        return where(cast(p.at(1, at), "u32") == flat, g, const(0, g.type))
+
+    return _from_windows(p, value)
+
+
+SPREAD_SUM = Map("windows", _spread_sum_at, indexed=True, cost=12)
+SPREAD_MAX = Map("windows of maxima", _spread_max_at, indexed=True, cost=16)
+
+
+@remembered
+def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst, Inst]:
+    k, _, _, _, size, _ = geo
+    g = metas[0]
+    lead = g.shape[: g.ndim - len(k)]
+    full = contiguous_meta((*lead, *size, *k), g.dtype, g.device)
+    kept = len(lead) + len(k)
+    spread = inst(op, metas, full, (), geo)
+    total = inst(SUM, (full,), contiguous_meta((*lead, *size), g.dtype, g.device), static=kept)
+    return spread, total
+
+
+def back_to_places(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tensor:
+    spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
+    return run(total, total.out, run(spread, spread.out, *tensors))
