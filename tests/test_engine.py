@@ -81,7 +81,7 @@ class FakeBridge:
 
 @pytest.fixture(params=["nvidia", "swiftshader"])
 def bridge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBridge]:
-    if graph.release[0] is not None:
+    if graph.release[0].__name__ != "<lambda>":
         graph.flush()  # what other tests left in the windows is not for this bridge
     b = FakeBridge(request.param)
     monkeypatch.setattr(graph, "bridge", lambda: b)

@@ -453,6 +453,8 @@ def moved(ndim: int, source: tuple[int, ...], destination: tuple[int, ...]) -> t
     for name, got, dims in (("source", source, src), ("destination", destination, dst)):
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(got)})")
+    if ndim == 0:
+        return ()
     order = [-1] * ndim
     for s, d in zip(src, dst):
         order[d] = s

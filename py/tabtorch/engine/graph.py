@@ -6,11 +6,12 @@ A node is *live* if anything but the graph still refers to it when its window is
 
 from __future__ import annotations
 
-import atexit
+import gc
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .. import bridge as _bridges
 from .view import Meta
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ class Contract(Op):
 
 
 class Write(Op):
-    """`base` with a region replaced by `value` (already broadcast to it). `static` = the region's Meta. Done in place where nobody else reads `base`."""
+    """`base` with a region replaced by `value` (already broadcast to it). `static` = the region's Meta.
+
+    Done in place where nobody else reads `base`.
+    """
 
     __slots__ = ()
     kind = "write"
@@ -152,9 +156,9 @@ def inst(
 
 
 class Buffer:
-    """Memory on a device. Freed, in stream order, when the last reference goes."""
+    """Memory on a device. Freed, in stream order, when the last reference goes. `id` is 0 once the runtime that held it has ended."""
 
-    __slots__ = ("__weakref__", "base", "device", "id", "nbytes", "offset")
+    __slots__ = ("__weakref__", "base", "device", "free", "id", "nbytes", "offset")
 
     def __init__(self, id: int, nbytes: int, device: int, base: Buffer | None = None, offset: int = 0) -> None:
         self.base = base  # a window onto that buffer, from byte `offset` on; it counts as no memory of its own
@@ -162,14 +166,13 @@ class Buffer:
         self.id = id
         self.nbytes = nbytes
         self.device = device
+        self.free = release[0]
         memory.add(device, nbytes)
 
     def __del__(self) -> None:
         if self.id:
             memory.live[self.device] -= self.nbytes
-            free = release[0]
-            if free is not None:
-                free(self.id)
+            self.free(self.id)
 
 
 class Memory:
@@ -191,13 +194,8 @@ class Memory:
 memory = Memory()
 
 
-#: the bridge's `free`; None at interpreter shutdown and before a bridge exists
-release: list[Callable[[int], None] | None] = [None]
-
-
-@atexit.register
-def _forget_release() -> None:
-    release[0] = None
+#: the bridge's `free`, at hand for buffers to be
+release: list[Callable[[int], None]] = [lambda ident: None]
 
 
 def bridge() -> Any:
@@ -207,6 +205,39 @@ def bridge() -> Any:
     b = get_bridge()
     release[0] = b.free
     return b
+
+
+def lost(name: str = "") -> Exception:
+    """The error for a value that went with its runtime."""
+    from ..errors import AcceleratorError
+
+    return AcceleratorError(
+        f"{name + ': ' if name else ''}a tensor was in the memory of a device that has been lost: make it again, or load it."
+    )
+
+
+def runtime_ended() -> None:
+    """Nothing that was made for the last runtime means anything to the next: plans, kernels, and every value."""
+    from . import plan, target
+
+    _plans.clear()
+    _limits.clear()
+    plan._kernels.clear()
+    target._targets.clear()
+    gone = Buffer(0, 0, 0)
+    for q in _queues.values():
+        for n in q.nodes:
+            n.buf = gone
+            n.srcs = n.scalars = ()
+        q.nodes = []
+        q.bytes = 0
+    for o in gc.get_objects():
+        if type(o) is Buffer and o.id:
+            memory.live[o.device] -= o.nbytes
+            o.id = 0
+
+
+_bridges.on_close(runtime_ended)
 
 
 class Node:
@@ -394,7 +425,10 @@ def buffer_of(n: Node) -> Buffer:
 
 def read(n: Node, offset: int, nbytes: int) -> bytes:
     """Bytes of a value on the host; waits for the device."""
+    runtime = bridge()  # first: if the last one has died, this is where its buffers are found to be gone
     b = buffer_of(n)
     if nbytes == 0:
         return b""
-    return bridge().read(b.id, b.device, offset, nbytes)
+    if not b.id:
+        raise lost()
+    return runtime.read(b.id, b.device, offset, nbytes)

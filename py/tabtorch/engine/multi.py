@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .graph import Buffer, Custom, Inst, Node, bridge, buffer_of, emit, inst
+from .graph import Buffer, Custom, Inst, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
 from .view import Meta, contiguous_meta
 
@@ -87,6 +87,8 @@ def flat_of(nodes: list[Node], metas: list[Meta]) -> Node | None:
 def windows(flat: Node, metas: list[Meta]) -> list[Node]:
     """Nodes that are windows onto a flat value, where `pack` would have put them. The flat buffer lives as long as any of them."""
     base = buffer_of(flat)
+    if not base.id:
+        raise lost("window")
     size = flat.inst.out.dtype.itemsize
     out = []
     at = 0

@@ -7,7 +7,7 @@ from typing import Any
 from . import tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
-from .graph import Buffer, bridge, check_size
+from .graph import Buffer, bridge, check_size, lost
 from .lower import Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
 from .rows import RowKernel
 from .target import Target, target
@@ -435,6 +435,8 @@ class Plan:
     def run(self, nodes: list[Any], inputs: list[Any], scalars: list[Any]) -> None:
         bridge = self.bridge
         ids = [x.buf.id for x in inputs]
+        if 0 in ids:
+            raise lost(",".join(dict.fromkeys(n.inst.op.name for n in nodes)))
         new = bridge.new_buffer
         out = []
         for _, nbytes in self.fresh:

@@ -41,6 +41,28 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
     return decorate
 
 
+def in_place(f: Callable[..., Any]) -> None:
+    """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor."""
+
+    def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
+        result = f(self, *args, **kw)
+        have, want = self._meta, result._meta
+        if have.shape != want.shape:
+            raise RuntimeError(
+                f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
+            )
+        if not dtypes.can_cast(want.dtype, have.dtype):
+            raise RuntimeError(
+                f"result type {type_name(want.dtype)} can't be cast to the desired output type {type_name(have.dtype)}"
+            )
+        self.copy_(result)
+        return self
+
+    g.__name__ = g.__qualname__ = f.__name__ + "_"
+    g.__doc__ = f.__doc__
+    register(g.__name__, g, method=True, torch=False)
+
+
 def _no_grad_with_out(name: str, args: tuple, kw: dict[str, Any]) -> None:
     outs = kw["out"] if isinstance(kw["out"], (tuple, list)) else (kw["out"],)
     if STATE.grad and [t for t in (*args, *kw.values(), *outs) if isinstance(t, Tensor) and t._rg]:

@@ -10,7 +10,7 @@ from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
 from .core import function, register
-from .launch import into, operation
+from .launch import in_place, into, operation
 
 _MM = ((0, 1), (1, 2), (0, 2))
 _BMM = ((0, 1, 2), (0, 2, 3), (0, 1, 3))
@@ -312,18 +312,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return into(out, _added("AddbmmBackward0", input, batch1, batch2, _TRACED, beta, alpha))
 
 
-def _in_place(f: Any) -> Any:
-    def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
-        self.copy_(f(self, *args, **kw))
-        return self
-
-    g.__name__ = f.__name__ + "_"
-    g.__doc__ = f.__doc__
-    return g
-
-
 for _f in (addmm, addmv, addr, baddbmm, addbmm):
-    register(_f.__name__ + "_", _in_place(_f), method=True, torch=False)
+    in_place(_f)
 
 
 # ---- linear
@@ -355,6 +345,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
     r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
     return r if bias is None else r + bias
+
+
+register("bilinear", bilinear)
 
 
 # ---- small things made of these

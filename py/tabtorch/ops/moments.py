@@ -90,6 +90,8 @@ def _var_or_std(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: A
         v = v + _var_or_std(x.imag, dim, None, keepdim, c, False)
         return v.sqrt() if root else v
     r, _ = _moments(x, dim, c, keepdim, root, name + "()" if x._meta.dtype.category > 1 else "std and var")
+    if not x._rg or not STATE.grad:
+        return r
     if root:
         record("StdBackward0", (x,), r, lambda g, x, r: _std_back(g, x, r, dim, c, keepdim), (x, r))
     else:

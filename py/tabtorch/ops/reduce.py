@@ -380,10 +380,14 @@ def _order_compute(d: Any) -> str | None:
 
 def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, grad_name: str, kernel: str) -> Tensor:
     dim = hashable(dim)
-    _no_order(kernel, x._meta)
-    _need_elements(name, x._meta, dim)
-    r = reduce(op, x, dim, keepdim, None, _order_compute(x._meta.dtype))
-    record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim), (x, r))
+    m = x._meta
+    if m.numel == 0 or m.dtype.category == 3:
+        _no_order(kernel, m)
+        _need_elements(name, m, dim)
+    i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)
+    r = run(i, shown, x)
+    if x._rg and STATE.grad:
+        record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim), (x, r))
     return r
 
 
@@ -420,20 +424,22 @@ def placed(g: Tensor, index: Tensor, shape: tuple[int, ...], dim: int, keepdim: 
 
 def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim: bool, kind: Any) -> Any:
     m = x._meta
-    _no_order(name, m)
     d = wrap_dim(dim, m.ndim)
-    _need_elements(name, m, d)
+    if m.numel == 0 or m.dtype.category == 3:
+        _no_order(name, m)
+        _need_elements(name, m, d)
     c = _order_compute(m.dtype)
     values = reduce(op, x, d, keepdim, None, c)
     indices = reduce(arg, x, d, keepdim, dtypes.int64, c or m.dtype.compute)
-    shape = m.shape
-    record(
-        kind.__name__.capitalize() + "Backward0",
-        (x,),
-        (values, indices),
-        lambda g, i: placed(g[0], i, shape, d, keepdim),
-        (indices,),
-    )
+    if x._rg and STATE.grad:
+        shape = m.shape
+        record(
+            kind.__name__.capitalize() + "Backward0",
+            (x,),
+            (values, indices),
+            lambda g, i: placed(g[0], i, shape, d, keepdim),
+            (indices,),
+        )
     return kind(values, indices)
 
 

@@ -21,7 +21,7 @@ from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .core import function
-from .launch import into, into_two, named, operation, run
+from .launch import in_place, into, into_two, named, operation, run
 from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less
 
 _STATE = {
@@ -269,6 +269,10 @@ def _logcumsumexp(x: Tensor, dim: int, reverse: bool) -> Tensor:
 
     record("LogcumsumexpBackward0", (x,), r, back, (x, r))
     return r
+
+
+for _f in (cumsum, cumprod):
+    in_place(_f)
 
 
 # ---- extremes

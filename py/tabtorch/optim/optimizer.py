@@ -19,16 +19,6 @@ __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer
 _global_pre_hooks: dict = OrderedDict()
 _global_post_hooks: dict = OrderedDict()
 
-#: an optimizer's own, by attribute
-_HOOKS = (
-    "_optimizer_step_pre_hooks",
-    "_optimizer_step_post_hooks",
-    "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks",
-    "_optimizer_load_state_dict_pre_hooks",
-    "_optimizer_load_state_dict_post_hooks",
-)
-
 
 class _RequiredParameter:
     def __repr__(self):
@@ -95,8 +85,7 @@ class Optimizer:
 
     def __init__(self, params, defaults):
         self.defaults = defaults
-        for name in _HOOKS:
-            setattr(self, name, OrderedDict())
+        self._no_hooks()
         self._patch_step_function()
         if isinstance(params, torch.Tensor):
             raise TypeError(
@@ -117,9 +106,9 @@ class Optimizer:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state):
+        if "_optimizer_step_pre_hooks" not in self.__dict__:  # unpickled
+            self._no_hooks()
         self.__dict__.update(state)
-        for name in _HOOKS:
-            self.__dict__.setdefault(name, OrderedDict())
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
         # Steps come as tensors, or as numbers from old files: they are kept as ints.
@@ -137,6 +126,14 @@ class Optimizer:
         return text + ")"
 
     # -- hooks
+
+    def _no_hooks(self):
+        self._optimizer_step_pre_hooks: OrderedDict = OrderedDict()
+        self._optimizer_step_post_hooks: OrderedDict = OrderedDict()
+        self._optimizer_state_dict_pre_hooks: OrderedDict = OrderedDict()
+        self._optimizer_state_dict_post_hooks: OrderedDict = OrderedDict()
+        self._optimizer_load_state_dict_pre_hooks: OrderedDict = OrderedDict()
+        self._optimizer_load_state_dict_post_hooks: OrderedDict = OrderedDict()
 
     @staticmethod
     def profile_hook_step(func):
