@@ -1,6 +1,6 @@
 """`make bench`: what an operation costs, in Chromium. Prints a table, and writes bench/results.json.
 
-    bench.py [--browser chromium|firefox|node] [--device webgpu|cpu]
+bench.py [--browser chromium|firefox|node] [--device webgpu|cpu]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -37,10 +38,12 @@ def measure(browser: str, device: str | None) -> dict[str, Any]:
 def table(found: dict[str, Any]) -> str:
     """The figures for people."""
     adapter = found["adapter"]
-    words = [adapter[k] for k in ("vendor", "architecture", "device", "description") if adapter.get(k)] if adapter else []
+    words = (
+        [adapter[k] for k in ("vendor", "architecture", "device", "description") if adapter.get(k)] if adapter else []
+    )
     lines = [
         f"{found['browser']}, {found['device']}, adapter {' '.join(words) or 'none'}, Python {found['python']}, "
-        f"{found['processors']} processors, {found['machine']}",
+        f"{found['processors']} processors, {found['machine']}, load {found['load'][0]}",
         "",
         f"{'per operation or step, medians':32}{'until done':>12}{'best':>9}{'submitted':>11}{'first':>10}"
         f"{'dispatches':>12}{'submits':>9}{'compiles':>10}{'plans':>7}{'MB held':>9}",
@@ -55,8 +58,12 @@ def table(found: dict[str, Any]) -> str:
         )
     lines += ["", f"(x + 1).item()       {found['item_ms']:>9.2f} ms"]
     if found["start_ms"]:
-        lines.append(f"import tabtorch      {found['import_ms']:>9.0f} ms, tabtorch.nn {found['import_nn_ms']:.0f} ms more, nothing cached")
-        lines.append(f"start-up             {found['start_ms']:>9.0f} ms from an empty worker to the first line of the script")
+        lines.append(
+            f"import tabtorch      {found['import_ms']:>9.0f} ms, tabtorch.nn {found['import_nn_ms']:.0f} ms more, nothing cached"
+        )
+        lines.append(
+            f"start-up             {found['start_ms']:>9.0f} ms from an empty worker to the first line of the script"
+        )
     return "\n".join(lines)
 
 
@@ -69,7 +76,9 @@ def main() -> int:
     found |= {
         "browser": options.browser,
         "machine": f"{platform.system()} {platform.machine()}",
-        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "processors": os.cpu_count(),
+        "load": [round(each, 1) for each in os.getloadavg()],
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -5,7 +5,6 @@ last, divided by the number of operations: medians of several rounds, after a wa
 """
 
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -172,7 +171,6 @@ if __name__ == "__main__":
         "platform": bridge.info.get("platform"),
         "python": sys.version.split()[0],
         "tabtorch": tabtorch.__version__,
-        "processors": os.cpu_count(),
         "rows": rows,
         "item_ms": item(),
         "start_ms": STARTED and round(STARTED, 1),

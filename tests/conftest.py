@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 import tabtorch
 from sidebyside import DEVICES
 
 
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """"cpu", then "webgpu": the default device while the test runs."""
+    """ "cpu", then "webgpu": the default device while the test runs."""
     name: str = request.param
     with tabtorch.device(name):
         yield name

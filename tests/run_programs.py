@@ -1,6 +1,6 @@
 """Runs each program of `tests/programs` and prints, as JSON, what each printed. For test_programs.py.
 
-    run_programs.py [--tabtorch DEVICE] [NAME ...]
+run_programs.py [--tabtorch DEVICE] [NAME ...]
 """
 
 from __future__ import annotations

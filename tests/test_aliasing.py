@@ -148,7 +148,8 @@ def describe(program: list[Step]) -> str:
 
 def check(want: Any, got: Any, note: str) -> None:
     assert tuple(want.shape) == tuple(got.shape), note
-    assert want.stride() == got.stride(), f"{note}: strides {got.stride()}, not {want.stride()}"
+    steps = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (want, got)]
+    assert steps[0] == steps[1] or not want.numel(), f"{note}: strides {got.stride()}, not {want.stride()}"
     assert want.storage_offset() == got.storage_offset(), note
     np.testing.assert_allclose(values(got), values(want), rtol=1e-5, atol=1e-6, err_msg=note)
 
@@ -172,6 +173,8 @@ def run(program: list[Step], device: str, grad: bool) -> None:
             # on tensors without elements PyTorch calls a wrong index now one, now the other
             alike = kind == got_kind or {kind, got_kind} == {"IndexError", "RuntimeError"}
             assert alike, f"{note}\nat {s}: {kind} ({want}), here {got_kind} ({got})"
+            if kind != "value" and s[0] >= len(VIEWS) + len(COPIES):
+                return  # PyTorch may have written a part before it met the wrong index; here nothing is
             if kind == "value" and want is not None and want.numel() <= 200:
                 theirs.append(want)
                 ours.append(got)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 import tabtorch as torch
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
@@ -115,13 +116,10 @@ def test_a_chain_with_its_backward_is_few_dispatches() -> None:
 def test_one_dispatch(name: str, function: Callable[[Any], Any]) -> None:
     x = torch.arange(32.0 * 96).reshape(32, 96).sin()
     x.sum().item()
-    kept = function(x)  # the constants it makes are uploaded or filled apart
-    graph.flush()
     with counted() as count:
         kept = function(x)
     assert kept.shape == (32, 96)
-    fills = name in ("layer_norm", "rms_norm")  # weight and bias are made inside, and written by the same kernel or not at all
-    assert count.dispatches <= 1 + 0 * fills, name
+    assert count.dispatches == 1, name
 
 
 class Perceptron(nn.Module):
@@ -295,7 +293,7 @@ def test_a_deep_graph_needs_no_recursion(device: str) -> None:
 def test_a_deep_graph_dies_without_recursion(device: str) -> None:
     x = torch.ones(2, requires_grad=True, device=device)
     z = x
-    for _ in range(100_000):
+    for _ in range(50_000):
         z = (z * 1.0).relu()
     del z
     gc.collect()

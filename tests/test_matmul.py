@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import tabtorch
 from gradients import check_all
-from sidebyside import DEVICES
+from sidebyside import DEVICES, to_tab, values
 
 
 def inputs() -> dict[str, Any]:
@@ -97,6 +98,38 @@ def test_results_are_contiguous(device: str) -> None:
     for a, b in shapes:
         r = tabtorch.zeros(a, device=device) @ tabtorch.zeros(b, device=device)
         assert r.is_contiguous(), (a, b)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_in_place(device: str) -> None:
+    c = tabtorch.ones(2, 2, device=device)
+    a = tabtorch.tensor([[1.0, 2.0], [3.0, 4.0]], device=device)
+    assert c.addmm_(a, a) is c
+    assert c.tolist() == [[8.0, 11.0], [16.0, 23.0]]
+    assert a.cumsum_(1) is a
+    assert a.tolist() == [[1.0, 3.0], [3.0, 7.0]]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        tabtorch.ones(3, dtype=tabtorch.bool, device=device).cumsum_(0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("shape", "bias", "name"),
+    [
+        ((2, 3), True, "AddmmBackward0"),
+        ((2, 3), False, "MmBackward0"),
+        ((4, 2, 3), True, "ViewBackward0"),
+        ((4, 2, 3), False, "UnsafeViewBackward0"),
+    ],
+)
+def test_linear_is_one_backward_node(device: str, shape: tuple[int, ...], bias: bool, name: str) -> None:
+    from tabtorch.ops.matmul import linear
+
+    x, w, b = torch.randn(shape), torch.randn(5, 3), torch.randn(5)
+    want = torch.nn.functional.linear(x, w, b if bias else None)
+    y = linear(to_tab(x, device).requires_grad_(), to_tab(w, device), to_tab(b, device) if bias else None)
+    assert y.grad_fn.name() == name
+    np.testing.assert_allclose(values(y), want.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_gradients_of_a_product_are_matrix_products() -> None:

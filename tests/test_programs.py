@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
 from sidebyside import DEVICES
 
 HERE = Path(__file__).parent

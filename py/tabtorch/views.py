@@ -13,7 +13,7 @@ from . import shapes
 from .autograd.views import as_strided_backward, views_of_several
 from .autograd.views import view as track
 from .dtypes import dtype as Dtype
-from .engine.view import Meta, broadcast_shapes
+from .engine.view import Meta, broadcast_shapes, contiguous_meta
 from .layout import contiguous_format
 from .ops.core import register
 from .shapes import ints, wrap_dim
@@ -275,7 +275,12 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
     m = self._meta
     out = shapes.unfolded(m, dimension, size, step)
-    return _view(self, out, "UnfoldBackward0", as_strided_backward, m, out)
+
+    def backward(g: Tensor) -> Tensor:  # by index, not by place in memory: self may show an element twice
+        plain = contiguous_meta(m.shape, m.dtype, m.device)
+        return as_strided_backward(g, plain, shapes.unfolded(plain, dimension, size, step))
+
+    return track(self, out, "UnfoldBackward0", backward)
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -298,7 +303,24 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
     out = shapes.restrided(m, nbytes, size, stride, storage_offset)
-    return _view(input, out, "AsStridedBackward0", as_strided_backward, m, out)
+    return _view(input, out, "AsStridedBackward0", _unstride, m, out)
+
+
+def _unstride(g: Any, m: Meta, out: Meta) -> Tensor:
+    r: Any = as_strided_backward(g, m, out)
+    if overlaps(m):  # every place that shows an element gets its share, as in PyTorch
+        r = r / as_strided_backward(g.new_ones(m.shape), m, m)
+    return r  # type: ignore[no-any-return]
+
+
+def overlaps(m: Meta) -> bool:
+    """Whether two indices may show one element."""
+    reach = 0
+    for s, n in sorted((s, n) for n, s in zip(m.shape, m.strides) if n > 1):
+        if s <= reach:
+            return True
+        reach += s * (n - 1)
+    return False
 
 
 # ---- several views at once

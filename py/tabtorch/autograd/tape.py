@@ -278,6 +278,17 @@ def grad_class(name: str, base: type[GradFn] = OpFn) -> type[GradFn]:
     return c
 
 
+def named(t: Tensor, name: str) -> Tensor:
+    """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it.
+
+    Only for a `t` that the caller has just computed: what came in as an argument keeps the name of what made it.
+    """
+    fn = t._fn
+    if fn is not None and not fn.is_port:
+        fn.__class__ = grad_class(name, type(fn))
+    return t
+
+
 def record(
     name: str,
     inputs: Sequence[Tensor | None],

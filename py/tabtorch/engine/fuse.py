@@ -129,6 +129,8 @@ class Graph:
             readers = self.readers[pos]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
             ok = pos not in per_row or all(self.nodes[r].inst.ins[i].numel <= size for r, i in readers)
+            if self.size == 1 and n.srcs:  # the last resort of a kernel that binds too much: each node by itself
+                ok = False
             outside = not n.srcs  # a constant is never worth a buffer
             for r, i in readers:
                 ri = self.nodes[r].inst

@@ -28,8 +28,11 @@ Geometry = tuple[Ints, Ints, Ints, int]
 
 
 @remembered
-def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> Inst:
-    """`x` is padded already. Dimensions: batch (N, groups), m = out channels, n = out size, k = (in channels, kernel)."""
+def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> tuple[Inst, Meta]:
+    """(instruction, Meta of the result). `x` is padded already.
+
+    Dimensions: batch (N, groups), m = out channels, n = out size, k = (in channels, kernel).
+    """
     stride, _, dilation, groups = geo
     n = x.shape[0]
     o, cg, *kernel = w.shape
@@ -43,11 +46,12 @@ def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> Ins
     shape = (n, groups, og, *out, cg, *kernel)
     dims = (2, 1, len(out), 1 + len(out))
     flat = contiguous_meta((n, groups, og, *out), dtype, x.device)
-    return inst(CONTRACT, (view_meta(w, shape, ws), view_meta(x, shape, xs)), flat, static=dims)
+    i = inst(CONTRACT, (view_meta(w, shape, ws), view_meta(x, shape, xs)), flat, static=dims)
+    return i, contiguous_meta((n, o, *out), dtype, x.device)
 
 
 @remembered
-def _weight_inst(g: Meta, x: Meta, kernel: Ints, geo: Geometry) -> Inst:
+def _weight_inst(g: Meta, x: Meta, kernel: Ints, geo: Geometry) -> tuple[Inst, Meta]:
     """`x` is padded already. Dimensions: batch (groups), m = out channels, n = (in channels, kernel), k = (N, out size)."""
     stride, _, dilation, groups = geo
     n, o, *out = g.shape
@@ -63,11 +67,12 @@ def _weight_inst(g: Meta, x: Meta, kernel: Ints, geo: Geometry) -> Inst:
     shape = (groups, og, cg, *kernel, n, *out)
     dims = (1, 1, 1 + len(kernel), 1 + len(kernel))
     flat = contiguous_meta((groups, og, cg, *kernel), x.dtype, x.device)
-    return inst(CONTRACT, (view_meta(g, shape, gs), view_meta(x, shape, xs)), flat, static=dims)
+    i = inst(CONTRACT, (view_meta(g, shape, gs), view_meta(x, shape, xs)), flat, static=dims)
+    return i, contiguous_meta((o, cg, *kernel), x.dtype, x.device)
 
 
 @remembered
-def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> Inst:
+def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> tuple[Inst, Meta]:
     """`g` is spread and padded already, so that the kernel, read backwards, slides over it by ones.
 
     Dimensions: batch (N, groups), m = in channels, n = in size, k = (out channels, kernel).
@@ -87,11 +92,8 @@ def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> Inst
     shape = (n, groups, cg, *size, og, *kernel)
     dims = (2, 1, len(size), 1 + len(size))
     flat = contiguous_meta((n, groups, cg, *size), dtype, g.device)
-    return inst(CONTRACT, (view_meta(w, shape, ws, last), view_meta(g, shape, gs)), flat, static=dims)
-
-
-def _shown(i: Inst, shape: Ints) -> Meta:
-    return contiguous_meta(shape, i.out.dtype, i.out.device)
+    i = inst(CONTRACT, (view_meta(w, shape, ws, last), view_meta(g, shape, gs)), flat, static=dims)
+    return i, contiguous_meta((n, groups * cg, *size), dtype, g.device)
 
 
 # ---- recorded, each with the others as gradients
@@ -136,8 +138,8 @@ def forward(
     """The convolution: x (N, C, *size), w (O, C / groups, *kernel) to (N, O, *out)."""
     padding = geo[1]
     xp = padded(x, padding, padding)
-    i = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b))
-    y = run(i, _shown(i, (x._meta.shape[0], w._meta.shape[0], *out)), w, xp)
+    i, shown = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b))
+    y = run(i, shown, w, xp)
     if b is not None:
         y = _add_bias(y, b)
     if STATE.grad and (x._rg or w._rg or (b is not None and b._rg)):
@@ -160,7 +162,7 @@ def input_gradient(
     g: Tensor, w: Tensor, b: Tensor | None, size: Ints, geo: Geometry, name: str = "ConvolutionBackwardBackward0"
 ) -> Tensor:
     """What a convolution's result `g` (N, O, *out) sends back to an input of that size: (N, C, *size)."""
-    stride, padding, dilation, groups = geo
+    stride, padding, dilation, _ = geo
     m = g._meta
     kernel = w._meta.shape[2:]
     frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
@@ -168,8 +170,8 @@ def input_gradient(
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
     )
     gp = framed(g, frame)
-    i = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b))
-    y = run(i, _shown(i, (m.shape[0], groups * w._meta.shape[1], *size)), w, gp)
+    i, shown = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b))
+    y = run(i, shown, w, gp)
     if b is not None:
         y = _add_bias(y, b)
     if STATE.grad and (g._rg or w._rg or (b is not None and b._rg)):
@@ -190,12 +192,12 @@ def input_gradient(
 
 def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor:
     """What a convolution's result `g` sends back to the weight: (O, C / groups, *kernel)."""
-    stride, padding, dilation, groups = geo
+    padding = geo[1]
     m = x._meta
     # rows that no window reaches are cut off by the view, which counts windows by the size of `g`
     xp = padded(x, padding, padding)
-    i = _weight_inst(g._meta, xp._meta, tuple(kernel), geo)
-    r = run(i, _shown(i, (g._meta.shape[1], m.shape[1] // groups, *kernel)), g, xp)
+    i, shown = _weight_inst(g._meta, xp._meta, tuple(kernel), geo)
+    r = run(i, shown, g, xp)
     if STATE.grad and (g._rg or x._rg):
         size, out = m.shape[2:], tuple(g._meta.shape[2:])
         record(
@@ -291,7 +293,20 @@ def same_padding(x: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> tuple
     return x, tuple(t // 2 for t in totals)
 
 
+#: what `_conv` found out and checked, by its arguments: (geometry, out size)
+_known: dict[tuple, tuple[Geometry, Ints]] = {}
+
+
 def _conv(name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    key: Any = None
+    known = None
+    try:
+        key = (x._meta, w._meta, None if b is None else b._meta, stride, padding, dilation, groups, n)
+        known = _known.get(key)
+    except TypeError:  # lists
+        key = None
+    if known is not None:
+        return forward(x, w, b, *known)
     x, was_batched = _batched(name, x, n)
     st, di = expand_ints(stride, n, "stride"), expand_ints(dilation, n, "dilation")
     if isinstance(padding, str):
@@ -305,7 +320,12 @@ def _conv(name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding:
         pa = expand_ints(padding, n, "padding")
     geo = (st, pa, di, groups)
     _check(x, w, b, n, geo, False)
-    y = forward(x, w, b, geo, _out_sizes(x._meta, w._meta, geo))
+    out = _out_sizes(x._meta, w._meta, geo)
+    if key is not None and was_batched and padding != "same":
+        if len(_known) > 20_000:
+            _known.clear()
+        _known[key] = (geo, out)
+    y = forward(x, w, b, geo, out)
     return y if was_batched else y.squeeze(0)
 
 

@@ -88,7 +88,9 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
     for d, t in enumerate(out):
         if t is None:
             continue
-        if check:
+        if shape[d] == 0 and 0 not in common:
+            raise IndexError("index is out of bounds for dimension with size 0")
+        if check and x._meta.numel:
             check_range(t, shape[d], -shape[d], _out_of_bounds(d, shape[d]))
         if t._meta.device is not x._meta.device:
             if t._meta.device.type != "cpu":
@@ -126,7 +128,6 @@ def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "I
         entry = _ready[key] = (inst(_INDEX, (lay.source, *lay.ins), flat, (), lay), shown)
     i, shown = entry
     if shown.numel == 0 or m.numel == 0:
-        _refuse_empty(m, indices, shown)
         r = x.new_empty(shown.shape)
     else:
         r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
@@ -140,15 +141,6 @@ def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "I
 
         record(name, (x,), r, backward, given)
     return r
-
-
-def _refuse_empty(m: Meta, indices: tuple[Tensor | None, ...], shown: Meta) -> None:
-    """An index into a dimension of size 0 can only be wrong."""
-    if shown.numel == 0:
-        return
-    for d, t in enumerate(indices):
-        if t is not None and m.shape[d] == 0:
-            raise IndexError(f"index is out of bounds for dimension {d} with size 0")
 
 
 def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...]) -> Tensor:

@@ -123,7 +123,9 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     used = [t for t in ts if t._meta.shape != (0,)]
     if not used:
         wrap_dim(dim, 1)
-        return into(out, ts[0].new_zeros((0,), dtype=_common_dtype(ts)))
+        r = ts[0].new_zeros((0,), dtype=_common_dtype(ts))
+        record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], 0))
+        return into(out, r)
     _check_devices(ts, "cat")
     first = used[0]._meta
     d = wrap_dim(dim, first.ndim)
@@ -269,6 +271,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         ds = (0,)
     if not sh:
         raise RuntimeError("`shifts` required")
+    if m.ndim == 0:
+        raise IndexError(f"Dimension specified as {ds[0]} but tensor has no dimensions")
     if len(sh) != len(ds):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(sh)}, dims:{len(ds)}")
     return _roll(input, tuple((wrap_dim(d, m.ndim), s) for d, s in zip(ds, sh)))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..engine.expr import sqrt
 from ..engine.graph import Map, inst

@@ -167,6 +167,12 @@ def dist(input: Any, other: Tensor, p: Any = 2) -> Tensor:
 @operation("renorm")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""
+    if p <= 0:
+        raise RuntimeError("non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
+    if input.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions")
     d = wrap_dim(dim, input.ndim)
     n: Any = vector_norm(input, p, tuple(k for k in range(input.ndim) if k != d), True)
     where = function("where")

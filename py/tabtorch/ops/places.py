@@ -57,6 +57,8 @@ def host_values(t: Tensor) -> list[Any] | None:
 def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
     """Calls `error(i)` for an index outside low <= i < size, if the values are known on the host."""
     values = host_values(t)
+    if size == 0 and t._meta.numel:
+        raise error(values[0] if values else 0)
     if not values:
         return
     if min(values) < low or max(values) >= size:

@@ -101,8 +101,8 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, L) or (C, L); with `return_indices`, (values, places)."""
-    x, geo = geometry("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
-    y, i = _max_pool("SqueezeBackward1", "max_pool1d_impl", x, geo, return_indices)
+    geo = geometry("max_pool1d", input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("SqueezeBackward1", "max_pool1d_impl", input, geo, return_indices)
     return (y, i) if return_indices else y
 
 
@@ -111,8 +111,8 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, H, W) or (C, H, W); with `return_indices`, (values, places in the plane)."""
-    x, geo = geometry("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
-    y, i = _max_pool("MaxPool2DWithIndicesBackward0", "max_pool2d", x, geo, return_indices)
+    geo = geometry("max_pool2d", input, 2, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("MaxPool2DWithIndicesBackward0", "max_pool2d", input, geo, return_indices)
     return (y, i) if return_indices else y
 
 
@@ -121,8 +121,8 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """Largest value of each window of (N, C, D, H, W) or (C, D, H, W); with `return_indices`, (values, places)."""
-    x, geo = geometry("max_pool3d", input, 3, kernel_size, stride, padding, dilation, ceil_mode)
-    y, i = _max_pool("MaxPool3DWithIndicesBackward0", "max_pool3d", x, geo, return_indices)
+    geo = geometry("max_pool3d", input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    y, i = _max_pool("MaxPool3DWithIndicesBackward0", "max_pool3d", input, geo, return_indices)
     return (y, i) if return_indices else y
 
 
@@ -190,7 +190,7 @@ def _avg_pool(
     name = f"avg_pool{n}d"
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    x, geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
+    geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
     d = x._meta.dtype
     if d.category != 2:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")

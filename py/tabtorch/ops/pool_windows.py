@@ -33,10 +33,9 @@ def pool_ints(value: Any, n: int, name: str, arg: str) -> Ints:
     return v
 
 
-def geometry(
-    name: str, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
-) -> tuple[Tensor, Geometry]:
-    """The input as (N, C, *size) or (C, *size), and the geometry. RuntimeError as PyTorch's."""
+def _geometry(
+    name: str, x: Meta, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> Geometry:
     k = pool_ints(kernel, n, name, "kernel_size")
     st = k if stride is None or (isinstance(stride, (tuple, list)) and not stride) else pool_ints(stride, n, name, "stride")
     pa, di = pool_ints(padding, n, name, "padding"), pool_ints(dilation, n, name, "dilation")
@@ -91,7 +90,20 @@ def geometry(
         show = "x".join(map(str, (*lead, *size)))
         shown_out = "x".join(map(str, (*lead, *out)))
         raise RuntimeError(f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small")
-    return x, (k, st, pa, di, size, out)
+    return k, st, pa, di, size, out
+
+
+_remembered_geometry = remembered(_geometry)
+
+
+def geometry(
+    name: str, x: Tensor, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> Geometry:
+    """The geometry of a pool of (N, C, *size) or (C, *size). RuntimeError as PyTorch's."""
+    try:
+        return _remembered_geometry(name, x._meta, n, kernel, stride, padding, dilation, ceil)
+    except TypeError:  # lists
+        return _geometry(name, x._meta, n, kernel, stride, padding, dilation, ceil)
 
 
 def _named(v: Ints, what: str = "k") -> str:

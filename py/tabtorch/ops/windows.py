@@ -93,14 +93,18 @@ def framed(x: Tensor, frame: Frame, fill: str = "zero") -> Tensor:
 
 def padded(x: Tensor, before: Ints, after: Ints, fill: str = "zero") -> Tensor:
     """`x` with its last dimensions padded."""
+    frame = _padded_frame(x._meta.shape, before, after)
+    return framed(x, frame, fill) if frame else x
+
+
+@remembered
+def _padded_frame(shape: Ints, before: Ints, after: Ints) -> Frame:
     if not any(before) and not any(after):
-        return x
-    shape = x._meta.shape
+        return ()
     lead = len(shape) - len(before)
-    frame = tuple((n, 0, 1) for n in shape[:lead]) + tuple(
+    return tuple((n, 0, 1) for n in shape[:lead]) + tuple(
         (b + n + a, b, 1) for n, b, a in zip(shape[lead:], before, after, strict=True)
     )
-    return framed(x, frame, fill)
 
 
 def out_size(n: int, k: int, pad: int, stride: int, dilation: int, ceil: bool = False, pad_after: int | None = None) -> int:

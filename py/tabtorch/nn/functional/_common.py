@@ -4,6 +4,8 @@ import warnings
 
 import tabtorch as torch
 
+from ...autograd.tape import named  # noqa: F401
+
 
 def ntuple(value, n):
     """``value`` as a tuple of ``n``: a number is repeated."""

@@ -5,7 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ._common import scalar_type, widened, wrapped_dim
+from ._common import named, scalar_type, widened, wrapped_dim
 
 
 def threshold(input, threshold, value, inplace=False):
@@ -158,7 +158,7 @@ def glu(input, dim=-1):
     if input.size(d) % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {input.size(d)}")
     a, b = input.chunk(2, d)
-    return a * b.sigmoid()
+    return named(a * b.sigmoid(), "GluBackward0")
 
 
 def prelu(input, weight):
@@ -176,14 +176,12 @@ def prelu(input, weight):
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if input.dim() > 1:
         weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2))
-    return torch.where(input > 0, input, input * weight)
+    return named(torch.where(input > 0, input, input * weight), "PreluKernelBackward0")
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """Leaky ReLU with a slope drawn from U(lower, upper) in training, else their mean (Xu et al., 2015)."""
-    slope = torch.empty_like(input).uniform_(lower, upper) if training else (lower + upper) / 2
-    result = torch.where(input > 0, input, input * slope)
-    return input.copy_(result) if inplace else result
+    return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
 def _implicit_dim(name, ndim, stacklevel):
@@ -215,7 +213,7 @@ def softmax(input, dim=None, _stacklevel=3, dtype=None):
     x = widened(input)
     # The shift cancels in the quotient, so its gradient is zero: it is detached.
     e = (x - x.detach().amax(dim, keepdim=True)).exp()
-    return (e / e.sum(dim, keepdim=True)).to(input.dtype)
+    return named((e / e.sum(dim, keepdim=True)).to(input.dtype), "SoftmaxBackward0")
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
@@ -232,7 +230,7 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
         return input.clone()
     x = widened(input)
     z = x - x.detach().amax(dim, keepdim=True)
-    return (z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype)
+    return named((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype), "LogSoftmaxBackward0")
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):

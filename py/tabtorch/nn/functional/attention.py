@@ -5,6 +5,7 @@ import warnings
 
 import tabtorch as torch
 
+from ...autograd.tape import named
 from ...ops.pad import pad
 from .activation import softmax
 from .dropout import dropout
@@ -59,7 +60,11 @@ def scaled_dot_product_attention(
         weights = softmax(scores, -1)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
-    return torch.matmul(weights, value)
+    out = torch.matmul(weights, value)
+    # PyTorch has a kernel for the common case, and the formula for others
+    if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1):
+        named(out, "ScaledDotProductFlashAttentionForCpuBackward0")
+    return out
 
 
 def _dtype_word(t):

@@ -3,17 +3,24 @@
 import tabtorch as torch
 
 from ... import ops as _ops
-from ._common import check_reduction, legacy_reduction, reduced, scalar_type, size_list
+from ...ops.places import host_values
+from ._common import check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
 from .activation import log_softmax
 
 
 def _check_classes(target, classes, ignore_index):
-    """On ``cpu``, where a read is cheap: PyTorch's IndexError. On a GPU a bad class picks nothing, and reads nothing."""
-    if target.device.type != "cpu" or target.numel() == 0:
-        return
-    bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
-    if bool(bad.any()):
-        raise IndexError(f"Target {int(target[bad].reshape(-1)[0])} is out of bounds.")
+    """PyTorch's IndexError, where the classes can be seen without waiting for a GPU: on ``cpu``, and of small tensors
+    that came from the host. Else a bad class picks nothing, and reads nothing.
+    """
+    values = host_values(target)
+    if values is None:
+        if target.device.type != "cpu" or target.numel() == 0:
+            return
+        bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
+        values = [int(target[bad].reshape(-1)[0])] if bool(bad.any()) else []
+    for t in values:
+        if (t < 0 or t >= classes) and t != ignore_index:
+            raise IndexError(f"Target {t} is out of bounds.")
 
 
 def _check_class_dtype(target):
@@ -81,9 +88,11 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
         scale = torch.where(kept, weight[torch.where(kept, target, 0).long()], 0.0)
     # `where`, not a product: an ignored position may hold an infinity.
     loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
-    if reduction == "mean":
-        return loss.sum() / scale.sum(), scale
-    return reduced(loss, reduction), scale
+    loss = loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
+    name = "NllLossBackward0" if input.dim() <= 2 else "NllLoss2DBackward0"
+    if input.dim() not in (1, 2, 4) and reduction == "none":
+        name = "ViewBackward0"
+    return named(loss, name), scale
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
@@ -155,10 +164,9 @@ def _with_probabilities(input, target, weight, ignore_index, reduction, label_sm
     loss = log_softmax(input, dim) * target
     if weight is not None:
         loss = loss * _per_class(weight, input, dim)
-    loss = -loss.sum(dim)
     if reduction == "mean":
-        return loss.sum() / (input.numel() / classes)
-    return reduced(loss, reduction)
+        return named(-loss.sum() / (input.numel() / classes), "DivBackward1")
+    return -(loss.sum() if reduction == "sum" else loss.sum(dim))
 
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
@@ -170,14 +178,14 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise ValueError("weight must be one-dimensional")
     if input.dim() == 1:
         loss = _multi_margin(input.unsqueeze(0), target.reshape(1), p, margin, weight).squeeze(0)
-        return reduced(loss, reduction)
+        return named(reduced(loss, reduction), "MultiMarginLossBackward0")
     if target.dim() != 1 or target.size(0) != input.size(0):
         raise RuntimeError(
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
             f"size). Expected target size [{input.size(0)}], but got {size_list(target.shape)}. "
             f"Input has shape {size_list(input.shape)}."
         )
-    return reduced(_multi_margin(input, target, p, margin, weight), reduction)
+    return named(reduced(_multi_margin(input, target, p, margin, weight), reduction), "MultiMarginLossBackward0")
 
 
 def _multi_margin(input, target, p, margin, weight):
@@ -211,7 +219,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         )
     if input.dim() == 1:
         loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), reduction=reduction)
-        return loss.squeeze(0) if reduction == "none" else loss
+        return named(loss.squeeze(0), "MultilabelMarginLossBackward0") if reduction == "none" else loss
     n_classes = input.size(1)
     listed = (target < 0).long().cumsum(1) == 0  # (N, C): before the first -1
     classes = torch.arange(n_classes, device=input.device)
@@ -220,4 +228,5 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     chosen = torch.where(hits, input.unsqueeze(1), 0.0).sum(2)  # (N, slot)
     z = (1 - chosen.unsqueeze(2) + input.unsqueeze(1)).clamp_min(0)  # (N, slot, class)
     counted = listed.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
-    return reduced(torch.where(counted, z, 0.0).sum((1, 2)) / n_classes, reduction)
+    loss = torch.where(counted, z, 0.0).sum((1, 2)) / n_classes
+    return named(reduced(loss, reduction), "MultilabelMarginLossBackward0")

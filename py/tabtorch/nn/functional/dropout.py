@@ -1,10 +1,8 @@
-"""Dropout and its relatives. The random bits are Philox on the device (see ``ops.random``)."""
+"""Dropout and its relatives, with the checks of their arguments. What they do is in ``ops.dropout``."""
 
 import warnings
 
-import tabtorch as torch
-
-from ...ops import random as _random
+from ... import ops as _ops
 
 
 def _check_p(p):
@@ -12,27 +10,14 @@ def _check_p(p):
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _kept(shape_of, shape, p):
-    """Zeros with probability p, else 1 / (1 - p), of a shape of its own."""
-    return _random.dropout(shape_of.new_ones(shape), p, True)
-
-
 def dropout(input, p=0.5, training=True, inplace=False):
     """Zeroes each element with probability p, and scales the rest by 1 / (1 - p) (Srivastava et al., 2014)."""
     _check_p(p)
-    if inplace:
-        return input.mul_(_kept(input, input.shape, p)) if training and p > 0 else input
-    return _random.dropout(input, p, training)
+    return (_ops.dropout_ if inplace else _ops.dropout)(input, p, training)
 
 
 def _feature_dropout(input, p, training, inplace):
-    """One bit for each (sample, channel)."""
-    if not training or p == 0:
-        return input
-    if input.dim() < 2:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
-    keep = _kept(input, (*input.shape[:2], *(1,) * (input.dim() - 2)), p)
-    return input.mul_(keep) if inplace else input * keep
+    return (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
 
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
@@ -94,27 +79,13 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
     return _feature_dropout(input, p, training, inplace)
 
 
-# The value that SELU takes far to the left, which is what alpha dropout sets elements to.
-_SELU_FLOOR = -1.7580993408473766
-
-
-def _alpha(input, p, training, inplace, shape):
-    _check_p(p)
-    if not training or p == 0:
-        return input
-    if p == 1:
-        return input.mul_(0) if inplace else input * 0
-    a = ((1 - p) * (1 + p * _SELU_FLOOR**2)) ** -0.5
-    keep = _kept(input, shape, p) != 0
-    result = torch.where(keep, input, _SELU_FLOOR) * a - a * p * _SELU_FLOOR
-    return input.copy_(result) if inplace else result
-
-
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
     """Dropout that keeps mean and variance after SELU (Klambauer et al., 2017)."""
-    return _alpha(input, p, training, inplace, input.shape)
+    _check_p(p)
+    return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     """``alpha_dropout`` of whole channels."""
-    return _alpha(input, p, training, inplace, (*input.shape[:2], *(1,) * (input.dim() - 2)))
+    _check_p(p)
+    return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)

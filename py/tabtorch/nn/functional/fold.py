@@ -3,6 +3,7 @@
 import tabtorch as torch
 
 from ...ops.pad import pad
+from ...autograd.tape import named
 from ._common import ntuple
 
 
@@ -32,7 +33,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
             f"but got: [{', '.join(str(s) for s in input.shape)}]"
         )
     if input.dim() == 3:
-        return unfold(input.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
+        return named(unfold(input.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0), "Im2ColBackward0")
     n, channels, *size = input.shape
     counts = _windows(size, kernel, dilation, padding, stride)
     if min(counts) < 1:
@@ -43,7 +44,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         )
     x = pad(input, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else input
     taps = [x[:, :, rows, columns] for rows, columns in _spans(kernel, dilation, stride, counts)]
-    return torch.stack(taps, 2).reshape(n, channels * kernel[0] * kernel[1], counts[0] * counts[1])
+    out = torch.stack(taps, 2).reshape(n, channels * kernel[0] * kernel[1], counts[0] * counts[1])
+    return named(out, "Im2ColBackward0")
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
@@ -57,7 +59,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
             f"input, but got: [{', '.join(str(s) for s in input.shape)}]"
         )
     if input.dim() == 2:
-        return fold(input.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0)
+        return named(fold(input.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0), "Col2ImBackward0")
     n, rows_of_input, length = input.shape
     if rows_of_input % (kernel[0] * kernel[1]):
         raise RuntimeError(
@@ -81,4 +83,4 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     out = input.new_zeros((n, channels, size[0] + 2 * padding[0], size[1] + 2 * padding[1]))
     for i, (rows, columns) in enumerate(_spans(kernel, dilation, stride, counts)):
         out[:, :, rows, columns] += taps[:, :, i]
-    return out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+    return named(out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]], "Col2ImBackward0")

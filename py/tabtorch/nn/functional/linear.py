@@ -2,13 +2,26 @@
 
 import tabtorch as torch
 
+from ...autograd.tape import named
+from ...ops.places import host_values
 from ._common import size_list
 
 
 def linear(input, weight, bias=None):
     """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
     out = torch.matmul(input, weight.t())
-    return out if bias is None else out + bias
+    if bias is None:
+        return out
+    ndim = input.dim()
+    if ndim != 2 and (weight.dim() == 1 or not input.is_contiguous()):
+        return out + bias
+    if bias.dim() == 1 and bias.size(0) not in (1, out.size(-1)):
+        rows = out.numel() // max(out.size(-1), 1)
+        raise RuntimeError(
+            f"The expanded size of the tensor ({out.size(-1)}) must match the existing size ({bias.size(0)}) at "
+            f"non-singleton dimension 1.  Target sizes: [{rows}, {out.size(-1)}].  Tensor sizes: [{bias.size(0)}]"
+        )
+    return named(out + bias, "AddmmBackward0" if ndim == 2 else "ViewBackward0")
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -39,11 +52,16 @@ def bilinear(input1, input2, weight, bias=None):
 
 
 def check_indices(index, n, message):
-    """On the ``cpu`` device, where a read is cheap: IndexError(message) if an index is not in [0, n).
+    """IndexError(message) if an index is not in [0, n), where that can be told without waiting for a GPU.
 
-    On a GPU it would wait for the device, so there it is left out; a bad index then reads nothing outside the tensor.
+    It can on ``cpu``, and for small tensors that came from the host. Else a bad index reads nothing outside the tensor.
     """
-    if index.device.type == "cpu" and index.numel() and bool(((index < 0) | (index >= n)).any()):
+    values = host_values(index)
+    if values is not None:
+        bad = bool(values) and (min(values) < 0 or max(values) >= n)
+    else:
+        bad = index.device.type == "cpu" and index.numel() and bool(((index < 0) | (index >= n)).any())
+    if bad:
         raise IndexError(message)
 
 
@@ -71,7 +89,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     out = weight[input]
     if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
         out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
-    return out
+    return named(out, "EmbeddingBackward0")
 
 
 def one_hot(tensor, num_classes=-1):
@@ -82,10 +100,11 @@ def one_hot(tensor, num_classes=-1):
         if num_classes == -1:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
-    if num_classes == -1 or tensor.device.type == "cpu":
-        if int(tensor.min()) < 0:
+    values = host_values(tensor)
+    if values is not None or num_classes == -1 or tensor.device.type == "cpu":
+        if (int(tensor.min()) if values is None else min(values)) < 0:
             raise RuntimeError("Class values must be non-negative.")
-        largest = int(tensor.max())
+        largest = int(tensor.max()) if values is None else max(values)
         if num_classes == -1:
             num_classes = largest + 1
         elif largest >= num_classes:
@@ -104,7 +123,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """‖x1 - x2 + eps‖_p along the last dimension."""
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+    return named((x1 - x2 + eps).norm(p, -1, keepdim=keepdim), "NormBackward1")
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
@@ -119,7 +138,7 @@ def pdist(input, p=2.0):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     n = input.size(0)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
-    return (input[i] - input[j]).norm(p, -1)
+    return named((input[i] - input[j]).norm(p, -1), "PdistBackward0")
 
 
 __all__ = [

@@ -6,7 +6,8 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ._common import check_reduction, legacy_reduction, reduced, scalar_type
+from ...ops.places import host_values
+from ._common import check_reduction, legacy_reduction, named, reduced, scalar_type
 from .linear import pairwise_distance
 
 
@@ -41,7 +42,8 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     _warn_size(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
     d = input - target
-    return _weighted(d * d, weight, reduction)
+    loss = _weighted(d * d, weight, reduction)
+    return named(loss, "MseLossBackward0") if weight is None else loss
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -60,7 +62,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     d = (input - target).abs()
     if beta == 0.0:
         return reduced(d, reduction)
-    return reduced(torch.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
+    loss = torch.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
+    return named(reduced(loss, reduction), "SmoothL1LossBackward0")
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -69,7 +72,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = (input - target).abs()
-    return _weighted(torch.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
+    loss = _weighted(torch.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
+    return named(loss, "HuberLossBackward0") if weight is None else loss
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -117,6 +121,14 @@ def _bce(input, target):
     return _BCE.apply(input, target)
 
 
+def _leaves_unit(t):
+    """Whether an element is outside of [0, 1], where that can be told without waiting for a GPU."""
+    values = host_values(t)
+    if values is not None:
+        return any(v < 0 or v > 1 for v in values)
+    return t.device.type == "cpu" and t.numel() > 0 and bool(((t < 0) | (t > 1)).any())
+
+
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(t · log(x) + (1 - t) · log(1 - x)) for probabilities x; logs are taken to be at least -100."""
     reduction = legacy_reduction(size_average, reduce, reduction)
@@ -128,12 +140,13 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         )
     if input.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {scalar_type(target.dtype)} but expected {scalar_type(input.dtype)}")
-    if input.device.type == "cpu" and input.numel() and bool(((input < 0) | (input > 1)).any()):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    for name, t in (("input", input), ("target", target)):
+        if _leaves_unit(t):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     loss = _bce(input, target)
     if weight is not None:
         loss = loss * weight.expand(torch.broadcast_shapes(target.size(), weight.size()))
-    return reduced(loss, reduction)
+    return named(reduced(loss, reduction), "BinaryCrossEntropyBackward0")
 
 
 def binary_cross_entropy_with_logits(
@@ -149,7 +162,7 @@ def binary_cross_entropy_with_logits(
     loss = (1 - target) * input - log_sigmoid
     if weight is not None:
         loss = loss * weight
-    return reduced(loss, reduction)
+    return named(reduced(loss, reduction), "BinaryCrossEntropyWithLogitsBackward0")
 
 
 def poisson_nll_loss(
@@ -201,7 +214,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y · x)), y being ±1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduced((-target * input).exp().log1p(), reduction)
+    return named(reduced((-target * input).exp().log1p(), reduction), "SoftMarginLossBackward0")
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):

@@ -1,8 +1,10 @@
 """Normalizations, as formulas over the whole input: the engine fuses each with what surrounds it."""
 
+import math
+
 import tabtorch as torch
 
-from ._common import size_list, widened
+from ._common import named, size_list, widened
 
 
 def _standardized(x, dims, eps):
@@ -51,7 +53,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     _check_normalized_shape(input, shape, weight, bias, "*, ")
     dims = tuple(range(-len(shape), 0))
     y, _, _ = _standardized(widened(input), dims, eps)
-    return _scaled(y, weight, bias, input.dtype)
+    return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0")
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -102,6 +104,11 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     elif eps < 0.0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def normalize_batch(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    """``batch_norm`` without the checks that PyTorch makes in Python only."""
     if not training:
         for name, t in (("running_mean", running_mean), ("running_var", running_var)):
             if t is None:
@@ -117,7 +124,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
             _update_running(running_mean, running_var, mean, var, input.numel() // max(channels, 1), momentum)
     else:
         y = (x - _per_channel(running_mean, ndim)) * (_per_channel(running_var, ndim) + eps).rsqrt()
-    return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    return named(y, "NativeBatchNormBackward0")
 
 
 def instance_norm(
@@ -132,20 +140,25 @@ def instance_norm(
 ):
     """Normalizes each channel of each sample over its positions (Ulyanov et al., 2016). ``input`` (N, C, …)."""
     if use_input_stats:
-        spatial = 1
-        for s in input.shape[2:]:
-            spatial *= s
-        if spatial == 1:
+        if math.prod(input.shape[2:]) == 1:
             raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
-    elif running_mean is None or running_var is None:
-        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    return normalize_instances(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def normalize_instances(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
+    """``instance_norm`` without the checks that PyTorch makes in Python only."""
     if not use_input_stats:
-        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        if running_mean is None or running_var is None:
+            raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+        y = normalize_batch(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return named(y, "ViewBackward0")
     ndim = input.dim()
     y, mean, var = _standardized(widened(input), tuple(range(2, ndim)), eps)
     if running_mean is not None or running_var is not None:
-        _update_running(running_mean, running_var, mean.mean(0), var.mean(0), spatial, momentum)
-    return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+        positions = math.prod(input.shape[2:])
+        _update_running(running_mean, running_var, mean.mean(0), var.mean(0), positions, momentum)
+    y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    return named(y, "ViewBackward0")  # to PyTorch it is a batch norm of a view
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -153,8 +166,13 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
     n, channels = input.shape[:2]
-    rest = input.shape[2:]
-    _check_group_size([n * channels // num_groups, num_groups, *rest])
+    _check_group_size([n * channels // num_groups, num_groups, *input.shape[2:]])
+    return normalize_groups(input, num_groups, weight, bias, eps)
+
+
+def normalize_groups(input, num_groups, weight, bias, eps):
+    """``group_norm`` without the checks that PyTorch makes in Python only."""
+    n, channels = input.shape[:2]
     if channels % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape "
@@ -169,7 +187,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     grouped = widened(input).reshape(n, num_groups, -1)
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
-    return _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    y = _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    return named(y, "NativeGroupNormBackward0")
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):

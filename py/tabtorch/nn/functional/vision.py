@@ -6,8 +6,17 @@ import warnings
 import tabtorch as torch
 
 from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ...autograd.tape import named
 from ._common import size_list
 
+_NAMES = {
+    "nearest": "Nearest",
+    "nearest-exact": "NearestExact",
+    "linear": "Linear",
+    "bilinear": "Bilinear",
+    "trilinear": "Trilinear",
+    "bicubic": "Bicubic",
+}
 _LINEAR_NDIM = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}
 
 
@@ -57,6 +66,7 @@ def interpolate(
         )
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, tuple(sizes))
+    given = input
     for i in range(n):
         out, factor = sizes[i], None if factors is None else factors[i]
         if mode in ("nearest", "nearest-exact"):
@@ -65,7 +75,9 @@ def interpolate(
             input = _cubic(input, 2 + i, out, factor, align_corners)
         else:
             input = _linear(input, 2 + i, out, factor, align_corners)
-    return input
+    if input is given:
+        input = input.clone()  # nothing to resample, but what is returned is a tensor of its own
+    return named(input, f"Upsample{_NAMES[mode]}{n}DBackward0")
 
 
 def _output_size(spatial, n, size, scale_factor, mode, recompute):
@@ -214,7 +226,8 @@ def pixel_shuffle(input, upscale_factor):
     n = len(batch)
     split = input.reshape(*batch, channels // (r * r), r, r, h, w)
     order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
-    return split.permute(order).reshape(*batch, channels // (r * r), h * r, w * r)
+    out = split.permute(order).reshape(*batch, channels // (r * r), h * r, w * r)
+    return named(out, "PixelShuffleBackward0")
 
 
 def pixel_unshuffle(input, downscale_factor):
@@ -233,7 +246,7 @@ def pixel_unshuffle(input, downscale_factor):
     n = len(batch)
     split = input.reshape(*batch, channels, h // r, r, w // r, r)
     order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return split.permute(order).reshape(*batch, channels * r * r, h // r, w // r)
+    return named(split.permute(order).reshape(*batch, channels * r * r, h // r, w // r), "PixelUnshuffleBackward0")
 
 
 def channel_shuffle(input, groups):
@@ -249,4 +262,5 @@ def channel_shuffle(input, groups):
         raise RuntimeError(
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
-    return input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
+    out = input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
+    return named(out, "ChannelShuffleBackward0")

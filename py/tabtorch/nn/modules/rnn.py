@@ -8,6 +8,7 @@ import warnings
 
 import tabtorch as torch
 
+from ...autograd.tape import named
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
@@ -223,7 +224,10 @@ class RNNBase(Module):
         for t in reversed(steps) if backwards else steps:
             h, c = _rnn_step(self.mode, gates[t], h, w_hh, b_hh, c, w_hr)
             outs[t] = h
-        return torch.stack(outs), ((h, c) if self.mode == "LSTM" else (h,))
+        out = torch.stack(outs)
+        if self.mode != "LSTM":
+            return out, (h,)
+        return out if w_hr is not None else named(out, "MkldnnRnnLayerBackward0"), (h, c)
 
 
 class RNN(RNNBase):

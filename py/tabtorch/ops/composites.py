@@ -1,0 +1,310 @@
+"""Small functions that are formulas over others: tests of whole tensors, powers, indices, copies of views, in-place forms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes, ops, views
+from ..autograd.views import before_write, check_inplace
+from ..shapes import type_name, wrap_dim
+from ..tensor import Tensor
+from .core import register
+from .launch import into, operation
+
+
+def need_tensor(name: str, argument: str, position: int, x: Any) -> None:
+    """TypeError, as PyTorch's parser raises it, for an argument that is no tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
+
+
+# ---- tests of whole tensors
+
+
+@operation("allclose")
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether |input - other| <= atol + rtol * |other| everywhere. Waits for the device."""
+    need_tensor("allclose", "other", 2, other)
+    return bool(ops.isclose(input.detach(), other.detach(), rtol, atol, equal_nan).all().item())
+
+
+@operation("equal")
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and the same elements. Waits for the device."""
+    need_tensor("equal", "other", 2, other)
+    if input.device != other.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{input.device} and {other.device}!"
+        )
+    if input.shape != other.shape:
+        return False
+    return bool(ops.eq(input.detach(), other.detach()).all().item())
+
+
+@operation("is_nonzero")
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not 0. RuntimeError for several elements, or none. Waits for the device."""
+    return bool(input)
+
+
+@register("is_signed")
+def is_signed(input: Tensor) -> bool:
+    """Whether its type has negative numbers."""
+    return input.is_signed()
+
+
+@register("is_conj")
+def is_conj(input: Tensor) -> bool:
+    """False: a conjugate is computed, it is never a mark on the tensor."""
+    return input.is_conj()
+
+
+@register("is_neg")
+def is_neg(input: Tensor) -> bool:
+    """False: a negation is computed, it is never a mark on the tensor."""
+    return input.is_neg()
+
+
+@register("is_distributed", method=True)
+def is_distributed(input: Tensor) -> bool:
+    """False: no tensor lies on several machines."""
+    return False
+
+
+@register("get_device")
+def get_device(input: Tensor) -> int:
+    """The number of its device; -1 on cpu."""
+    return input.get_device()
+
+
+# ---- sets
+
+_BRUTE = 64  # so many comparisons an element cost less than sorting and a search
+
+
+@operation("isin", method=False)
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Any = None
+) -> Tensor:
+    """Whether each of `elements` is among `test_elements`, in the shape of `elements`. One of the two may be a number."""
+    if isinstance(elements, Tensor):
+        like = elements
+    elif isinstance(test_elements, Tensor):
+        like = test_elements
+    else:
+        raise TypeError(
+            "isin() received an invalid combination of arguments - got "
+            f"({type(elements).__name__}, {type(test_elements).__name__}), but expected one of:\n"
+            " * (Tensor elements, Tensor test_elements, *, bool assume_unique = False, bool invert = False, Tensor out = None)\n"
+            " * (Number element, Tensor test_elements, *, bool assume_unique = False, bool invert = False, Tensor out = None)\n"
+            " * (Tensor elements, Number test_element, *, bool assume_unique = False, bool invert = False, Tensor out = None)"
+        )
+    for x in (elements, test_elements):
+        if isinstance(x, Tensor) and (x.dtype.is_complex or x.dtype is dtypes.bool_):
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {type_name(x.dtype)}")
+    if not isinstance(test_elements, Tensor):
+        found = ops.eq(elements, test_elements)
+    else:
+        x = elements if isinstance(elements, Tensor) else ops.scalar_tensor(elements, device=like.device)
+        tests = test_elements.reshape(-1)
+        if tests.numel() == 0:
+            found = ops.zeros(tuple(x.shape), dtype=dtypes.bool_, device=x.device)
+        elif tests.numel() <= _BRUTE:
+            found = ops.eq(x.unsqueeze(-1), tests).any(-1)
+        else:
+            d = dtypes.promote_types(x.dtype, tests.dtype)
+            ranked, wide = tests.detach().to(d).sort()[0], x.detach().to(d)
+            at = ops.searchsorted(ranked, wide.contiguous()).clamp(max=tests.numel() - 1)
+            found = ops.eq(ranked[at], wide)
+    return into(out, ops.logical_not(found) if invert else found)
+
+
+# ---- powers and indices
+
+
+@register("vander")
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Columns of powers of a vector, N of them (default: as many as elements), the highest first."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    n = x.shape[0] if N is None else N
+    if n < 0:
+        raise RuntimeError("N must be non-negative.")
+    if x.dtype.category < 2:
+        x = x.to(dtypes.int64)
+    if n == 0:
+        return x.new_empty((x.shape[0], 0))
+    columns = ops.ones_like(x).unsqueeze(1)
+    if n > 1:
+        powers = x.unsqueeze(1).expand(x.shape[0], n - 1).cumprod(1)
+        columns = ops.cat([columns, powers], 1)
+    return columns if increasing else columns.flip(1)
+
+
+@register("unravel_index")
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Flat indices as one tensor of coordinates for each dimension of `shape`."""
+    if not isinstance(indices, Tensor):
+        raise TypeError(f"expected 'indices' to be a tensor, but got {type(indices)}")
+    if indices.dtype.category != 1:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype!r}")
+    if isinstance(shape, int):
+        shape = (shape,)
+    elif not isinstance(shape, (tuple, list)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for n in shape:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
+    if any(n < 0 for n in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
+    return tuple(
+        indices.div(math.prod(shape[d + 1 :]), rounding_mode="floor").remainder(n) for d, n in enumerate(shape)
+    )
+
+
+@operation("nonzero_static")
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
+    """The first `size` rows of `nonzero()`, then rows of `fill_value`: (size, ndim), with no wait for the device."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    mask = ops.ne(input.detach(), 0).reshape(-1)
+    n = mask.numel()
+    rank = mask.cumsum(0) - 1
+    place = ops.where(mask & (rank < size), rank, size)  # those left over share one place past the end
+    flat = ops.full((size + 1,), -1, dtype=dtypes.int64, device=input.device)
+    flat = flat.scatter(0, place, ops.arange(n, device=input.device)).narrow(0, 0, size)
+    if not input.ndim:
+        return into(out, ops.empty((size, 0), dtype=dtypes.int64, device=input.device))
+    columns = [ops.where(flat < 0, fill_value, c) for c in unravel_index(flat.clamp(min=0), tuple(input.shape))]
+    return into(out, ops.stack(columns, 1))
+
+
+# ---- norms, gamma
+
+
+@register("norm_except_dim")
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm over all dimensions but `dim` (-1: over all), kept as ones."""
+    if dim == -1:
+        return v.norm(pow)
+    d = wrap_dim(dim, v.ndim)
+    rest = tuple(k for k in range(v.ndim) if k != d)
+    return v.norm(pow, rest, keepdim=True) if rest else v.abs()
+
+
+@operation("mvlgamma", aliases=("special_multigammaln",))
+def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
+    """The logarithm of the p-dimensional gamma function."""
+    if p < 1:
+        raise RuntimeError("p has to be greater than or equal to 1")
+    d = input.dtype if input.dtype.category > 1 else dtypes.get_default_dtype()
+    steps = ops.arange(0, p, dtype=d, device=input.device) * -0.5
+    r = (input.unsqueeze(-1) + steps).lgamma().sum(-1) + p * (p - 1) * math.log(math.pi) / 4
+    return into(out, r)
+
+
+# ---- in-place forms
+
+
+def replaced(name: str, self: Tensor, formula: Callable[[Tensor], Tensor]) -> Tensor:
+    """`self` with the elements of `formula(self)`, on the tape as what the formula records and a copy."""
+    check_inplace(self)
+    value = formula(before_write(self))
+    if not dtypes.can_cast(value.dtype, self.dtype):
+        raise RuntimeError(
+            f"{name}: result type {type_name(self.dtype)} can't be cast to the desired output type {type_name(value.dtype)}"
+        )
+    return self.copy_(value)
+
+
+@register("renorm_", method=True, torch=False)
+def renorm_(self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """In-place `renorm`."""
+    return replaced("renorm", self, lambda x: ops.renorm(x, p, dim, maxnorm))
+
+
+@register("mvlgamma_", method=True, torch=False)
+def mvlgamma_(self: Tensor, p: int) -> Tensor:
+    """In-place `mvlgamma`."""
+    return replaced("mvlgamma", self, lambda x: mvlgamma(x, p))
+
+
+register("kron", lambda self, other: ops.kron(self, other), method=True, torch=False)
+register("addmv_", lambda input, *args, **options: input.addmv_(*args, **options))
+register("detach_", lambda input: input.detach_())
+
+
+# ---- views that are copies
+
+
+def _plain(t: Tensor) -> Tensor:
+    from ..layout import contiguous_format
+
+    return t.clone(memory_format=contiguous_format)
+
+
+def _copies(name: str, view: Callable[..., Any], several: bool = False) -> None:
+    def copy(input: Tensor, *args: Any, out: Any = None, **options: Any) -> Any:
+        r = view(input, *args, **options)
+        if not several:
+            return into(out, _plain(r))
+        parts = tuple(_plain(t) for t in r)
+        if out is None:
+            return parts
+        for o, t in zip(out, parts, strict=True):
+            into(o, t)
+        return None
+
+    copy.__name__ = copy.__qualname__ = name + "_copy"
+    copy.__doc__ = f"`{name}` as a copy."
+    register(name + "_copy", copy)
+
+
+for _name in (
+    "as_strided", "diagonal", "expand", "permute", "select", "squeeze", "t", "transpose", "unfold", "unsqueeze", "view",
+    "view_as_complex", "view_as_real",
+):  # fmt: skip
+    _copies(_name, getattr(views, _name))
+_copies("alias", lambda x: x)
+_copies("detach", lambda x: x.detach())
+_copies("slice", lambda x, dim=0, start=None, end=None, step=1: views.slice_along(x, dim, start, end, step))
+_copies("split", views.split, several=True)
+_copies("split_with_sizes", views.split, several=True)
+_copies("unbind", views.unbind, several=True)
+
+
+@operation("narrow_copy")
+def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = None) -> Tensor:
+    """`narrow` as a copy."""
+    return into(out, _plain(views.narrow(input, dim, start, length)))
+
+
+def _apart(pieces: tuple[Tensor, ...], x: Tensor, dim: int) -> tuple[Tensor, ...]:
+    """The same pieces as views that each may be written to."""
+    at, out = 0, []
+    for p in pieces:
+        n = p.shape[dim]
+        out.append(views.narrow(x, dim, at, n))
+        at += n
+    return tuple(out)
+
+
+@register("unsafe_chunk", method=True)
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """`chunk`, of which each piece may be written to in place."""
+    return _apart(views.chunk(input.detach(), chunks, dim), input, dim)
+
+
+@register("unsafe_split", method=True)
+def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split`, of which each piece may be written to in place."""
+    return _apart(views.split(tensor.detach(), split_size, dim), tensor, dim)
+
+
+@register("unsafe_split_with_sizes", method=True)
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """`split_with_sizes`, of which each piece may be written to in place."""
+    return _apart(views.split(input.detach(), split_sizes, dim), input, dim)
