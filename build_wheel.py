@@ -149,7 +149,7 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     two hundred small files would pay for two hundred headers. What other programs open (JavaScript, WGSL) stays a file, and
     so do the packages beside it.
     """
-    apart = ("tabtorch/__init__.py", "tabtorch/bridge/", "tabtorch/cli/")
+    apart = ("tabtorch/__init__.py", "tabtorch/_archive.py", "tabtorch/bridge/", "tabtorch/cli/")
     inside = {name: data for name, data in files.items() if name.endswith(".py") and not name.startswith(apart)}
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as library:

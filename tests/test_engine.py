@@ -397,3 +397,11 @@ def test_groups_with_another_between_are_not_merged(bridge: FakeBridge) -> None:
     del a, c
     flush()
     assert len(steps(bridge)) == 2 and y.buf is not None
+
+
+def test_reductions_of_one_value_share_a_pass(bridge: FakeBridge) -> None:
+    x = up(8, 256)
+    top = emit(inst(MAX, (cm(8, 256),), cm(8), static=1), (x,))
+    total = emit(inst(SUM, (cm(8, 256),), cm(8), static=1), (x,))
+    flush()
+    assert len(steps(bridge)) == 1 and top.buf is not total.buf

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import os
 from typing import Any
 
-# A wheel keeps most modules in one archive, in which they pack together (see build_wheel.py); a checkout has no such file.
-_archive = os.path.join(os.path.dirname(__file__), "library.zip")
-if os.path.exists(_archive):
-    __path__.append(os.path.join(_archive, "tabtorch"))
+from ._archive import extend
+
+extend(__path__, __name__)
 
 from . import autograd, dtypes, operators
 from .autograd.mode import (

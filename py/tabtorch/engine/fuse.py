@@ -203,6 +203,18 @@ class Graph:
                 for q, _ in here:
                     if self.of[q] is not self.of[pos]:
                         self._merge(self.of[pos], self.of[q])
+                if self.of[pos].nodes == [pos]:
+                    self._join_sibling(pos)
+
+    def _join_sibling(self, pos: int) -> None:
+        """A node that joined nobody: a group over the same points that reads the same memory can take it along."""
+        g = self.of[pos]
+        mine = self._bound(pos, g)
+        for other in reversed(self.groups):
+            if other is g or other.kind != g.kind or (other.O, other.K) != (g.O, g.K) or not other.nodes:
+                continue
+            if any(mine & self._bound(p, other) for p in other.nodes) and self._merge(g, other):
+                return
 
     def _merge(self, a: Group, b: Group) -> bool:
         """Makes one group of two that share points, if no third has to come between them."""
