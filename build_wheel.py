@@ -142,6 +142,13 @@ def shipped(path: Path) -> bytes:
     return slim(path.read_text(), bool(INTERNAL & set(path.relative_to(PACKAGE).parts))).encode()
 
 
+def operations() -> bytes:
+    """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family."""
+    code = "from tabtorch.ops import core; print('MODULES =', core.table())"
+    run = [sys.executable, "-c", code]
+    return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
+
+
 def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     """The same files with most modules in one archive, `tabtorch/library.zip`, which Python imports from as from a folder.
 
@@ -226,7 +233,8 @@ def write(folder: str | Path, files: dict[str, bytes]) -> Path:
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """Everything, packed: the file's name."""
     bundle()
-    return write(wheel_directory, packed({name: shipped(path) for name, path in contents().items()})).name
+    files = {name: shipped(path) for name, path in contents().items()}
+    return write(wheel_directory, packed(files | {"tabtorch/ops/names.py": operations()})).name
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:

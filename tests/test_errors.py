@@ -336,7 +336,8 @@ CASES = [(k, line.strip()) for k, lines in MISTAKES.items() for line in lines.st
 #: of these only the type is compared: PyTorch lists its C++ signatures or its devices, or its words are a slip of theirs
 WORDS_DIFFER = re.compile(
     "received an invalid combination of arguments|incompatible function arguments|start of device string|torch._C|TensorBase"
-    "|Could this error message be improved|requires a floating point input type|requires an integer input type|has no attribute|the default type"
+    "|Could this error message be improved"
+    "|requires a floating point input type|requires an integer input type|has no attribute|the default type"
 )
 
 

@@ -5,7 +5,8 @@
 // tile rather than once per result. Rows of a thread are 8 neighbours; its columns are two runs of 4 that lie half a tile apart,
 // which keeps the threads of a subgroup on different banks.
 //
-// The engine writes: size_M/N/K(), load_a(b, m, k), load_b(b, k, n), store_out(b, m, n, value).
+// The engine writes: size_M/N/K(); row_a(b, m) + step_a(k), the place of a[b, m, k]; row_b(b, n) + step_b(k);
+// load_a(place), load_b(place); store_out(b, m, n, value).
 
 override WG_X: u32 = 16;
 override WG_Y: u32 = 16;
@@ -36,25 +37,27 @@ fn main(
     // one vector of 4 rows (of a) or 4 columns (of b) a turn
     for (var t = thread; t < WG_Y * 2u * TILE_K; t += threads) {
       let k = k0 + t % TILE_K;
+      let s = step_a(k);
       let m = m0 + t / TILE_K * 4u;
       var v = vec4<f32>();
       if (k < K) {
-        if (m < M) { v.x = load_a(batch, m, k); }
-        if (m + 1u < M) { v.y = load_a(batch, m + 1u, k); }
-        if (m + 2u < M) { v.z = load_a(batch, m + 2u, k); }
-        if (m + 3u < M) { v.w = load_a(batch, m + 3u, k); }
+        if (m < M) { v.x = load_a(row_a(batch, m) + s); }
+        if (m + 1u < M) { v.y = load_a(row_a(batch, m + 1u) + s); }
+        if (m + 2u < M) { v.z = load_a(row_a(batch, m + 2u) + s); }
+        if (m + 3u < M) { v.w = load_a(row_a(batch, m + 3u) + s); }
       }
       tile_a[(t % TILE_K) * (WG_Y * 2u + 1u) + t / TILE_K] = v;
     }
     for (var t = thread; t < WG_X * 2u * TILE_K; t += threads) {
       let k = k0 + t / (WG_X * 2u);
+      let s = step_b(k);
       let n = n0 + t % (WG_X * 2u) * 4u;
       var v = vec4<f32>();
       if (k < K) {
-        if (n < N) { v.x = load_b(batch, k, n); }
-        if (n + 1u < N) { v.y = load_b(batch, k, n + 1u); }
-        if (n + 2u < N) { v.z = load_b(batch, k, n + 2u); }
-        if (n + 3u < N) { v.w = load_b(batch, k, n + 3u); }
+        if (n < N) { v.x = load_b(row_b(batch, n) + s); }
+        if (n + 1u < N) { v.y = load_b(row_b(batch, n + 1u) + s); }
+        if (n + 2u < N) { v.z = load_b(row_b(batch, n + 2u) + s); }
+        if (n + 3u < N) { v.w = load_b(row_b(batch, n + 3u) + s); }
       }
       tile_b[t] = v;
     }

@@ -119,6 +119,7 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
     return text(runtime.info());
   }
   if (runtime === null) throw new Error("the first request must be init");
+  await runtime.revive();
   switch (kind) {
     case Kind.EXECUTE:
       runtime.execute(payload);

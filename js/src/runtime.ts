@@ -4,7 +4,7 @@ import { CpuDevice, CpuPlan } from "./cpu";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
-import { openDevice } from "./webgpu/adapter";
+import { type Opened, openDevice } from "./webgpu/adapter";
 import { GpuDevice } from "./webgpu/device";
 import { GpuPlan } from "./webgpu/plan";
 
@@ -44,12 +44,15 @@ export class Runtime {
   private readonly reader = new BlockReader();
   private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
   private readonly cpu: CpuDevice;
+  private reviving: Promise<void> | null = null;
 
   constructor(
-    private readonly gpu: GpuDevice | null,
+    private gpu: GpuDevice | null,
     private readonly errors: ErrorLog,
     private readonly counters: Stats,
     private readonly reason: string | undefined,
+    /** asks for another device */
+    private readonly open: () => Promise<Opened>,
   ) {
     this.cpu = new CpuDevice(counters);
     this.deviceLost = gpu === null ? new Promise(() => {}) : gpu.deviceLost.then((record) => record.message);
@@ -97,13 +100,61 @@ export class Runtime {
   /** Bytes of a buffer of either device, once all work before is done and its errors are known. */
   async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    return this.gpu.read(id, offset, nbytes);
+    try {
+      return await this.gpu.read(id, offset, nbytes);
+    } catch (error) {
+      this.errors.add(recordOf(error, "read"));
+      throw error;
+    }
   }
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    return this.gpu.readCanvas(id, offset, nbytes);
+    try {
+      return this.gpu.readCanvas(id, offset, nbytes);
+    } catch (error) {
+      this.errors.add(recordOf(error, "read"));
+      throw error;
+    }
+  }
+
+  /**
+   * Starts another GPU device where the last was lost. Kernels, plans and ids go on; what uses a buffer that was lost
+   * fails and says so. Resolves also where there is none to be had: then every use fails as before, and says why.
+   */
+  revive(): Promise<void> {
+    if (this.gpu === null || this.gpu.lost === null) return Promise.resolve();
+    this.reviving ??= this.replace(this.gpu).finally(() => {
+      this.reviving = null;
+    });
+    return this.reviving;
+  }
+
+  private async replace(old: GpuDevice): Promise<void> {
+    let next: GpuDevice;
+    try {
+      next = new GpuDevice(await this.open(), this.errors, this.counters);
+    } catch (error) {
+      const lost = old.lost as ErrorRecord;
+      old.lost = {
+        ...lost,
+        message: `${lost.message.split("; no other")[0]}; no other one: ${(error as Error).message}`,
+      };
+      return;
+    }
+    next.inherit(old);
+    for (const [id, plan] of this.plans.entries()) {
+      if (!(plan instanceof GpuPlan)) continue;
+      try {
+        this.plans[id] = next.definePlan(plan.spec);
+      } catch (error) {
+        this.plans[id] = new BrokenPlan(plan.spec, recordOf(error, plan.spec.name));
+      }
+    }
+    next.flush();
+    this.gpu = next;
+    old.destroy();
   }
 
   /** Whether a buffer can be read through a canvas: tried once, on a known pattern. */
@@ -259,13 +310,13 @@ export { CommandError, type ErrorRecord };
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
   const errors = new ErrorLog();
   const counters = new Stats();
-  const without = (reason: string) => new Runtime(null, errors, counters, reason);
-  if (options.preferCpu) return without("the cpu device was asked for");
   const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
+  const open = () => openDevice(gpu as GPU, options.patience ?? 5000);
+  const without = (reason: string) => new Runtime(null, errors, counters, reason, open);
+  if (options.preferCpu) return without("the cpu device was asked for");
   if (!gpu) return without(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
   try {
-    const opened = await openDevice(gpu, options.patience ?? 5000);
-    return new Runtime(new GpuDevice(opened, errors, counters), errors, counters, undefined);
+    return new Runtime(new GpuDevice(await open(), errors, counters), errors, counters, undefined, open);
   } catch (error) {
     return without((error as Error).message);
   }

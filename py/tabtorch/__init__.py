@@ -10,9 +10,9 @@ import importlib.util
 import math
 from typing import Any
 
-from ._archive import extend
+from . import _archive
 
-extend(__path__, __name__)
+_archive.extend(__path__, __name__)
 
 from . import autograd, dtypes, operators
 from .autograd.mode import (
@@ -207,7 +207,7 @@ def __getattr__(name: str) -> Any:
         # `from tabtorch import name` of a submodule comes here first: it must not load every operation
         return importlib.import_module("tabtorch." + name)
     else:
-        value = _core.function(name)
+        value = _core.public(name)
         if value is None:
             hint = "" if name.startswith("_") else " (if PyTorch has it: tabtorch does not have it yet)"
             raise _core.Missing(f"module 'torch' has no attribute '{name}'{hint}")

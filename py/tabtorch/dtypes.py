@@ -90,14 +90,32 @@ PUBLIC: dict[str, dtype] = dict(_ALL) | {
     "cdouble": cdouble,
 }
 
+#: what C++ calls the types, as some of PyTorch's messages do
+CXX_NAMES = {
+    "bool": "bool",
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short int",
+    "int32": "int",
+    "int64": "long int",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
+
 _default: dtype = float32
 
 
 def set_default_dtype(d: dtype) -> None:
     """Sets the floating type new tensors get. Raises TypeError for a type that is not floating."""
     global _default
-    if not isinstance(d, dtype) or not d.is_floating_point:
-        raise TypeError(f"only floating-point types are supported as the default type, got {d}")
+    if not isinstance(d, dtype):
+        raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
+    if not d.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
     _default = d
 
 
@@ -124,9 +142,15 @@ _PROMOTED = {(a, b): _promote(a, b) for a in _ALL.values() for b in _ALL.values(
 #: uint8 and any wider signed type is the wider one; ranks already say so
 
 
-def promote_types(a: dtype, b: dtype) -> dtype:
+def promote_types(type1: dtype, type2: dtype) -> dtype:
     """The smallest type both convert to, e.g. (uint8, int8) -> int16."""
-    return _PROMOTED[a, b]
+    try:
+        return _PROMOTED[type1, type2]
+    except KeyError:
+        at, bad = (1, type1) if not isinstance(type1, dtype) else (2, type2)
+        raise TypeError(
+            f"promote_types(): argument 'type{at}' (position {at}) must be torch.dtype, not {type(bad).__name__}"
+        ) from None
 
 
 def scalar_dtype(kind: type) -> dtype:

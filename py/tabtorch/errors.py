@@ -8,6 +8,10 @@ __all__ = ["AcceleratorError", "OutOfMemoryError"]
 class OutOfMemoryError(RuntimeError):
     """The device could not allocate a buffer. `torch.OutOfMemoryError`."""
 
+    __module__ = "torch"
+
 
 class AcceleratorError(RuntimeError):
     """The device failed while it ran, or was lost. `torch.AcceleratorError`."""
+
+    __module__ = "torch"

@@ -56,7 +56,7 @@ _INPLACE = {
     "__ilshift__": "bitwise_left_shift_",
     "__irshift__": "bitwise_right_shift_",
 }
-_UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs", "__invert__": "bitwise_not"}
+_UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs"}
 
 
 def _lazy(name: str, make: Callable[[], Any]) -> None:
@@ -166,6 +166,17 @@ def _unary(name: str) -> Callable[..., Any]:
     return op
 
 
+def _invert() -> Callable[..., Any]:
+    f = _found("bitwise_not")
+
+    def op(self: Tensor) -> Any:
+        if self._meta.dtype.category > 1:
+            raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+        return f(self)
+
+    return op
+
+
 def install() -> None:
     """Puts the operators into the class."""
     for name, row in _BINARY.items():
@@ -176,6 +187,7 @@ def install() -> None:
         _lazy(name, lambda row=row: _inplace(row))  # type: ignore[misc]
     for name, row in _UNARY.items():
         _lazy(name, lambda row=row: _unary(row))  # type: ignore[misc]
+    _lazy("__invert__", _invert)
     _lazy("__rsub__", _rsub)
     _lazy("__rtruediv__", _rdiv)
     _lazy("__matmul__", _matmul)

@@ -468,14 +468,25 @@ class Tensor(metaclass=TensorMeta):
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         return bool(self.item())
 
+    def _number(self, kind: str) -> Any:
+        """The one element, for Python's conversions."""
+        if self._meta.numel != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        x = self.item()
+        if isinstance(x, complex) and kind != "complex":
+            if x.imag:
+                raise RuntimeError(f"value cannot be converted to type {kind} without overflow")
+            x = x.real
+        return x
+
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number("int64_t"))
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number("double"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._number("complex"))
 
     def __index__(self) -> int:
         if self._meta.dtype.category > 1 or self._meta.numel != 1:
@@ -605,7 +616,7 @@ def _check_grad(t: Tensor, g: Any) -> None:
         raise RuntimeError("can't assign Variable as its own grad")
     if g._meta.dtype is not t._meta.dtype:
         raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{_scalar_name(g).lower()}' to a tensor with grad_dtype "
+            f"attempting to assign a gradient with dtype '{dtypes.CXX_NAMES[g._meta.dtype.name]}' to a tensor with grad_dtype "
             f"'{_scalar_name(t)}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can "
             "set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with "
             "caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match."

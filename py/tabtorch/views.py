@@ -310,7 +310,7 @@ def _unstride(g: Any, m: Meta, out: Meta) -> Tensor:
     r: Any = as_strided_backward(g, m, out)
     if overlaps(m):  # every place that shows an element gets its share, as in PyTorch
         r = r / as_strided_backward(g.new_ones(m.shape), m, m)
-    return r  # type: ignore[no-any-return]
+    return r
 
 
 def overlaps(m: Meta) -> bool:

@@ -2,12 +2,16 @@
  * Reading without waiting: buffer -> texture of a canvas -> 2-D canvas -> getImageData, all synchronous.
  *
  * A canvas keeps only opaque pixels exact, so a shader first spreads the bytes, three to a pixel.
- * Not every browser has the pixels ready in time: `works()` tries a known pattern, once.
+ * Not every browser has the pixels ready in time: `works()` tries a known pattern, once. And each read ends with a
+ * pixel that is known, for a device that was lost says nothing before Python waits: it draws nothing.
  */
+
+import { fail } from "../errors";
 
 const WIDTH = 1024; // pixels a row: 4096 bytes, a multiple of the 256 that copies need
 const ROWS = 1024;
-const CHUNK = WIDTH * ROWS * 3;
+const CHUNK = WIDTH * ROWS * 3 - 3;
+const LAST = [0xa5, 0xc3, 0x5a];
 
 const SPREAD = /* wgsl */ `
 struct Range { first: u32, pixels: u32, words: u32, unused: u32 }
@@ -24,6 +28,10 @@ fn byte(i: u32) -> u32 {
 fn main(@builtin(global_invocation_id) at: vec3<u32>) {
   let i = at.y * ${WIDTH}u + at.x;
   if (i >= range.pixels) { return; }
+  if (i == range.pixels - 1u) {
+    pixels[i] = 0xff5ac3a5u;
+    return;
+  }
   let b = range.first + 3u * i;
   pixels[i] = byte(b) | (byte(b + 1u) << 8u) | (byte(b + 2u) << 16u) | 0xff000000u;
 }
@@ -42,7 +50,11 @@ export class CanvasReader {
   private parts: Parts | null = null;
   private answer: boolean | null = null;
 
-  constructor(private readonly device: GPUDevice) {}
+  constructor(
+    private readonly device: GPUDevice,
+    /** `GPUAdapterInfo.architecture` */
+    private readonly architecture: string,
+  ) {}
 
   works(): boolean {
     this.answer ??= this.probe();
@@ -58,6 +70,8 @@ export class CanvasReader {
 
   private probe(): boolean {
     if (typeof OffscreenCanvas === "undefined") return false;
+    // Chromium's GPU process dies of a canvas that only WebGPU draws in software, and WebGPU with it.
+    if (this.architecture === "swiftshader" && !drawsInSoftware()) return false;
     const pattern = Uint8Array.from({ length: 5000 }, (_, i) => (i * 89 + (i >> 8) * 7 + 1) & 255);
     const usage = 0x80 | 0x04 | 0x08; // STORAGE | COPY_SRC | COPY_DST
     try {
@@ -78,7 +92,7 @@ export class CanvasReader {
     // A binding starts at a multiple of 256 bytes: the shader skips the rest.
     const start = offset - (offset % 256);
     const skip = offset - start;
-    const count = Math.ceil(into.byteLength / 3);
+    const count = Math.ceil(into.byteLength / 3) + 1; // with the last, known one
     const rows = Math.ceil(count / WIDTH);
     const bytes = Math.min(Math.ceil((skip + into.byteLength) / 4) * 4, buffer.size - start);
     if (canvas.width !== WIDTH || canvas.height !== rows) {
@@ -114,6 +128,8 @@ export class CanvasReader {
     flat.globalCompositeOperation = "copy";
     flat.drawImage(canvas, 0, 0);
     const { data } = flat.getImageData(0, 0, WIDTH, rows);
+    if (LAST.some((byte, i) => data[4 * (count - 1) + i] !== byte))
+      fail("internal", "read", "the canvas stayed empty: the GPU device may be lost");
     for (let i = 0, from = 0; i < into.byteLength; from += 4) {
       into[i++] = data[from] as number;
       if (i < into.byteLength) into[i++] = data[from + 1] as number;
@@ -138,4 +154,13 @@ export class CanvasReader {
       flat,
     };
   }
+}
+
+/** Whether WebGL is on SwiftShader too. */
+function drawsInSoftware(): boolean {
+  const gl = new OffscreenCanvas(1, 1).getContext("webgl");
+  const names = gl?.getExtension("WEBGL_debug_renderer_info");
+  const found = names ? String(gl?.getParameter(names.UNMASKED_RENDERER_WEBGL)) : "";
+  gl?.getExtension("WEBGL_lose_context")?.loseContext();
+  return found.includes("SwiftShader");
 }

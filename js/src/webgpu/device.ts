@@ -17,6 +17,7 @@ import { Stream } from "./stream";
 import { Uniforms } from "./uniforms";
 
 const LOST = "the GPU device was lost";
+const GONE = "this needs a tensor that was on a GPU device which has been lost: make it again, or load it";
 
 export class GpuDevice {
   /** set once the device is gone */
@@ -66,7 +67,7 @@ export class GpuDevice {
       },
       () => this.lost,
     );
-    this.canvas = new CanvasReader(device);
+    this.canvas = new CanvasReader(device, opened.adapter.architecture);
     device.addEventListener("uncapturederror", (event) => {
       event.preventDefault();
       const { error } = event;
@@ -79,12 +80,24 @@ export class GpuDevice {
     this.deviceLost = device.lost.then(({ reason, message }) => {
       this.lost = {
         kind: "lost",
-        operation: "",
+        operation: this.scopes.last,
         message: `${LOST} (${reason}): ${message.replace(/\.+$/, "")}; what it held is gone`,
       };
       if (!this.closed) errors.add(this.lost);
       return this.lost;
     });
+  }
+
+  /** Takes over from a device that was lost: its kernels, and the ids of its buffers, which fail every use. */
+  inherit(from: GpuDevice): void {
+    this.scopes.enter();
+    from.kernels.forEach((kernel, id) => {
+      if (kernel !== undefined) this.kernels[id] = this.pipelines.kernel(kernel.spec);
+    });
+    from.handles.forEach((handle, id) => {
+      if (handle !== undefined) this.lack(id, { kind: "lost", operation: "", message: GONE });
+    });
+    this.flush();
   }
 
   /** Sends what was recorded, and closes its error scopes. */
@@ -95,7 +108,7 @@ export class GpuDevice {
 
   defineKernel(id: number, spec: KernelSpec): void {
     this.kernels[id] = undefined;
-    this.use();
+    this.use(spec.name);
     this.kernels[id] = this.pipelines.kernel(spec);
   }
 
@@ -106,7 +119,7 @@ export class GpuDevice {
   }
 
   definePlan(spec: PlanSpec): GpuPlan {
-    this.use();
+    this.use(spec.name);
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);
     const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits);
     this.plans.add(plan);
@@ -122,11 +135,12 @@ export class GpuDevice {
   }
 
   run(plan: GpuPlan, reader: BlockReader): void {
-    this.use();
     const { words } = reader;
     const first = reader.at + 4;
     const nslots = words[first - 1] as number;
     const { name, slots } = plan.spec;
+    if (this.lost !== null) for (const out of plan.outputs) this.lack(words[first + out.slot] as number, this.lost);
+    this.use(name);
     if (nslots !== slots) fail("internal", name, `RUN binds ${nslots} slots, its plan ${slots}`);
     for (const out of plan.outputs) this.output(words[first + out.slot] as number, out, name);
     plan.leased = 0;
@@ -163,7 +177,7 @@ export class GpuDevice {
       const handle = this.handles[words[first + i] as number];
       if (handle === undefined) fail("internal", spec.name, `no webgpu buffer ${words[first + i]} (slot ${i})`);
       const { block } = handle;
-      if (block.state === BAD) throw new CommandError(block.reason as ErrorRecord);
+      if (block.state === BAD) throw new CommandError(named(block.reason as ErrorRecord, spec.name));
       block.serial = serial;
       state |= block.state;
       bound[i] = handle;
@@ -205,7 +219,7 @@ export class GpuDevice {
   }
 
   upload(id: number, data: Uint8Array<ArrayBuffer>): void {
-    this.use();
+    this.use("upload", id);
     const nbytes = data.byteLength;
     const block = this.lease(id, nbytes, "upload", true);
     if (nbytes === 0) return;
@@ -217,7 +231,7 @@ export class GpuDevice {
   }
 
   alloc(id: number, nbytes: number): void {
-    this.use();
+    this.use("zeros", id);
     const block = this.lease(id, nbytes, "zeros");
     if (!block.dirty) return;
     block.serial = this.stream.serial;
@@ -226,7 +240,7 @@ export class GpuDevice {
   }
 
   copy(id: number, source: number, nbytes: number): void {
-    this.use();
+    this.use("copy", id);
     const from = this.source(id, source, "copy");
     if (nbytes > from.nbytes) fail("internal", "copy", `${nbytes} bytes of a buffer of ${from.nbytes}`);
     const block = this.lease(id, nbytes, "copy");
@@ -236,7 +250,7 @@ export class GpuDevice {
   }
 
   alias(id: number, base: number, offset: number, nbytes: number): void {
-    this.use();
+    this.use("alias", id);
     const on = this.source(id, base, "alias");
     if (offset + nbytes > on.nbytes)
       fail("internal", "alias", `${offset} + ${nbytes} bytes of a buffer of ${on.nbytes}`);
@@ -431,7 +445,8 @@ export class GpuDevice {
   private handle(id: number, operation: string): Handle {
     const handle = this.handles[id];
     if (handle === undefined) fail("internal", operation, `no webgpu buffer ${id}`);
-    if (handle.block.state === BAD && handle.block.reason !== null) throw new CommandError(handle.block.reason);
+    const { state, reason } = handle.block;
+    if (state === BAD && reason !== null) throw new CommandError(named(reason, operation));
     return handle;
   }
 
@@ -464,9 +479,17 @@ export class GpuDevice {
     }
   }
 
-  /** Before anything that records or writes. */
-  private use(): void {
-    if (this.lost !== null) throw new CommandError(this.lost);
+  /** Before anything that records or writes, or makes the buffer `id`. */
+  private use(operation: string, id?: number): void {
+    if (this.lost !== null) {
+      if (id !== undefined) this.lack(id, this.lost);
+      throw new CommandError({ ...this.lost, operation });
+    }
     this.scopes.enter();
   }
+}
+
+/** The reason why a buffer is not there, for the operation that needs it. */
+function named(reason: ErrorRecord, operation: string): ErrorRecord {
+  return reason.operation ? reason : { ...reason, operation };
 }

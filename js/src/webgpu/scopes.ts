@@ -19,6 +19,8 @@ interface Record {
 const NAMES = 6;
 
 export class ErrorScopes {
+  /** the last that was noted */
+  last = "";
   private open: Record | null = null;
   private readonly pending = new Set<Promise<void>>();
 
@@ -36,6 +38,7 @@ export class ErrorScopes {
 
   /** Notes that `operation` has commands in the open scope. */
   note(operation: string): void {
+    this.last = operation;
     this.open?.operations.push(operation);
   }
 

@@ -354,6 +354,12 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     return (x,) if x is None or isinstance(x, Tensor) else tuple(x)
 
 
+def _check_given(gradients: Sequence[Any]) -> None:
+    for g in gradients:
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -376,6 +382,7 @@ def backward(
     given = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
     if len(given) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(given)} gradients")
+    _check_given(given)
     roots = _check_roots(tensors)
     gs = [_root_grad(t, g, create_graph) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
@@ -407,6 +414,7 @@ def grad(
     given = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
     if len(given) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    _check_given(given)
     roots = _check_roots(outputs)
     for t in inputs:
         if not t._rg:

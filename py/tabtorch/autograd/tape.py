@@ -25,7 +25,7 @@ FREED: Any = ("freed",)
 
 
 #: functions whose `name()` PyTorch gives with their C++ namespace
-_CXX = ("CopyBackwards", "CopySlices")
+_CXX = ("CopyBackwards", "CopySlices", "NotImplemented")
 
 
 def freed_error() -> RuntimeError:

@@ -16,7 +16,7 @@ SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is th
 _WORDS = {
     "compile": "the kernel did not compile",
     "internal": "the device failed",
-    "lost": "the device was lost",
+    "lost": "",  # the message says it all
     "out-of-memory": "the device is out of memory",
     "validation": "the device refused the command",
 }
@@ -32,7 +32,8 @@ def raise_errors(text: str) -> None:
     kind = next((k for k in ("lost", "out-of-memory") if k in kinds), errors[0]["kind"])
     first = next(e for e in errors if e["kind"] == kind)
     where = f"{first['operation']}: " if first.get("operation") else ""
-    message = f"{where}{_WORDS.get(kind, kind)}: {first['message']}"
+    what = _WORDS.get(kind, kind)
+    message = where + (f"{what}: {first['message']}" if what else first["message"])
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more)"
     if kind == "out-of-memory":

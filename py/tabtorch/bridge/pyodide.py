@@ -16,6 +16,7 @@ from pyodide.ffi import JsException, can_run_sync, run_sync
 
 from tabtorch.bridge.base import Bridge, check_device, requested_device
 from tabtorch.bridge.block import CPU
+from tabtorch.errors import AcceleratorError
 
 __all__ = ["PyodideBridge", "start", "start_async"]
 
@@ -50,6 +51,7 @@ GLUE = """
       await runtime.synchronize();
       return runtime.execute(nothing);
     },
+    revive: () => runtime.revive(),
     call: (name) => runtime[name]() ?? "",
     close() {
       held?.release();
@@ -158,6 +160,16 @@ class PyodideBridge(Bridge):
                 self.free(fence)
         else:
             _cannot_wait("synchronize() cannot wait here", "tensor.read()")
+
+    def _raise_pending(self) -> None:
+        try:
+            super()._raise_pending()
+        except AcceleratorError:
+            # The next line finds another device; where Python cannot wait, the next script does.
+            another = self._glue.revive()
+            if can_run_sync():
+                run_sync(another)
+            raise
 
     def _call(self, name: str) -> str:
         text: str = self._call_js(name)

@@ -324,7 +324,7 @@ def split_dims(
 
 def index_of(k: Kernel, m: Meta, factors: list[Factor], role: Any) -> Expr:
     """Where in its storage the element of view `m` at a point of the domain lies. `role` names this access."""
-    if m.whole:
+    if m.whole or m.numel == 0:
         return linear(k, factors)
     parts = split_dims(m.shape, m.strides, [n for _, n, _ in factors])
     if parts is None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..files import PACKAGE
 from .expr import Expr, cast, fit, variable
-from .lower import PACKED, U0, Factor, Kernel
+from .lower import PACKED, U0, Factor, Kernel, index_of
+from .view import Meta, meta
 from .wgsl import Wgsl
 
 if TYPE_CHECKING:
@@ -79,14 +80,32 @@ def emit(b: Builder, g: Group) -> None:
         main.count = k.r.count
         k.r = main
 
-    def load(i: int, factors: list[Factor]) -> None:
-        k.r.line(f"return {k.r.text(cast(v.source(p0, i, factors), 'f32'))};")
-
     B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
-    zero_n: Factor = (U0, n, "n")
-    zero_m: Factor = (U0, m, "m")
-    function("fn load_a(b: u32, m: u32, k: u32) -> f32", lambda: load(0, [B, M, zero_n, K]))
-    function("fn load_b(b: u32, k: u32, n: u32) -> f32", lambda: load(1, [B, zero_m, N, K]))
+    no_b, no_m, no_n, no_k = (
+        (U0, batch, "b"),
+        (U0, m, "m"),
+        (U0, n, "n"),
+        (U0, kk, "k"),
+    )
+
+    def operand(i: int, name: str, own: str, row: list[Factor]) -> None:
+        """A place is the sum of what the row and what k contribute."""
+        view = inst.ins[i]
+        flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
+
+        def place(view: Meta, point: list[Factor]) -> None:
+            k.r.line(f"return {k.r.text(index_of(k, view, point, (p0, i)))};")
+
+        function(f"fn row_{name}(b: u32, {own}: u32) -> u32", lambda: place(view, row))
+        function(f"fn step_{name}(k: u32) -> u32", lambda: place(flat, [no_b, no_m, no_n, K]))
+
+        def load() -> None:
+            k.r.line(f"return {k.r.text(cast(v.element(p0, i, variable('at', 'u32')), 'f32'))};")
+
+        function(f"fn load_{name}(at: u32) -> f32", load)
+
+    operand(0, "a", "m", [B, M, no_n, no_k])
+    operand(1, "b", "n", [B, no_m, N, no_k])
 
     def store() -> None:
         point: list[Factor] = [B, M, N]
@@ -102,7 +121,7 @@ def emit(b: Builder, g: Group) -> None:
 
     function("fn store_out(b: u32, m: u32, n: u32, value: f32)", store)
     if b.target.software:
-        stem, wx, wy, rows, cols = "matmul_registers", 8, 4, 4, 4
+        stem, wx, wy, rows, cols = "matmul_registers", 8, 4, 8, 4
         k.constants = {}
     else:
         # a tile of 128 x 128 wants enough of them to fill the device

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 from . import core
@@ -18,6 +20,18 @@ ORDER = (
     "tabtorch.indexing",
     "tabtorch.random",
 )
+
+
+class _Operations(ModuleType):
+    """A submodule may be named as a function of its own (`dropout`): `ops.dropout` is the function all the same."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and core.known(name):
+            value = core.function(name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Operations
 
 
 def __getattr__(name: str) -> Any:

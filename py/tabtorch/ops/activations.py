@@ -78,6 +78,7 @@ _activation(
     cost=2,
     backward_name="HardtanhBackward0",
     domain=(-3, 9),
+    public=False,
 )
 _activation(
     "hardtanh",
@@ -87,6 +88,7 @@ _activation(
     args="input, min_val=-1.0, max_val=1.0",
     rule=_hardtanh_rule,
     cost=2,
+    public=False,
 )
 
 linear(
@@ -104,6 +106,7 @@ _activation(
     "input where positive, else negative_slope * input.",
     args="input, negative_slope=0.01",
     cost=2,
+    public=False,
 )
 
 linear(
@@ -170,6 +173,7 @@ _activation(
     args="input, lambd=0.5",
     inplace=False,
     cost=3,
+    public=False,
 )
 
 linear(
@@ -191,6 +195,7 @@ _activation(
     lambda g, x, out: ops._hardsigmoid_backward(g, x),
     "relu6(input + 3) / 6.",
     cost=3,
+    public=False,
 )
 _hidden(
     "_hardswish_backward",
@@ -209,6 +214,7 @@ _activation(
     lambda g, x, out: ops._hardswish_backward(g, x),
     "input * hardsigmoid(input).",
     cost=4,
+    public=False,
 )
 
 # ---- exponential ones
@@ -250,6 +256,7 @@ _activation(
     lambda g, x, out, alpha=1.0: ops._elu_backward(g, x, alpha, 1.0, 1.0),
     "input where positive, else alpha * (exp(input) - 1).",
     args="input, alpha=1.0",
+    public=False,
 )
 _activation(
     "selu",
@@ -304,6 +311,7 @@ _activation(
     lambda g, x, out: ops._silu_backward(g, x),
     "input * sigmoid(input).",
     rule=_silu_rule,
+    public=False,
 )
 
 
@@ -337,6 +345,7 @@ _activation(
     lambda g, x, out: ops._mish_backward(g, x),
     "input * tanh(softplus(input)).",
     cost=50,
+    public=False,
 )
 
 
@@ -375,6 +384,7 @@ _activation(
     args="input, beta=1.0, threshold=20.0",
     inplace=False,
     cost=30,
+    public=False,
 )
 _activation(
     "logsigmoid",
@@ -385,6 +395,7 @@ _activation(
     inplace=False,
     cost=30,
     backward_name="LogSigmoidBackward0",
+    public=False,
 )
 # ---- gelu
 
@@ -447,4 +458,5 @@ _activation(
     args="input, *, approximate='none'",
     rule=floating("GeluKernelImpl"),
     cost=40,
+    public=False,
 )

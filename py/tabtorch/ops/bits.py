@@ -124,7 +124,7 @@ def _next64(x: Any, y: Any) -> Any:
     gap = where((m == 0.5) & low & ~away, unit * 0.5, unit)
     step = where(isinf(a), finite, where(away, a + gap, a - gap))
     moved = where(signbit(x), -step, step)
-    return where(x == 0.0, where(y > 0.0, 5e-324, -5e-324), moved)
+    return where(x == 0.0, where(y > 0.0, const(5e-324, "f64"), const(-5e-324, "f64")), moved)
 
 
 def _nextafter(x: Any, y: Any) -> Any:

@@ -137,14 +137,16 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 elementwise(Row("logical_and", lambda x, y: x & y, None, "logic", "input, other", "Both are not 0."))
 elementwise(Row("logical_or", lambda x, y: x | y, None, "logic", "input, other", "One of the two is not 0."))
 elementwise(Row("logical_xor", lambda x, y: x ^ y, None, "logic", "input, other", "Exactly one of the two is not 0."))
-elementwise(Row("logical_not", lambda x: ~x, None, "logic", doc="It is 0."))
+elementwise(Row("logical_not", lambda x: ~x, None, "logic", doc="It is 0.", public_inplace=False))
 
 elementwise(Row("bitwise_and", lambda x, y: x & y, None, "bitwise", "input, other", "Bits set in both."))
 elementwise(Row("bitwise_or", lambda x, y: x | y, None, "bitwise", "input, other", "Bits set in one of the two."))
 elementwise(
     Row("bitwise_xor", lambda x, y: x ^ y, None, "bitwise", "input, other", "Bits set in exactly one of the two.")
 )
-elementwise(Row("bitwise_not", lambda x: ~x, None, "bitwise", doc="All bits turned; logical not of bools."))
+elementwise(
+    Row("bitwise_not", lambda x: ~x, None, "bitwise", doc="All bits turned; logical not of bools.", public_inplace=False)
+)
 
 
 def _places(x: Any, n: Any) -> Any:
@@ -192,9 +194,10 @@ elementwise(
         "The greatest common divisor.",
         domain=(-60, 60),
         cost=40,
+        public_inplace=True,
     )
 )
-elementwise(Row("lcm", _lcm, None, "int", "input, other", "The least common multiple.", domain=(-60, 60), cost=40))
+elementwise(Row("lcm", _lcm, None, "int", "input, other", "The least common multiple.", domain=(-60, 60), cost=40, public_inplace=True))
 elementwise(
     Row(
         "ldexp",
@@ -207,6 +210,7 @@ elementwise(
         "input, other",
         "input * 2**other.",
         backward_name="LdexpBackward0",
+        public_inplace=True,
     )
 )
 

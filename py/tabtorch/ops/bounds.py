@@ -144,6 +144,7 @@ elementwise(
         rule("maximum_cpu"),
         "input, min",
         "The larger of input and min.",
+        public_inplace=True,
     )
 )
 elementwise(
@@ -154,6 +155,7 @@ elementwise(
         rule("minimum_cpu"),
         "input, max",
         "The smaller of input and max.",
+        public_inplace=True,
     )
 )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..autograd.views import before_write, check_inplace, rebase, view
 from ..device import device as Device
 from ..device import resolve
@@ -294,7 +294,7 @@ register("copy", lambda input, src, non_blocking=False: copy_(input.clone(), src
 @register("fill_", method=True)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`: a number, or a 0-dimensional tensor."""
-    return _fill(self, value, "FillBackward0")
+    return _fill(self, value, "FillBackward2")
 
 
 def _fill(self: Tensor, value: Any, name: str) -> Tensor:
@@ -307,7 +307,9 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
             )
         if x._rg or x._meta.device is self._meta.device:
-            return copy_(self, x)
+            before = self._fn
+            copy_(self, x)
+            return named(self, "FillBackward3") if self._fn is not before and self._base is None else self
         x = x.item()
     m = self._meta
     if isinstance(x, complex) and not m.dtype.is_complex:
@@ -375,4 +377,4 @@ def zero_(self: Tensor) -> Tensor:
 @register("fill")
 def fill(input: Tensor, value: Any) -> Tensor:
     """A copy in which every element is `value`."""
-    return fill_(input.clone(), value)
+    return named(fill_(input.clone(), value), f"FillBackward{int(isinstance(value, Tensor))}")

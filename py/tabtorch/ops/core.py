@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 #: torch.NAME and Tensor.NAME of what is registered, and of the rows that have been asked for
@@ -41,7 +42,9 @@ class Row:
     method, inplace, out: which forms exist. aliases: other public names, e.g. ("multiply",).
     check: called with the promoted dtype and the operands when a new combination of types is met; raises PyTorch's error.
     kernel: the name PyTorch has in '"NAME" not implemented for' (default: name + "_cpu").
-    backward_name: name of the grad_fn (default: CamelCase of name + "Backward0").
+    backward_name: name of the grad_fn (default: CamelCase of name + "Backward0"), or a function that tells it of the operands.
+    public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
+    public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
     """
 
     __slots__ = (
@@ -62,6 +65,9 @@ class Row:
         "names",
         "operands",
         "out",
+        "positional",
+        "public",
+        "public_inplace",
         "rule",
     )
 
@@ -83,7 +89,9 @@ class Row:
         aliases: tuple[str, ...] = (),
         check: Callable[[Any, list[Any]], None] | None = None,
         kernel: str | None = None,
-        backward_name: str | None = None,
+        backward_name: str | Callable[[Sequence[Any]], str] | None = None,
+        public: bool = True,
+        public_inplace: bool | None = None,
     ) -> None:
         self.name = name
         self.expr = expr
@@ -100,8 +108,11 @@ class Row:
         self.check = check
         self.kernel = kernel or name + "_cpu"
         self.backward_name = backward_name or camel(name) + "Backward0"
+        self.public = public
         self.names, self.defaults = parse_signature(args)
+        self.positional = len(parse_signature(args.partition("*")[0])[0])
         self.operands = operands if operands is not None else len(self.names) - len(self.defaults)
+        self.public_inplace = public and (self.operands == 1 if public_inplace is None else public_inplace)
 
     def __repr__(self) -> str:
         return f"<Row {self.name}({self.args})>"
@@ -141,6 +152,7 @@ def _literal(text: str) -> Any:
 def elementwise(row: Row) -> Row:
     """Puts a row in the table: `torch.NAME`, `Tensor.NAME`, `NAME_`, `out=` and its aliases."""
     ROWS[row.name] = row
+    _note(row.name, *row.aliases, *((row.name + "_", *(a + "_" for a in row.aliases)) if row.inplace else ()))
     for name in (row.name, *row.aliases):
         ROW_NAMES[name] = (row, False)
         if row.inplace:
@@ -169,6 +181,7 @@ def register(
             return f
 
         return decorate
+    _note(name, *((name + "_",) if inplace is not None else ()))
     if torch:
         FUNCTIONS[name] = function
     if method:
@@ -180,39 +193,68 @@ def register(
     return function
 
 
+_noted: dict[str, dict[str, None]] | None = None
+
+
+def _note(*names: str) -> None:
+    if _noted is not None:
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_name != "<module>":
+            frame = frame.f_back
+        _noted.setdefault(frame.f_globals["__name__"], {}).update(dict.fromkeys(names))
+
+
+def table() -> dict[str, str]:
+    """Module -> the names that it registers. For the wheel: to be called before any operation is loaded."""
+    global _noted
+    _noted = {}
+    load_all()
+    return {module: " ".join(names) for module, names in _noted.items()}
+
+
 # ---- looking up
 
 
-_pending: list[str] | None = None
+#: a module that only a wheel has, with the names that each module registers: see build_wheel.py
+TABLE = "names"
 
 
-def _load_next() -> bool:
-    """Imports one more module of operations; False when all are there.
+@cache
+def _modules() -> list[str]:
+    """The modules with operations, the families of the commonest ones first."""
+    from . import ORDER, __path__
 
-    They are not imported with the package: a script pays for the families it uses.
-    """
-    global _pending
-    if _pending is None:
-        from . import ORDER, __path__
+    names = {m.name for m in pkgutil.iter_modules(__path__)} - {"core", TABLE}
+    return [m if "." in m else "tabtorch.ops." + m for m in (*ORDER, *sorted(names.difference(ORDER)))]
 
-        names = {m.name for m in pkgutil.iter_modules(__path__)} - {"core"}
-        first = [m for m in ORDER if m.startswith("tabtorch.") or m in names]
-        _pending = [m if "." in m else "tabtorch.ops." + m for m in (*first, *sorted(names.difference(ORDER)))]
-        _pending.reverse()
-    if not _pending:
-        return False
-    name = _pending[-1]
+
+@cache
+def _places() -> dict[str, list[str]]:
+    """Name -> the modules that register it; empty where there is no table."""
+    places: dict[str, list[str]] = {}
     try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        if e.name != name:
-            raise
-    package, _, last = name.rpartition(".")
-    if last in FUNCTIONS:  # a family may be named as its first function: `ops.NAME` is the function
-        setattr(sys.modules[package], last, FUNCTIONS[last])
-    if _pending and _pending[-1] == name:
-        _pending.pop()
-    return True
+        table = importlib.import_module("tabtorch.ops." + TABLE)
+    except ModuleNotFoundError:
+        return places
+    for module, names in table.MODULES.items():
+        for name in names.split():
+            places.setdefault(name, []).append(module)
+    return places
+
+
+def _load_for(name: str) -> bool:
+    """Imports a module that may register `name`; False when there is none left.
+
+    Operations are not imported with the package: a script pays for the families it uses. A wheel knows where each name
+    is; a checkout looks through the modules, one by one.
+    """
+    places = _places()
+    candidates = places.get(name, ()) if places else () if name[0] == "_" else _modules()
+    for module in candidates:
+        if module not in sys.modules:
+            importlib.import_module(module)
+            return True
+    return False
 
 
 def _from_row(name: str, is_method: bool) -> Callable[..., Any] | None:
@@ -220,15 +262,19 @@ def _from_row(name: str, is_method: bool) -> Callable[..., Any] | None:
     if entry is None:
         return None
     row, in_place = entry
-    if is_method and not row.method:
+    if is_method and not (row.method and _is_method(name)):
         return None
     from .dispatch import make_function, make_inplace
 
     f = make_inplace(row, name) if in_place else make_function(row, name)
     FUNCTIONS[name] = f
-    if row.method:
+    if row.method and _is_method(name):
         METHODS[name] = f
     return f
+
+
+def _is_method(name: str) -> bool:
+    return not name.startswith("special_")  # an alias that only torch.special has
 
 
 def known(name: str) -> bool:
@@ -242,8 +288,21 @@ def function(name: str) -> Callable[..., Any] | None:
         f = FUNCTIONS.get(name) or _from_row(name, False)
         if f is not None:
             return f
-        if name[0] == "_" or not _load_next():
+        if not _load_for(name):
             return None
+
+
+def public(name: str) -> Callable[..., Any] | None:
+    """The function that PyTorch has as `torch.NAME` too, or None; `function` also has what only torch.nn.functional shows."""
+    f = None if name.startswith("special_") else function(name)
+    return f if f is not None and _is_public(name) else None
+
+
+def _is_public(name: str) -> bool:
+    entry = ROW_NAMES.get(name)
+    if name.startswith("special_"):
+        return False
+    return entry is None or (entry[0].public_inplace if entry[1] else entry[0].public)
 
 
 def method(name: str) -> Callable[..., Any] | None:
@@ -252,25 +311,31 @@ def method(name: str) -> Callable[..., Any] | None:
         f = METHODS.get(name) or _from_row(name, True)
         if f is not None:
             return f
-        if name[0] == "_" or not _load_next():
+        if not _load_for(name):
             return None
 
 
 def load_all() -> None:
     """Imports every module of operations; for tests, `dir()` and the compatibility page."""
-    while _load_next():
-        pass
+    for module in _modules():
+        importlib.import_module(module)
 
 
 def all_functions() -> list[str]:
+    """The names of `torch.NAME`."""
     load_all()
-    return sorted(FUNCTIONS.keys() | ROW_NAMES.keys())
+    return [n for n in sorted(FUNCTIONS.keys() | ROW_NAMES.keys()) if _is_public(n)]
 
 
 def all_methods() -> list[str]:
     load_all()
-    return sorted(METHODS.keys() | {n for n, (row, _) in ROW_NAMES.items() if row.method})
+    return sorted(METHODS.keys() | {n for n, (row, _) in ROW_NAMES.items() if row.method and _is_method(n)})
 
 
 class Missing(AttributeError, NotImplementedError):
     """A name that PyTorch may have and tabtorch has not. `hasattr` sees an attribute that is not there."""
+
+
+# So a traceback calls it what PyTorch would have raised.
+Missing.__name__ = Missing.__qualname__ = "AttributeError"
+Missing.__module__ = "builtins"

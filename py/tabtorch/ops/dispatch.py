@@ -18,7 +18,7 @@ from ..storage import Storage
 from ..tensor import Tensor
 from .core import ROWS, Row
 from .promotion import SCALAR_NAMES, types_of
-from .tape import record_binary, record_nary, record_unary, row_class
+from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
 _NUMBERS = (bool, int, float, complex)
@@ -346,8 +346,9 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     """Operands, options that differ from their defaults, and `out`. TypeError as PyTorch's."""
     out = kwargs.pop("out", None) if kwargs else None
     names = row.names
-    if len(args) > len(names):
-        raise TypeError(f"{name}() takes {len(names)} positional arguments but {len(args)} were given")
+    if len(args) > row.positional:
+        s = "" if row.positional == 1 else "s"
+        raise TypeError(f"{name}() takes {row.positional} positional argument{s} but {len(args)} were given")
     given = dict(zip(names, args))
     for k, v in kwargs.items():
         k = _SYNONYMS.get(k, k) if k not in names else k
@@ -462,6 +463,7 @@ def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, An
     """`(a, b)` with a tensor first, fast; and the same that learns new combinations. Both: NotImplemented for no operand."""
     pairs, last = f.tensors, f.scalar_last
     backward = f.backward
+    record = record_binary_named if callable(f.row.backward_name) else record_binary
 
     def binary(a: Any, b: Any) -> Any:
         k = type(b)
@@ -484,7 +486,7 @@ def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, An
         t._meta = m
         if STATE.grad:
             if rg and backward is not None:
-                record_binary(backward, t, a, b)
+                record(backward, t, a, b)
         elif STATE.inference:
             t._inference = True
         return t

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes, random
 from .. import random_streams as streams
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..creation import empty_like, fill_node, zeros
 from ..device import cpu
 from ..engine import philox
@@ -179,12 +179,13 @@ def _rrelu(input: Tensor, lower: float, upper: float, training: bool, generator:
     if input.dtype.category != 2:
         kernel = "rrelu_with_noise_out_cpu" if training else "leaky_relu_cpu"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input.dtype)}'")
+    name = f"RreluWithNoiseBackward{int(in_place)}"
     if not training:
         leaky: Any = function("leaky_relu_" if in_place else "leaky_relu")
-        return leaky(input, (lower + upper) / 2)
+        return named(leaky(input, (lower + upper) / 2), name)
     if input.numel() == 0:
         return input
-    return _multiply(input, _slopes(input, float(lower), float(upper), generator), in_place)
+    return named(_multiply(input, _slopes(input, float(lower), float(upper), generator), in_place), name)
 
 
 @register("rrelu")

@@ -33,6 +33,7 @@ from .formulas import (
     scaled,
     zero,
 )
+from .promotion import not_implemented
 
 # ---- sums and products
 
@@ -184,6 +185,7 @@ elementwise(
         "input, other",
         "input / other, rounded down.",
         cost=8,
+        backward_name="NotImplemented",
     )
 )
 
@@ -311,9 +313,10 @@ elementwise(
             )
         ),
         doc="-1, 0 or 1; 0 for NaN.",
+        public_inplace=False,
     )
 )
-elementwise(Row("sgn", _sgn, (lambda g, x, out: _sgn_grad(g, x, out),), doc="sign for complex numbers too: z / |z|."))
+elementwise(Row("sgn", _sgn, (lambda g, x, out: _sgn_grad(g, x, out),), doc="sign for complex numbers too: z / |z|.", public_inplace=False))
 
 
 elementwise(
@@ -335,6 +338,17 @@ def _lerp(x: Any, y: Any, w: Any) -> Any:
     return where(low, x + (y - x) * w, y - (y - x) * (1.0 - w))
 
 
+def _check_lerp(d: dtypes.dtype, operands: list[Any]) -> None:
+    """A weight that is a number does not promote, and tensors must agree."""
+    first, end, weight = (x._meta.dtype if hasattr(x, "_meta") else None for x in operands)
+    for name, given in (("end", end), ("weight", weight)):
+        if given is not None and given is not first and first is not None:
+            words = dtypes.CXX_NAMES
+            raise RuntimeError(f"expected dtype {words[first.name]} for `{name}` but got dtype {words[given.name]}")
+    if weight is None and first is not None and first.category < 2:
+        raise not_implemented("lerp_kernel_scalar", first)
+
+
 elementwise(
     Row(
         "lerp",
@@ -347,6 +361,8 @@ elementwise(
         rule("lerp_kernel_tensor", bools=False, ints=False, complexes=True),
         "input, end, weight",
         "input + weight * (end - input).",
+        check=_check_lerp,
+        backward_name=lambda operands: f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0",
     )
 )
 elementwise(

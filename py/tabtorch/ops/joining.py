@@ -111,7 +111,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     if entry is not None and out is None:
         i, om, d = entry
         r = Tensor._wrap(emit(i, tuple([t._storage.node for t in tensors])), om)
-        if any([t._rg for t in tensors]):
+        if any(t._rg for t in tensors):
             record("CatBackward0", tensors, r, _cat_backward([t._meta for t in tensors], d))
         return r
     ts = _tensor_list("cat", tensors)

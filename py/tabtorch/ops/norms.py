@@ -168,7 +168,7 @@ def dist(input: Any, other: Tensor, p: Any = 2) -> Tensor:
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""
     if p <= 0:
-        raise RuntimeError("non-positive-norm not supported")
+        raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
     if input.ndim < 2:

@@ -56,6 +56,11 @@ def _pow_grad_exponent(g: Any, x: Any, y: Any, out: Any) -> Any:
     return ops.where(zero_base, 0, g * conj(out * ops.log(x)))
 
 
+def _power_name(operands: Any) -> str:
+    tensors = [hasattr(x, "_meta") for x in operands]
+    return "PowBackward1" if all(tensors) else "PowBackward0" if tensors[0] else "PowBackward2"
+
+
 elementwise(
     Row(
         "_pow",
@@ -71,7 +76,7 @@ elementwise(
         method=False,
         check=_integer_only,
         kernel="pow",
-        backward_name="PowBackward0",
+        backward_name=_power_name,
     )
 )
 

@@ -54,6 +54,7 @@ _unary(
     "The inverse of erf.",
     (-0.99, 0.99),
     aliases=("special_erfinv",),
+    public_inplace=False,
 )
 _only_special(
     "erfcx",
@@ -150,6 +151,7 @@ _unary(
     (0.1, 10),
     aliases=("special_gammaln",),
     cost=60,
+    public_inplace=False,
 )
 _unary(
     "digamma",
@@ -160,6 +162,7 @@ _unary(
     aliases=("special_digamma", "special_psi"),
     cost=60,
     rule=real_float("digamma"),
+    public_inplace=False,
 )
 
 
@@ -337,6 +340,7 @@ elementwise(
         (0.1, 4.0),
         cost=15,
         aliases=("special_xlogy",),
+        public_inplace=True,
     )
 )
 elementwise(

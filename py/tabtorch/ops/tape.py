@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import FREED, GradFn, edge, freed_error, modified_error, next_seq
+from ..autograd.tape import FREED, GradFn, edge, freed_error, grad_class, modified_error, next_seq
 from ..tensor import Tensor
 from .core import Row
 
@@ -22,6 +22,7 @@ class RowFn(GradFn):
     versions: Any = None  # of the saved operands; None where nothing was saved
     options: dict[str, Any] | None = None
     out: Any = None  # (Storage, Meta, version) of the output where a gradient needs it
+    name_of: Any = None  # where the name depends on the operands: a function that tells it
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
         args = self.args
@@ -127,7 +128,11 @@ def row_class(row: Row) -> Any:
         "uses": None,
         "differentiable": tuple(f is not None for f in row.grads or ()),
     }
-    return type(row.backward_name, (RowFn,), attrs)
+    name = row.backward_name
+    if callable(name):
+        attrs["name_of"] = staticmethod(name)
+        name = name(())
+    return type(name, (RowFn,), attrs)
 
 
 def _uses(cls: Any) -> Any:
@@ -213,6 +218,14 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     t._fn = fn
 
 
+def record_binary_named(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
+    """As `record_binary`, for a row whose grad_fn is named after its operands."""
+    record_binary(cls, t, a, b)
+    fn = t._fn
+    if fn is not None:
+        fn.__class__ = grad_class(cls.name_of((a, b)), cls)
+
+
 def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """The GradFn of `t`, computed from `operands`; None where no operand that has a gradient requires one."""
     if t._meta.dtype.category < 2:
@@ -243,6 +256,8 @@ def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, A
         fn.versions = versions
     if options:
         fn.options = options
+    if cls.name_of is not None:
+        fn.__class__ = grad_class(cls.name_of(operands), cls)
     return fn
 
 

@@ -5,6 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ...autograd.tape import named  # noqa: F401
+from ...ops.places import host_values
 
 
 def ntuple(value, n):
@@ -47,6 +48,16 @@ def reduced(loss, reduction):
 def widened(x):
     """Half precision is summed and exponentiated in float32, as PyTorch's kernels do."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def outside(t, low, high):
+    """Whether an element is not in [low, high], where that can be told without waiting for a GPU: on ``cpu``, and for
+    small tensors that came from the host.
+    """
+    values = host_values(t)
+    if values is not None:
+        return any(v < low or v > high for v in values)
+    return t.device.type == "cpu" and t.numel() > 0 and bool(((t < low) | (t > high)).any())
 
 
 def size_list(shape):

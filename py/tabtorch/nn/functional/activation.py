@@ -45,6 +45,8 @@ def celu(input, alpha=1.0, inplace=False):
 
 def gelu(input, approximate="none"):
     """x · Φ(x); ``approximate="tanh"``: its tanh form."""
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
     return _ops.gelu(input, approximate=approximate)
 
 

@@ -4,7 +4,7 @@ import tabtorch as torch
 
 from ... import ops as _ops
 from ...ops.places import host_values
-from ._common import check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
+from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type, size_list
 from .activation import log_softmax
 
 
@@ -177,6 +177,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
     if input.dim() == 1:
+        if outside(target, 0, input.size(0) - 1):
+            raise RuntimeError("target out of range")
         loss = _multi_margin(input.unsqueeze(0), target.reshape(1), p, margin, weight).squeeze(0)
         return named(reduced(loss, reduction), "MultiMarginLossBackward0")
     if target.dim() != 1 or target.size(0) != input.size(0):
@@ -185,6 +187,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
             f"size). Expected target size [{input.size(0)}], but got {size_list(target.shape)}. "
             f"Input has shape {size_list(input.shape)}."
         )
+    if outside(target, 0, input.size(1) - 1):
+        raise RuntimeError("target out of range")
     return named(reduced(_multi_margin(input, target, p, margin, weight), reduction), "MultiMarginLossBackward0")
 
 
@@ -221,6 +225,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), reduction=reduction)
         return named(loss.squeeze(0), "MultilabelMarginLossBackward0") if reduction == "none" else loss
     n_classes = input.size(1)
+    if outside(target, -1, n_classes - 1):
+        raise RuntimeError("argument #2 'target' is out of range")
     listed = (target < 0).long().cumsum(1) == 0  # (N, C): before the first -1
     classes = torch.arange(n_classes, device=input.device)
     hits = (classes == target.unsqueeze(2)) & listed.unsqueeze(2)  # (N, slot, class)

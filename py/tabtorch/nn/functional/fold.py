@@ -3,8 +3,7 @@
 import tabtorch as torch
 
 from ...ops.pad import pad
-from ...autograd.tape import named
-from ._common import ntuple
+from ._common import named, ntuple
 
 
 def _windows(size, kernel, dilation, padding, stride):

@@ -2,9 +2,8 @@
 
 import tabtorch as torch
 
-from ...autograd.tape import named
 from ...ops.places import host_values
-from ._common import size_list
+from ._common import named, outside, size_list
 
 
 def linear(input, weight, bias=None):
@@ -52,16 +51,8 @@ def bilinear(input1, input2, weight, bias=None):
 
 
 def check_indices(index, n, message):
-    """IndexError(message) if an index is not in [0, n), where that can be told without waiting for a GPU.
-
-    It can on ``cpu``, and for small tensors that came from the host. Else a bad index reads nothing outside the tensor.
-    """
-    values = host_values(index)
-    if values is not None:
-        bad = bool(values) and (min(values) < 0 or max(values) >= n)
-    else:
-        bad = index.device.type == "cpu" and index.numel() and bool(((index < 0) | (index >= n)).any())
-    if bad:
+    """IndexError(message) if an index is seen not to be in [0, n). Else a bad index reads nothing outside the tensor."""
+    if outside(index, 0, n - 1):
         raise IndexError(message)
 
 

@@ -6,8 +6,7 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ...ops.places import host_values
-from ._common import check_reduction, legacy_reduction, named, reduced, scalar_type
+from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type
 from .linear import pairwise_distance
 
 
@@ -121,14 +120,6 @@ def _bce(input, target):
     return _BCE.apply(input, target)
 
 
-def _leaves_unit(t):
-    """Whether an element is outside of [0, 1], where that can be told without waiting for a GPU."""
-    values = host_values(t)
-    if values is not None:
-        return any(v < 0 or v > 1 for v in values)
-    return t.device.type == "cpu" and t.numel() > 0 and bool(((t < 0) | (t > 1)).any())
-
-
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(t · log(x) + (1 - t) · log(1 - x)) for probabilities x; logs are taken to be at least -100."""
     reduction = legacy_reduction(size_average, reduce, reduction)
@@ -141,7 +132,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if input.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {scalar_type(target.dtype)} but expected {scalar_type(input.dtype)}")
     for name, t in (("input", input), ("target", target)):
-        if _leaves_unit(t):
+        if outside(t, 0, 1):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     loss = _bce(input, target)
     if weight is not None:
@@ -191,7 +182,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * torch.ones_like(input)
-    elif var.device.type == "cpu" and bool((var < 0).any()):
+    elif outside(var, 0, math.inf):
         raise ValueError("var has negative entry/entries")
     if var.size() != input.size():
         if input.size()[:-1] == var.size():

@@ -6,8 +6,7 @@ import warnings
 import tabtorch as torch
 
 from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from ...autograd.tape import named
-from ._common import size_list
+from ._common import named, size_list
 
 _NAMES = {
     "nearest": "Nearest",

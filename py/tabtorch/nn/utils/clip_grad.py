@@ -48,6 +48,7 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
             warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     parameters = _as_list(parameters)
     with torch.no_grad():
+        max_norm, norm_type = float(max_norm), float(norm_type)
         grads = [p.grad for p in parameters if p.grad is not None]
         total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
         clip_grads_with_norm_(parameters, max_norm, total, foreach)
