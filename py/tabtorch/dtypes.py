@@ -6,6 +6,7 @@ Rules and tables are PyTorch's (https://docs.pytorch.org/docs/stable/tensor_attr
 from __future__ import annotations
 
 import struct
+from functools import reduce
 from typing import Any
 
 _ALL: dict[str, dtype] = {}
@@ -90,6 +91,14 @@ PUBLIC: dict[str, dtype] = dict(_ALL) | {
     "cdouble": cdouble,
 }
 
+_OF_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def as_dtype(x: Any) -> dtype | None:
+    """What is meant by a `dtype` argument: itself, or the type of a Python type (float: float64). None for anything else."""
+    return x if isinstance(x, dtype) else _OF_PYTHON.get(x) if isinstance(x, type) else None
+
+
 #: what C++ calls the types, as some of PyTorch's messages do
 CXX_NAMES = {
     "bool": "bool",
@@ -166,24 +175,20 @@ def scalar_dtype(kind: type) -> dtype:
     raise TypeError(f"unsupported scalar type {kind.__name__}")
 
 
-def result_of(dims: list[dtype], zero_dims: list[dtype], scalars: list[type]) -> dtype:
-    """PyTorch's three-level promotion: tensors with dimensions, then 0-dimensional ones, then Python scalars.
+def combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
+    """Tensors with dimensions, 0-dimensional ones, Python numbers: a lower level counts only if its category is higher."""
+    if higher is None or lower is None:
+        return higher or lower
+    if lower.category <= higher.category:
+        return higher
+    return higher.to_complex() if lower.is_complex and higher.is_floating_point else lower
 
-    A lower level changes the result only if its category is higher.
-    """
+
+def result_of(dims: list[dtype], zero_dims: list[dtype], scalars: list[type]) -> dtype:
+    """PyTorch's promotion of tensors with dimensions, 0-dimensional ones and Python numbers."""
     best: dtype | None = None
     for level in (dims, zero_dims, [scalar_dtype(k) for k in scalars]):
-        if not level:
-            continue
-        cur = level[0]
-        for d in level[1:]:
-            cur = _PROMOTED[cur, d]
-        if best is None:
-            best = cur
-        elif cur.category > best.category:
-            if cur.is_complex and best.is_floating_point and level is not zero_dims:
-                cur = best.to_complex()
-            best = cur if best.category == 0 or cur.category != best.category else best
+        best = combine(best, reduce(promote_types, level) if level else None)
     assert best is not None
     return best
 

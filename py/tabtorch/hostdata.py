@@ -348,9 +348,12 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 
 @register("asarray")
 def asarray(
-    obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None
 ) -> Tensor:
-    """`obj` as a tensor. `copy=False` raises ValueError where a copy is needed."""
+    """`obj` as a tensor. `copy=False` raises ValueError where a copy is needed.
+
+    requires_grad: None means that of `obj`; a tensor keeps its history unless it is False.
+    """
     from .creation import finished
 
     if isinstance(obj, Tensor):
@@ -359,14 +362,16 @@ def asarray(
             r = obj.clone()
         if copy is False and r is not obj:
             raise ValueError("can't alias tensor with the given dtype or device")
-        if r is obj and not requires_grad:
-            return obj.detach() if obj._rg else obj
-        return finished(r.detach(), requires_grad)
+        if requires_grad is None:
+            return r
+        if not requires_grad:
+            return r.detach() if r._rg else r
+        return r if r._rg else finished(r.detach(), True)
     if copy is False:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     if isinstance(obj, (bytes, bytearray, memoryview)) or isinstance(obj, array):
-        return frombuffer(obj, dtype=dtype or dtypes.get_default_dtype(), requires_grad=requires_grad)
-    return finished(as_tensor(obj, dtype, device), requires_grad)
+        return frombuffer(obj, dtype=dtype or dtypes.get_default_dtype(), requires_grad=bool(requires_grad))
+    return finished(as_tensor(obj, dtype, device), bool(requires_grad))
 
 
 @register("frombuffer")

@@ -103,16 +103,6 @@ def _text(name: str) -> str:
     return (_KERNELS / name).read_text(encoding="utf-8")
 
 
-def philox_wgsl() -> str:
-    """WGSL: `fn philox(counter: vec4<u32>, key: vec2<u32>) -> vec4<u32>`, Philox 4x32-10."""
-    return _text("philox.wgsl")
-
-
-def philox_js() -> str:
-    """JavaScript: `philox(out, c0, c1, c2, c3, k0, k1)`, which writes four words to `out[0..3]`."""
-    return _text("philox.js")
-
-
 # ---- the kernels
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,8 @@ for loss in itertools.islice(demo["train"](model, optimizer, train_loader), 10):
 def on_pytorch(*command: str) -> str:
     """What real PyTorch prints."""
     pytest.importorskip("torch")
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # two threads of it, beside a browser, take far longer than one
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True, env=env)
     return done.stdout
 
 

@@ -243,8 +243,9 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         have.add_(g)
     if leaf._post_accumulate_grad_hooks:
         for hook in list(leaf._post_accumulate_grad_hooks.values()):
-            if hook(leaf) is not None:
-                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+            r = hook(leaf)
+            if r is not None and not isinstance(r, Tensor):  # as PyTorch: what it returns is looked at, but not used
+                raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
 
 
 # ---- hooks

@@ -145,7 +145,9 @@ elementwise(
     Row("bitwise_xor", lambda x, y: x ^ y, None, "bitwise", "input, other", "Bits set in exactly one of the two.")
 )
 elementwise(
-    Row("bitwise_not", lambda x: ~x, None, "bitwise", doc="All bits turned; logical not of bools.", public_inplace=False)
+    Row(
+        "bitwise_not", lambda x: ~x, None, "bitwise", doc="All bits turned; logical not of bools.", public_inplace=False
+    )
 )
 
 
@@ -197,7 +199,19 @@ elementwise(
         public_inplace=True,
     )
 )
-elementwise(Row("lcm", _lcm, None, "int", "input, other", "The least common multiple.", domain=(-60, 60), cost=40, public_inplace=True))
+elementwise(
+    Row(
+        "lcm",
+        _lcm,
+        None,
+        "int",
+        "input, other",
+        "The least common multiple.",
+        domain=(-60, 60),
+        cost=40,
+        public_inplace=True,
+    )
+)
 elementwise(
     Row(
         "ldexp",

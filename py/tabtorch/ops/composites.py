@@ -209,27 +209,16 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
 # ---- in-place forms
 
 
-def replaced(name: str, self: Tensor, formula: Callable[[Tensor], Tensor]) -> Tensor:
-    """`self` with the elements of `formula(self)`, on the tape as what the formula records and a copy."""
-    check_inplace(self)
-    value = formula(before_write(self))
-    if not dtypes.can_cast(value.dtype, self.dtype):
-        raise RuntimeError(
-            f"{name}: result type {type_name(self.dtype)} can't be cast to the desired output type {type_name(value.dtype)}"
-        )
-    return self.copy_(value)
-
-
-@register("renorm_", method=True, torch=False)
-def renorm_(self: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
-    """In-place `renorm`."""
-    return replaced("renorm", self, lambda x: ops.renorm(x, p, dim, maxnorm))
-
-
 @register("mvlgamma_", method=True, torch=False)
 def mvlgamma_(self: Tensor, p: int) -> Tensor:
     """In-place `mvlgamma`."""
-    return replaced("mvlgamma", self, lambda x: mvlgamma(x, p))
+    check_inplace(self)
+    value = mvlgamma(before_write(self), p)
+    if not dtypes.can_cast(value.dtype, self.dtype):
+        raise RuntimeError(  # PyTorch names the two the wrong way round
+            f"mvlgamma: result type {type_name(self.dtype)} can't be cast to the desired output type {type_name(value.dtype)}"
+        )
+    return self.copy_(value)
 
 
 register("kron", lambda self, other: ops.kron(self, other), method=True, torch=False)

@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
-from ..autograd.views import before_write, check_inplace, rebase, view
+from ..autograd.views import before_write, check_inplace, rebase
 from ..device import device as Device
 from ..device import resolve
 from ..engine import graph
@@ -145,7 +145,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     other = kwargs.pop("other", None)
     rest = []
     for a in args:
-        if isinstance(a, dtypes.dtype):
+        if isinstance(a, (dtypes.dtype, type)):
             d = a
         elif isinstance(a, Tensor):
             other = a
@@ -169,7 +169,12 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     kwargs.pop("non_blocking", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
-    d = d or self._meta.dtype
+    if d is None:
+        d = self._meta.dtype
+    elif not isinstance(d, dtypes.dtype):
+        given, d = d, dtypes.as_dtype(d)
+        if d is None:
+            raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
     return convert(self, d, home_of(self, d) if device is None else resolve(device), memory_format, copy)
 
 
@@ -248,12 +253,6 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     return clone(self, memory_format=f)
 
 
-def _alias(self: Tensor) -> Tensor:
-    """The same tensor as a view."""
-    return view(self, self._meta, "AliasBackward0", lambda g: g)
-
-
-register("alias", _alias, torch=False, method=True)
 register("detach", lambda input: input.detach())
 
 
@@ -286,9 +285,6 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if fn is not None:
             rebase(self, fn)
     return self
-
-
-register("copy", lambda input, src, non_blocking=False: copy_(input.clone(), src))
 
 
 @register("fill_", method=True)

@@ -86,6 +86,7 @@ elementwise(
         args="input, other, *, alpha=1",
         doc="other - alpha * input.",
         backward_name="RsubBackward1",
+        method=False,
         check=_no_bool_sub,
         inplace=False,
         out=False,
@@ -208,7 +209,8 @@ def _by_mode(names: dict[Any, str]) -> Any:
 _div = _by_mode({None: "true_divide", "trunc": "_div_trunc", "floor": "_div_floor"})
 _div_ = _by_mode({None: "true_divide_", "trunc": "_div_trunc_", "floor": "_div_floor_"})
 for _name in ("div", "divide"):
-    register(_name, _div, method=True, inplace=_div_)
+    register(_name, _div, method=True)
+    register(_name + "_", _div_, method=True, torch=False)
 
 elementwise(
     Row(
@@ -316,7 +318,15 @@ elementwise(
         public_inplace=False,
     )
 )
-elementwise(Row("sgn", _sgn, (lambda g, x, out: _sgn_grad(g, x, out),), doc="sign for complex numbers too: z / |z|.", public_inplace=False))
+elementwise(
+    Row(
+        "sgn",
+        _sgn,
+        (lambda g, x, out: _sgn_grad(g, x, out),),
+        doc="sign for complex numbers too: z / |z|.",
+        public_inplace=False,
+    )
+)
 
 
 elementwise(
@@ -362,7 +372,9 @@ elementwise(
         "input, end, weight",
         "input + weight * (end - input).",
         check=_check_lerp,
-        backward_name=lambda operands: f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0",
+        backward_name=lambda operands: (
+            f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0"
+        ),
     )
 )
 elementwise(

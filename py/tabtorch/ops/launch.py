@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
+from ..autograd.views import before_write, check_inplace
 from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
@@ -45,7 +46,17 @@ def in_place(f: Callable[..., Any]) -> None:
     """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor."""
 
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
-        result = f(self, *args, **kw)
+        check_inplace(self)
+        d = kw.get("dtype")
+        if d is not None and d is not self._meta.dtype:
+            from .resizing import c_type
+
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {c_type(self._meta.dtype.name)} and output tensor dtype "
+                f"{c_type(d.name)} should match"
+            )
+        # where it is recorded, it is recorded of the tensor as it was: its own value is gone by the time of backward
+        result = f(before_write(self) if self._rg and STATE.grad else self, *args, **kw)
         have, want = self._meta, result._meta
         if have.shape != want.shape:
             raise RuntimeError(

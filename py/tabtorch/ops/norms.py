@@ -10,7 +10,7 @@ from ..autograd.tape import record
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .core import function
-from .launch import dims_of, hashable, into, operation
+from .launch import dims_of, hashable, in_place, into, operation
 from .reduce import AMAX, AMIN, NONZERO, SUM_ABS, SUM_SQUARES, _shared, quiet, reduce, spread, sum
 
 
@@ -179,6 +179,9 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     assert where is not None
     scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))
     return input * scale
+
+
+in_place(renorm)
 
 
 @operation("nuclear_norm", method=False)

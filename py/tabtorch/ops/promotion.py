@@ -42,22 +42,13 @@ def common_dtype(operands: list[Any]) -> dtype:
             dims = _join(dims, m.dtype)
         else:
             zeros = _join(zeros, m.dtype)
-    d = _combine(_combine(dims, zeros), numbers)
+    d = dtypes.combine(dtypes.combine(dims, zeros), numbers)
     assert d is not None
     return d
 
 
 def _join(a: dtype | None, b: dtype) -> dtype:
     return b if a is None else dtypes.promote_types(a, b)
-
-
-def _combine(higher: dtype | None, lower: dtype | None) -> dtype | None:
-    """Tensors with dimensions, 0-dimensional ones, numbers: a lower level counts only if its category is higher."""
-    if higher is None or lower is None:
-        return higher or lower
-    if lower.category <= higher.category:
-        return higher
-    return higher.to_complex() if lower.is_complex and higher.is_floating_point else lower
 
 
 Rule = Callable[[Any, dtype], tuple[dtype, dtype]]  # (row, common) -> (computed in, result)

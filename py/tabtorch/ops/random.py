@@ -77,7 +77,9 @@ def make_sized(name: str, shape: tuple[int, ...], law: Law, default: Any, kw: di
         check_layout(layout)
     d, out, requires_grad = kw.get("dtype"), kw.get("out"), kw.get("requires_grad", False)
     if d is not None and not isinstance(d, dtypes.dtype):
-        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+        given, d = d, dtypes.as_dtype(d)
+        if d is None:
+            raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
     if out is not None:
         return finished(_fill_out(name, out, shape, law, d, kw.get("generator")), requires_grad)
     return finished(_fresh(name, shape, law, kw.get("generator"), d or default, kw.get("device")), requires_grad)

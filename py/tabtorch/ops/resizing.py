@@ -78,7 +78,8 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
     return resize(self, tuple(the_template.shape), memory_format)
 
 
-def _c_type(name: str) -> str:
+def c_type(name: str) -> str:
+    """What PyTorch's messages call the C++ type of a dtype."""
     return {
         "float32": "float",
         "float64": "double",
@@ -106,7 +107,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     if isinstance(source, Tensor):
         if source.dtype is not m.dtype:
             raise RuntimeError(
-                f"Could not set tensor of type {_c_type(source.dtype.name)} to a tensor of type {_c_type(m.dtype.name)}"
+                f"Could not set tensor of type {c_type(source.dtype.name)} to a tensor of type {c_type(m.dtype.name)}"
             )
         storage, there = source._storage, source.device
         if size is None:

@@ -122,7 +122,7 @@ class _Uses:
 
 def row_class(row: Row) -> Any:
     """The GradFn class of a row, e.g. ExpBackward0."""
-    attrs = {
+    attrs: dict[str, Any] = {
         "row": row,
         "grads": row.grads,
         "uses": None,

@@ -1,5 +1,11 @@
 """``torch.utils``: hooks, data loading."""
 
-from . import data, hooks
+import importlib
 
 __all__ = ["data", "hooks"]
+
+
+def __getattr__(name):
+    if name in __all__:  # imported when first asked for
+        return importlib.import_module("tabtorch.utils." + name)
+    raise AttributeError(f"module 'torch.utils' has no attribute '{name}'")

@@ -1,0 +1,70 @@
+"""In-place forms of views: the tensor itself gets another geometry over its storage (`t_`, `squeeze_`, `as_strided_`, …)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import views
+from ..autograd.views import _move_retain, check_inplace, refresh
+from ..tensor import Tensor
+from .core import register
+
+
+def _become(self: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
+    """`self` with the geometry, and the history, of that view of it."""
+    check_inplace(self)
+    if self._stale:
+        refresh(self)
+    v = view(self._shallow())
+    self._meta = v._meta
+    self._storage.version += 1  # what saved it has the old geometry in mind
+    if v._fn is not None:
+        _move_retain(self, v._fn)
+        self._rg = True
+        self._fn = v._fn
+    return self
+
+
+@register("squeeze_", method=True, torch=False)
+def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
+    """In-place `squeeze`."""
+    return _become(self, lambda x: views.squeeze(x, dim))
+
+
+@register("unsqueeze_", method=True, torch=False)
+def unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    """In-place `unsqueeze`."""
+    return _become(self, lambda x: views.unsqueeze(x, dim))
+
+
+@register("transpose_", method=True, torch=False)
+def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """In-place `transpose`."""
+    return _become(self, lambda x: views.transpose(x, dim0, dim1))
+
+
+@register("swapaxes_", method=True, torch=False)
+def swapaxes_(self: Tensor, axis0: int, axis1: int) -> Tensor:
+    """In-place `swapaxes`."""
+    return transpose_(self, axis0, axis1)
+
+
+@register("swapdims_", method=True, torch=False)
+def swapdims_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """In-place `swapdims`."""
+    return transpose_(self, dim0, dim1)
+
+
+@register("t_", method=True, torch=False)
+def t_(self: Tensor) -> Tensor:
+    """In-place `t`. RuntimeError for more than 2 dimensions."""
+    if self.ndim > 2:
+        raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
+    return _become(self, views.t)
+
+
+@register("as_strided_", method=True)
+def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """In-place `as_strided`."""
+    return _become(self, lambda x: views.as_strided(x, size, stride, storage_offset))
