@@ -277,3 +277,60 @@ print("done")
 """
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert out.stdout.strip() == "done", out.stderr
+
+
+# ---- the registry
+
+
+#: what rows add that PyTorch has not: in-place forms of aliases
+_EXTRA = {"absolute_"}
+
+
+def test_rows_are_public_where_pytorch_has_them() -> None:
+    from tabtorch.ops import core
+
+    core.load_all()
+    names = [n for n in core.ROW_NAMES if not n.startswith("_")]
+    assert {n for n in names if hasattr(tabtorch, n)} - _EXTRA == {n for n in names if hasattr(torch, n)}
+    methods = {n for n in names if core.method(n) is not None}
+    assert methods <= {n for n in names if hasattr(torch.Tensor, n)}
+    assert not hasattr(tabtorch, "silu") and not hasattr(tabtorch.Tensor, "silu")
+    assert tabtorch.nn.functional.silu(tabtorch.zeros(2)).tolist() == [0.0, 0.0]
+    assert not hasattr(tabtorch, "special_erf") and tabtorch.special.erf is not None
+
+
+def test_the_table_of_a_wheel() -> None:
+    """It knows every name, and with it an operation loads its own family and no other."""
+    script = """
+import sys, types
+from tabtorch.ops import core
+if sys.argv[1:]:
+    sys.modules["tabtorch.ops.names"] = types.SimpleNamespace(MODULES=eval(sys.argv[1]))
+    import tabtorch
+    assert callable(tabtorch.Tensor.exp) and callable(tabtorch.kron) and callable(tabtorch.Tensor.kron)
+    assert not hasattr(tabtorch, "no_such_name") and not hasattr(tabtorch.Tensor, "no_such_name")
+    loaded = {m for m in sys.modules if m.startswith("tabtorch.ops.")}
+    assert "tabtorch.ops.conv" not in loaded and "tabtorch.ops.sort" not in loaded, loaded
+else:
+    table = core.table()
+    names = {n for text in table.values() for n in text.split()}
+    assert names == {*core.FUNCTIONS, *core.METHODS, *core.ROW_NAMES}, names ^ {*core.FUNCTIONS, *core.METHODS, *core.ROW_NAMES}
+    print(table)
+"""
+    first = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert first.returncode == 0, first.stderr
+    second = subprocess.run([sys.executable, "-c", script, first.stdout], capture_output=True, text=True, timeout=120)
+    assert second.returncode == 0, second.stderr
+
+
+def test_a_submodule_does_not_hide_a_function() -> None:
+    import tabtorch.ops.dropout  # noqa: F401
+    import tabtorch.ops.random as submodule
+    from tabtorch import ops
+
+    assert callable(ops.dropout) and submodule.__name__ == "tabtorch.ops.random"
+
+
+@pytest.mark.parametrize("python", [bool, int, float, complex])
+def test_python_types_are_dtypes(python: type) -> None:
+    assert str(tabtorch.zeros(2, device="cpu").to(python).dtype) == str(torch.zeros(2).to(python).dtype)

@@ -37,7 +37,10 @@ export class ErrorLog {
   add(record: ErrorRecord): void {
     // One cause often shows up many times (each use of a failed kernel): say it once.
     const known = this.records.some(
-      (r) => r.kind === record.kind && r.operation === record.operation && r.message === record.message,
+      (r) =>
+        r.kind === record.kind &&
+        r.message === record.message &&
+        (r.operation === record.operation || record.kind === "lost"),
     );
     if (!known && this.records.length < LIMIT) this.records.push(record);
   }

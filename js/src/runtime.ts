@@ -100,23 +100,13 @@ export class Runtime {
   /** Bytes of a buffer of either device, once all work before is done and its errors are known. */
   async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    try {
-      return await this.gpu.read(id, offset, nbytes);
-    } catch (error) {
-      this.errors.add(recordOf(error, "read"));
-      throw error;
-    }
+    return this.gpu.read(id, offset, nbytes);
   }
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    try {
-      return this.gpu.readCanvas(id, offset, nbytes);
-    } catch (error) {
-      this.errors.add(recordOf(error, "read"));
-      throw error;
-    }
+    return this.gpu.readCanvas(id, offset, nbytes);
   }
 
   /**

@@ -43,7 +43,7 @@ newaxis = None
 
 #: modules that `torch.NAME` reaches without an import statement
 _MODULES = (
-    "accelerator backends cuda cli distributions fft func hub jit library linalg mps nn optim profiler random serialization "
+    "accelerator backends cuda cli distributions fft func hub jit library linalg mps nn optim profiler random return_types serialization "
     "sparse special testing types utils version"
 ).split()
 

@@ -56,6 +56,63 @@ def decode(data: bytes, d: dtypes.dtype) -> list[Any]:
     return memoryview(data).cast(plain).tolist()
 
 
+#: a value of at most so many bytes is read as a whole and kept, so that a loop over its elements waits once
+_KEPT_BYTES = 4096
+
+
+#: arithmetic on known integers that is done on the host; others differ from PyTorch's in Python (`//`, `%`)
+_INTEGER: dict[str, Any] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "rsub": lambda a, b: b - a,
+    "mul": lambda a, b: a * b,
+    "neg": lambda a: -a,
+}
+
+
+def _known(node: graph.Node, depth: int = 4) -> Any:
+    """The elements of a value, if the host can tell them without the device, else None.
+
+    It can for what was uploaded or read before, and for one integer computed from those and not sent yet: the
+    `data[i : i + block_size] for i in ix` of many a training loop then waits for `ix` alone.
+    """
+    host = getattr(node, "host", None)
+    if host is not None or node.buf is not None or depth == 0:
+        return host
+    i = node.inst
+    f = _INTEGER.get(i.op.name)
+    if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or i.op.kind != "map":
+        return None
+    operands = []
+    for source, m in zip(node.srcs, i.ins, strict=True):
+        values = _known(source, depth - 1) if m.dtype is dtypes.int64 else None
+        if values is None:
+            return None
+        operands.append(values[m.offset])
+    operands += node.scalars
+    if len(operands) != f.__code__.co_argcount or not all(type(v) is int for v in operands):
+        return None
+    node.host = host = [(f(*operands) + 2**63) % 2**64 - 2**63]
+    return host
+
+
+def _flat(t: Tensor) -> list[Any]:
+    """The elements row by row, as Python numbers. Waits for the device unless they are known: nodes never change."""
+    m = t._meta
+    node = t._storage.node
+    out = node.inst.out
+    if not m.contiguous or out.dtype is not m.dtype:
+        return decode(to_bytes(t), m.dtype)
+    host = _known(node)
+    if host is None:
+        nbytes = out.numel * out.dtype.itemsize
+        if nbytes > _KEPT_BYTES:
+            return decode(to_bytes(t), m.dtype)
+        host = node.host = decode(graph.read(node, 0, nbytes), m.dtype)
+    flat = list(host[m.offset : m.offset + m.numel])
+    return [v != 0 for v in flat] if m.dtype.category == 0 else flat
+
+
 def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
     if not shape:
         return flat[0]
@@ -69,11 +126,11 @@ def item(t: Tensor) -> Any:
     n = t._meta.numel
     if n != 1:
         raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
-    return decode(to_bytes(t), t._meta.dtype)[0]
+    return _flat(t)[0]
 
 
 def tolist(t: Tensor) -> Any:
-    return _nest(decode(to_bytes(t), t._meta.dtype), t._meta.shape)
+    return _nest(_flat(t), t._meta.shape)
 
 
 async def read_async(t: Tensor) -> Any:

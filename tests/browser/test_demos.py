@@ -16,6 +16,7 @@ from browser.pages import Editor, plain, run_script
 
 DEMOS = Path(__file__).parents[2] / "web" / "demos"
 NAMES = sorted(path.stem for path in DEMOS.glob("*.py"))
+SHORTER = {"04-char-gpt": ("\nsteps = 300\n", "\nsteps = 75\n")}  # what it learns in these is enough to see
 
 FIRST_STEPS = """
 import itertools, runpy, sys
@@ -41,9 +42,11 @@ def demo(request: pytest.FixtureRequest, loaded: Editor) -> tuple[str, str, str]
     name: str = request.param
     loaded.page.click(f"#demos a[data-demo='{name}']")
     loaded.page.wait_for_function("name => document.getElementById('file').textContent === name", arg=f"{name}.py")
+    if name in SHORTER:
+        loaded.write(loaded.code.replace(*SHORTER[name]))
     here = loaded.run(seconds=240)
     assert loaded.state.startswith("Done in"), here
-    return name, here, on_pytorch(str(DEMOS / f"{name}.py"))
+    return name, here, "" if name in SHORTER else on_pytorch(str(DEMOS / f"{name}.py"))
 
 
 def epochs(text: str) -> list[tuple[float, float]]:
@@ -60,17 +63,17 @@ def check_digits(here: str, there: str) -> None:
 
 def check_same_words(here: str, there: str) -> None:
     """The same text; numbers may differ in the last digit that is printed."""
-    number = re.compile(r"-?\d+\.\d*(?:e[-+]\d+)?")
+    number = re.compile(r"[-+]?\d+\.\d*(?:e[-+]\d+)?")
     device = re.compile(r", device='[^']*'")
     here = device.sub("", here)
-    assert number.sub("#", here).replace("-#", "#").split() == number.sub("#", there).replace("-#", "#").split()
+    assert number.sub("#", here).split() == number.sub("#", there).split()
     mine, theirs = ([float(each) for each in number.findall(text)] for text in (here, there))
     assert mine == pytest.approx(theirs, rel=2e-3, abs=2e-4)
 
 
 def check_gpt(here: str, there: str) -> None:
     steps = [float(each) for each in re.findall(r"^step +\d+  loss (\S+)$", here, re.M)]
-    assert steps[0] > 4.2 and steps[-1] < 2.9
+    assert len(steps) == 4 and steps[0] > 4.2 and steps[-1] < 2.9
     assert here.splitlines()[1].endswith(" parameters")
     written = here.partition("\n\n")[2]
     assert written.startswith("def ") and len(written) == 205

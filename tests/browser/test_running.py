@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -99,6 +100,53 @@ def test_reading_without_promise_integration(fresh_runner: Any, name: str, threa
 def test_the_cpu_device(runner: Any) -> None:
     done = run_script(runner, "import torch\nprint(torch.ones(2).device.type, torch.ones(2) + 1)", device="cpu")
     assert (done.status, done.stdout, done.stderr) == (0, "cpu tensor([2., 2.])\n", "")
+
+
+LOSING = """import torch
+from tabtorch.bridge import get_bridge
+
+x, host = torch.ones(4, device="cuda"), torch.ones(4, device="cpu")
+print((x + 1).sum().item())
+get_bridge().lose_device()
+for _ in range(2):
+    try:
+        print((x * 2).tolist())
+    except torch.AcceleratorError as error:
+        print(error)
+x = torch.ones(4, device="cuda")
+print((x + 1).sum().item(), (host + 1).sum().item())
+"""
+
+
+def test_a_device_that_is_lost(runner: Any) -> None:
+    """The operation that met it says so, what was on it is gone, and the next line has another one."""
+    done = run_script(runner, LOSING)
+    assert (done.status, done.stderr) == (0, "")
+    first, lost, gone, last = done.stdout.splitlines()
+    assert (first, last) == ("8.0", "8.0 8.0")
+    assert re.match(r"\w+: the GPU device was lost .*what it held is gone", lost)
+    assert re.match(r"\w+: this needs a tensor that was on a GPU device which has been lost", gone)
+
+
+TOO_LARGE = """import torch
+column = torch.ones(1 << 17, 1, device="cuda")
+for make in (lambda: torch.zeros(1 << 33, device="cuda"), lambda: column + column.view(-1)):
+    try:
+        print(make().sum().item())
+    except torch.OutOfMemoryError as error:
+        print(error)
+    print((torch.ones(2, device="cuda") + 1).tolist())
+torch.no_such_thing
+"""
+
+
+def test_a_tensor_too_large_and_a_name_that_is_not_there(runner: Any) -> None:
+    done = run_script(runner, TOO_LARGE)
+    lines = done.stdout.splitlines()
+    assert lines[1] == lines[3] == "[2.0, 2.0]"
+    assert "needs 34359738368 bytes" in lines[0] and "needs 68719476736 bytes" in lines[2]
+    assert done.status == 1
+    assert done.stderr.splitlines()[-1].startswith("AttributeError: module 'torch' has no attribute 'no_such_thing'")
 
 
 def test_the_page_with_no_webgpu(playwright: Any, name: str, address: str) -> None:

@@ -304,9 +304,9 @@ export class GpuDevice {
   }
 
   async synchronize(): Promise<void> {
-    const { queue } = this.device;
+    const { device } = this;
     this.flush();
-    if (this.lost === null) await nudged(queue, queue.onSubmittedWorkDone()).catch(() => this.deviceLost);
+    if (this.lost === null) await nudged(device, device.queue.onSubmittedWorkDone()).catch(() => this.deviceLost);
     await this.scopes.settled();
     if (this.lost !== null) throw new CommandError(this.lost);
   }

@@ -98,7 +98,7 @@ export class Readback {
     const { reads, buffer } = batch;
     try {
       this.stats.maps++;
-      await nudged(this.device.queue, buffer.mapAsync(MAP_READ, 0, batch.used));
+      await nudged(this.device, buffer.mapAsync(MAP_READ, 0, batch.used));
       await settled;
       const all = buffer.getMappedRange(0, batch.used);
       for (const read of reads) read.resolve(new Uint8Array(all.slice(read.at, read.at + read.nbytes)));

@@ -55,6 +55,7 @@ class GradFn:
     retains: Any = None
     pre_hooks: Any = None
     post_hooks: Any = None
+    shown: tuple[Any, ...] | None = None  # what `next_functions` tells in place of `edges`: see `named`
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
         """Gradients for the edges, of the gradient of the output (a list of those, some None, where there are several)."""
@@ -76,7 +77,7 @@ class GradFn:
 
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
-        return tuple(_public_edge(e) for e in self.edges)
+        return tuple(_public_edge(e) for e in self.shown or self.edges)
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -278,14 +279,17 @@ def grad_class(name: str, base: type[GradFn] = OpFn) -> type[GradFn]:
     return c
 
 
-def named(t: Tensor, name: str) -> Tensor:
+def named(t: Tensor, name: str, *inputs: Tensor | None) -> Tensor:
     """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it.
 
+    inputs: those of the whole formula, which `next_functions` then shows in place of the last step's.
     Only for a `t` that the caller has just computed: what came in as an argument keeps the name of what made it.
     """
     fn = t._fn
     if fn is not None and not fn.is_port:
         fn.__class__ = grad_class(name, type(fn))
+        if inputs:
+            fn.shown = tuple([(x._fn or edge(x)) if x is not None and x._rg else None for x in inputs])
     return t
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
 from tabtorch.errors import AcceleratorError, OutOfMemoryError
@@ -145,12 +145,10 @@ class Bridge:
         self._call("loseDevice")
 
     def _raise_pending(self) -> None:
-        raise_errors(self._call("takeErrors") or "[]")
+        self._raise(self._call("takeErrors") or "[]")
 
-    def _failed(self, what: str, error: Exception) -> NoReturn:
-        """`error` came out of JavaScript: the reason that the runtime noted, if there is one, else its own words."""
-        self._raise_pending()
-        raise RuntimeError(f"{what}: {error}") from error
+    def _raise(self, errors: str) -> None:
+        raise_errors(errors)
 
 
 def requested_device() -> str:

@@ -86,7 +86,7 @@ class NodeBridge(Bridge):
         except OSError:
             self._died()
         except BaseException:
-            self.close()  # half a frame is with the child: it cannot be talked to any more
+            self._end()  # half a frame is with the child: it cannot be talked to any more
             raise
 
     def _fill(self, size: int) -> None:
@@ -148,6 +148,15 @@ class NodeBridge(Bridge):
 
     # -- the end
 
+    def _end(self) -> None:
+        """Close, and tell those who hold ids now, before anybody asks for the next runtime."""
+        from tabtorch import bridge
+
+        if bridge._bridge is self:
+            bridge.close()
+        else:
+            self.close()
+
     def _died(self) -> NoReturn:
         child = self._child
         try:
@@ -156,7 +165,7 @@ class NodeBridge(Bridge):
             child.kill()
             status = child.wait()
         said = self._last_words()
-        self.close()
+        self._end()
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         raise RuntimeError(
             f"the tabtorch runtime (Node, process {child.pid}) ended with {how}; the tensors it held are lost, and the "

@@ -31,6 +31,11 @@ GLUE = """
   };
   const nothing = new Uint8Array(0);
   const checked = (bytes) => (runtime.execute(nothing) ? undefined : bytes);
+  let refusal = "[]";
+  const refused = (error) => {
+    refusal = JSON.stringify(error.record ? [error.record] : []);
+    throw error;
+  };
   return {
     bind(block) {
       held?.release();
@@ -44,11 +49,18 @@ GLUE = """
       return runtime.execute(view.subarray(0, nbytes));
     },
     read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
-    readAsync: async (id, offset, nbytes) => checked(await runtime.readAsync(id, offset, nbytes)),
-    readCanvas: (id, offset, nbytes) => checked(runtime.readCanvas(id, offset, nbytes)),
+    readAsync: async (id, offset, nbytes) => checked(await runtime.readAsync(id, offset, nbytes).catch(refused)),
+    readCanvas(id, offset, nbytes) {
+      try {
+        return checked(runtime.readCanvas(id, offset, nbytes));
+      } catch (error) {
+        return refused(error);
+      }
+    },
+    refusal: () => refusal,
     canvasWorks: () => Boolean(runtime.canvasWorks()),
     synchronize: async () => {
-      await runtime.synchronize();
+      await runtime.synchronize().catch(refused);
       return runtime.execute(nothing);
     },
     revive: () => runtime.revive(),
@@ -149,7 +161,11 @@ class PyodideBridge(Bridge):
         if not self.info.get("webgpu"):
             return
         if can_run_sync():
-            if run_sync(self._synchronize_js()):
+            try:
+                errors = run_sync(self._synchronize_js())
+            except JsException as error:
+                self._failed("the device failed", error)
+            if errors:
                 self._raise_pending()
         elif self.canvas_works():
             # A read of anything comes back only when all work before it is done.
@@ -161,9 +177,15 @@ class PyodideBridge(Bridge):
         else:
             _cannot_wait("synchronize() cannot wait here", "tensor.read()")
 
-    def _raise_pending(self) -> None:
+    def _failed(self, what: str, error: Exception) -> NoReturn:
+        """`error` came out of JavaScript: the reason that the runtime noted, if there is one, else its own words."""
+        self._raise_pending()
+        self._raise(self._glue.refusal())
+        raise RuntimeError(f"{what}: {error}") from error
+
+    def _raise(self, errors: str) -> None:
         try:
-            super()._raise_pending()
+            super()._raise(errors)
         except AcceleratorError:
             # The next line finds another device; where Python cannot wait, the next script does.
             another = self._glue.revive()

@@ -167,9 +167,13 @@ def same_types(name: str, a: Tensor, b: Tensor) -> None:
                 "addmv input tensors must have the same dtype, but got "
                 f"{type_name(y.dtype)}, {type_name(x.dtype)}, and {type_name(y.dtype)}"
             )
+        if name == "addmm":
+            raise RuntimeError(
+                f"self and mat2 must have the same dtype, but got {type_name(x.dtype)} and {type_name(y.dtype)}"
+            )
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {c_name(x.dtype)} != {c_name(y.dtype)}"
-            if name in ("mm", "addmm")
+            if name == "mm"
             else f"expected scalar type {type_name(x.dtype)} but found {type_name(y.dtype)}"
         )
     if x.dtype is dtypes.bool_:
@@ -177,21 +181,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> None:
 
 
 _KERNELS = {"mm": "addmm_impl_cpu_", "mv": "addmv_impl_cpu", "bmm": "baddbmm_with_gemm", "addmm": "addmm_impl_cpu_"}
-_C_NAMES = {
-    "float32": "float",
-    "float64": "double",
-    "float16": "c10::Half",
-    "bfloat16": "c10::BFloat16",
-    "int64": "long long",
-    "int32": "int",
-    "int16": "short",
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "bool": "bool",
-    "complex64": "c10::complex<float>",
-    "complex128": "c10::complex<double>",
-}
 
 
 def c_name(d: Any) -> str:
-    return _C_NAMES[d.name]
+    return dtypes.CXX_NAMES[d.name]

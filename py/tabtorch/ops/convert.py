@@ -208,7 +208,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 
 @register("type", torch=False, method=True)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such or by that name."""
+    """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such, by that name or that class."""
     from ..autograd.tape import TYPE_NAMES, type_string
 
     if dtype is None:
@@ -219,6 +219,11 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
         if short not in known:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = dtypes.PUBLIC[known[short]]
+    elif isinstance(dtype, type):
+        found = getattr(dtype, "dtype", None)  # torch.LongTensor has one
+        if not isinstance(found, dtypes.dtype):
+            raise ValueError(f"invalid type: '{dtype.__name__}'")
+        dtype = found
     return convert(self, dtype, home_of(self, dtype))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
@@ -323,10 +323,16 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """x Wᵀ + b. `input` (*, in), `weight` (out, in) or (in,), `bias` (out,). Returns (*, out) or (*)."""
     x, w = input._meta, weight._meta
     nd = x.ndim
-    if w.ndim != 2 or nd == 0 or x.shape[-1] != w.shape[1]:
+    if nd == 0 or w.ndim == 0:
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are {nd}D and {w.ndim}D"
+        )
+    if w.ndim == 1 and nd == 2 and bias is not None:
+        raise RuntimeError("mat2 must be a matrix, got 1-D tensor")
+    if w.ndim != 2 or x.shape[-1] != w.shape[1]:
         r: Any = matmul(input, weight.t())
         return r if bias is None else r + bias
-    same_types("mm", input, weight)
+    same_types("mm" if bias is None else "addmm", input, weight)
     spec = _LINEAR.get(nd)
     if spec is None:
         lead = tuple(range(2, nd + 1))
@@ -344,7 +350,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     lead = tuple(range(3, input1.ndim + 2))
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
     r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
-    return r if bias is None else r + bias
+    return named(r, "ViewBackward0") if bias is None else r + bias
 
 
 register("bilinear", bilinear)

@@ -215,7 +215,7 @@ def softmax(input, dim=None, _stacklevel=3, dtype=None):
     x = widened(input)
     # The shift cancels in the quotient, so its gradient is zero: it is detached.
     e = (x - x.detach().amax(dim, keepdim=True)).exp()
-    return named((e / e.sum(dim, keepdim=True)).to(input.dtype), "SoftmaxBackward0")
+    return named((e / e.sum(dim, keepdim=True)).to(input.dtype), "SoftmaxBackward0", input)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
@@ -232,7 +232,7 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
         return input.clone()
     x = widened(input)
     z = x - x.detach().amax(dim, keepdim=True)
-    return named((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype), "LogSoftmaxBackward0")
+    return named((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype), "LogSoftmaxBackward0", input)
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):

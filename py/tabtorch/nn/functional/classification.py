@@ -92,7 +92,7 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     name = "NllLossBackward0" if input.dim() <= 2 else "NllLoss2DBackward0"
     if input.dim() not in (1, 2, 4) and reduction == "none":
         name = "ViewBackward0"
-    return named(loss, name), scale
+    return named(loss, name, input), scale
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):

@@ -1,26 +1,26 @@
 """Linear maps and lookups by index."""
 
+import math
+
 import tabtorch as torch
 
+from ...ops.matmul import bilinear as _bilinear
+from ...ops.matmul import linear as _linear
 from ...ops.places import host_values
 from ._common import named, outside, size_list
 
 
 def linear(input, weight, bias=None):
     """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
-    out = torch.matmul(input, weight.t())
-    if bias is None:
-        return out
-    ndim = input.dim()
-    if ndim != 2 and (weight.dim() == 1 or not input.is_contiguous()):
-        return out + bias
-    if bias.dim() == 1 and bias.size(0) not in (1, out.size(-1)):
-        rows = out.numel() // max(out.size(-1), 1)
+    if bias is not None and weight.dim() == 2 and bias.dim() == 1 and bias.size(0) not in (1, weight.size(0)):
+        n = weight.size(0)
         raise RuntimeError(
-            f"The expanded size of the tensor ({out.size(-1)}) must match the existing size ({bias.size(0)}) at "
-            f"non-singleton dimension 1.  Target sizes: [{rows}, {out.size(-1)}].  Tensor sizes: [{bias.size(0)}]"
+            f"The expanded size of the tensor ({n}) must match the existing size ({bias.size(0)}) at "
+            f"non-singleton dimension 1.  Target sizes: [{math.prod(input.shape[:-1])}, {n}].  "
+            f"Tensor sizes: [{bias.size(0)}]"
         )
-    return named(out + bias, "AddmmBackward0" if ndim == 2 else "ViewBackward0")
+    out = _linear(input, weight, bias)
+    return out if bias is None or input.dim() < 3 or input.is_contiguous() else named(out, "AddBackward0")
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -43,11 +43,7 @@ def bilinear(input1, input2, weight, bias=None):
         )
     if bias is not None and bias.size(0) != n_out:
         raise RuntimeError(f"bilinear(): bias size does not match weight size: got {bias.size(0)} but expected {n_out}")
-    batch = input1.shape[:-1]
-    x1, x2 = input1.reshape(-1, n1), input2.reshape(-1, n2)
-    mixed = (x1 @ weight.permute(1, 0, 2).reshape(n1, n_out * n2)).reshape(-1, n_out, n2)  # (N, O, J)
-    out = (mixed * x2.unsqueeze(1)).sum(-1).reshape(*batch, n_out)
-    return out if bias is None else out + bias
+    return _bilinear(input1, input2, weight, bias)
 
 
 def check_indices(index, n, message):
@@ -80,7 +76,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     out = weight[input]
     if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
         out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
-    return named(out, "EmbeddingBackward0")
+    return named(out, "EmbeddingBackward0", weight)
 
 
 def one_hot(tensor, num_classes=-1):

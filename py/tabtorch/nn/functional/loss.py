@@ -42,7 +42,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     reduction = legacy_reduction(size_average, reduce, reduction)
     d = input - target
     loss = _weighted(d * d, weight, reduction)
-    return named(loss, "MseLossBackward0") if weight is None else loss
+    return named(loss, "MseLossBackward0", input, target) if weight is None else loss
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -62,7 +62,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     if beta == 0.0:
         return reduced(d, reduction)
     loss = torch.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
-    return named(reduced(loss, reduction), "SmoothL1LossBackward0")
+    return named(reduced(loss, reduction), "SmoothL1LossBackward0", input, target)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -72,7 +72,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = (input - target).abs()
     loss = _weighted(torch.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
-    return named(loss, "HuberLossBackward0") if weight is None else loss
+    return named(loss, "HuberLossBackward0", input, target) if weight is None else loss
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -137,7 +137,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     loss = _bce(input, target)
     if weight is not None:
         loss = loss * weight.expand(torch.broadcast_shapes(target.size(), weight.size()))
-    return named(reduced(loss, reduction), "BinaryCrossEntropyBackward0")
+    return named(reduced(loss, reduction), "BinaryCrossEntropyBackward0", input, target)
 
 
 def binary_cross_entropy_with_logits(
@@ -153,7 +153,7 @@ def binary_cross_entropy_with_logits(
     loss = (1 - target) * input - log_sigmoid
     if weight is not None:
         loss = loss * weight
-    return named(reduced(loss, reduction), "BinaryCrossEntropyWithLogitsBackward0")
+    return named(reduced(loss, reduction), "BinaryCrossEntropyWithLogitsBackward0", input, target)
 
 
 def poisson_nll_loss(

@@ -53,7 +53,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     _check_normalized_shape(input, shape, weight, bias, "*, ")
     dims = tuple(range(-len(shape), 0))
     y, _, _ = _standardized(widened(input), dims, eps)
-    return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0")
+    return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0", input, weight, bias)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -125,7 +125,7 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     else:
         y = (x - _per_channel(running_mean, ndim)) * (_per_channel(running_var, ndim) + eps).rsqrt()
     y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
-    return named(y, "NativeBatchNormBackward0")
+    return named(y, "NativeBatchNormBackward0", input, weight, bias)
 
 
 def instance_norm(
@@ -188,7 +188,7 @@ def normalize_groups(input, num_groups, weight, bias, eps):
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
     y = _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
-    return named(y, "NativeGroupNormBackward0")
+    return named(y, "NativeGroupNormBackward0", input, weight, bias)
 
 
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
