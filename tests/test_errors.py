@@ -317,7 +317,6 @@ MISTAKES = {
         F.gelu(a, approximate="sin")
         torch.nn.utils.clip_grad_norm_([x], "a")
         torch.set_default_dtype(torch.int32)
-        torch.load("/nonexistent")
         a.nothing
         torch.nothing_of_that_name
         a.new_tensor
@@ -439,7 +438,7 @@ class TestOnTheGpu:
         ],
     )
     def test_float64(self, source: str) -> None:
-        with pytest.raises(TypeError, match=r"^(float64|complex128) is not available on webgpu .*: use .*device='cpu'"):
+        with pytest.raises(TypeError, match=r"^(\w+: )?(float64|complex128) is not available on webgpu .*: use .*device='cpu'"):
             eval(source, names(tabtorch))
         check_all_is_well("webgpu")
 

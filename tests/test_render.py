@@ -40,7 +40,7 @@ def types_of(row: core.Row, d: Any) -> tuple[Any, Any] | None:
     rule: Any = RULES[row.rule] if isinstance(row.rule, str) else row.rule
     try:
         if row.check is not None:
-            row.check(d, [])
+            row.check(d, [0.5] * row.operands)
         found: tuple[Any, Any] = rule(row, d)
         return found
     except (RuntimeError, TypeError):

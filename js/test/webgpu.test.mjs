@@ -331,6 +331,26 @@ test("a lost device: pending reads reject, every command says so, a new runtime 
   again.destroy();
 });
 
+test("after a lost device another one: kernels, plans and ids go on, what was lost says so", async () => {
+  const runtime = await ready();
+  await execute(runtime, new Block().run(1, [1, 2], [1, 1]));
+  runtime.loseDevice();
+  await runtime.deviceLost;
+  errors(runtime);
+  assert.equal(runtime.execute(new Block().upload(3, 0, ones(4)).run(1, [3, 4], [1, 1]).bytes()), 1);
+  assert.equal(errors(runtime)[0].kind, "lost");
+  await Promise.all([runtime.revive(), runtime.revive()]);
+  for (const id of [1, 2, 3, 4]) await assert.rejects(runtime.readAsync(id, 0, 4), /device which has been lost/);
+  assert.equal(runtime.execute(new Block().run(1, [2, 5], [1, 1]).bytes()), 1);
+  const [error] = errors(runtime);
+  assert.equal(error.kind, "lost");
+  assert.notEqual(error.operation, "");
+  await execute(runtime, new Block().free(1, 2, 3, 4, 5).upload(1, 0, ones(4)).run(1, [1, 2], [1, 1]));
+  assert.deepEqual(await readAs(runtime, Float32Array, 2, 1), [2]);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
 test("the adapter is asked for until it is there", async () => {
   let asked = 0;
   const slow = { requestAdapter: async (options) => (++asked < 3 ? null : gpu.requestAdapter(options)) };

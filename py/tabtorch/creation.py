@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from . import dtypes
-from .device import cpu, default_device, resolve
+from .device import cpu, default_device, resolve, roaming
 from .dtypes import dtype as Dtype
 from .engine.expr import Complex, cast, const, where
 from .engine.graph import Inst, Map, emit, inst
@@ -33,9 +33,11 @@ def placed(dtype: Dtype, device: Any) -> Any:
     wide = dtype is dtypes.float64 or dtype is dtypes.complex128
     if device is None:
         d = default_device()
-        return cpu if wide else d
+        return roaming if wide and d is not cpu else d
     d = resolve(device)
-    if wide and d is not cpu:
+    if d is roaming and not wide:
+        return default_device()
+    if wide and d.number == 0:
         raise TypeError(
             f"{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): use "
             f"{'float32' if dtype is dtypes.float64 else 'complex64'}, or device='cpu'"
@@ -60,7 +62,7 @@ def _size(name: str, size: tuple[Any, ...], kw: dict[str, Any]) -> tuple[int, ..
     shape = ints(size, name)
     for n in shape:
         if n < 0:
-            if name in ("zeros", "ones"):
+            if name == "zeros":
                 raise RuntimeError(f"{name}: Dimension size must be non-negative.")
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     return shape
@@ -161,9 +163,9 @@ def _filled(
             raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
         r = _filled(name, shape, value, dtype=out.dtype, device=out.device)
         return finished(write_out(out, r), requires_grad)
-    d = dtype or dtypes.get_default_dtype()
-    if not isinstance(d, Dtype):
-        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(d).__name__}")
+    d = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if d is None:
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     where_ = placed(d, device)
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
     return finished(t, requires_grad) if requires_grad else t
@@ -390,6 +392,9 @@ def arange(*args: Any, **kw: Any) -> Tensor:
             f"({', '.join(type(a).__name__ for a in args)}), but expected one of: (Number end), (Number start, Number end), "
             "(Number start, Number end, Number step)"
         )
+    for at, k in enumerate(names, 1):
+        if isinstance(given.get(k), (str, bytes, list, tuple, dict)):
+            raise TypeError(f"arange(): argument '{k}' (position {at}) must be Number, not {type(given[k]).__name__}")
     start, end, step = (_plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
     return _range("arange", start, end, step, False, kw)
 
@@ -482,7 +487,7 @@ def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
     requires_grad = kw.pop("requires_grad", False)
     _unknown("linspace", kw, {"layout", "pin_memory"})
     m = contiguous_meta((steps,), dtype, where_)
-    c = "f64" if where_ is cpu else "f32"
+    c = "f64" if where_.number else "f32"
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     if steps == 1:
         r = Tensor._wrap(fill_node((1,), number(start, dtype), dtype, where_), m)

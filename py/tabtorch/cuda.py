@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from .errors import AcceleratorError, OutOfMemoryError
+from .ops.core import Missing
 
 __all__ = [
     "AcceleratorError",
@@ -346,5 +347,15 @@ def __getattr__(name: str) -> Any:
     if name == "amp":
         import importlib
 
-        return importlib.import_module("tabtorch.amp")
+        try:
+            return importlib.import_module("tabtorch.amp")
+        except ModuleNotFoundError:
+            raise Missing("module 'torch.cuda' has no attribute 'amp' (tabtorch does not have it yet)") from None
+    if name.endswith("Tensor"):
+        from .ops.legacy import cuda_type
+
+        made = cuda_type(name)
+        if made is not None:
+            globals()[name] = made
+            return made
     raise AttributeError(f"module 'torch.cuda' has no attribute '{name}'")

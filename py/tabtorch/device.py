@@ -10,11 +10,12 @@ _cuda_alias = False  # set by tabtorch.install(): "cuda" then means webgpu
 class device:
     """`torch.device(type, index)`. Types: "webgpu", "cpu", and after install() "cuda", which means "webgpu"."""
 
-    __slots__ = ("index", "number", "type")
+    __slots__ = ("index", "number", "public", "type")
 
     type: str
     index: int | None
-    number: int  # as in the command stream: 0 webgpu, 1 cpu
+    number: int  # as in the command stream: 0 webgpu, 1 cpu; devices of one number are one device
+    public: device  # what `Tensor.device` shows
     _known: dict[tuple[str, int | None], device] = {}
 
     def __new__(cls, type: Any = None, index: int | None = None, **kw: Any) -> device:
@@ -50,6 +51,7 @@ class device:
             known.type = name
             known.index = index
             known.number = 0 if name == "webgpu" else 1
+            known.public = known
             cls._known[name, index] = known
         return known
 
@@ -80,6 +82,17 @@ cpu = device("cpu")
 webgpu = device("webgpu", 0)
 
 
+def _roaming() -> device:
+    d = object.__new__(device)
+    d.type, d.index, d.number, d.public = "cpu", None, 1, cpu
+    return d
+
+
+#: cpu, for 64-bit floats that named no device: they are there only until they are converted to a type that webgpu has.
+#: It is the cpu in every other way, and results of operations have it if an operand has.
+roaming = _roaming()
+
+
 def default_device() -> device:
     """Where tensors with no device named are made: webgpu where an adapter exists, else cpu."""
     global _chosen
@@ -102,7 +115,7 @@ def resolve(d: Any) -> device:
     """A device argument -> the one device object tensors carry. Raises RuntimeError if it is not there."""
     d = default_device() if d is None else device(d)
     if d.type == "cpu":
-        return cpu
+        return d if d is roaming else cpu
     if d.type == "webgpu":
         from .bridge import get_bridge
 

@@ -227,9 +227,12 @@ def _pack_checked(flat: list[Any], d: Dtype) -> Any:
 # ---- functions
 
 
-def _options(dtype: Any, name: str) -> None:
-    if dtype is not None and not isinstance(dtype, Dtype):
+def _given(dtype: Any, name: str) -> Dtype | None:
+    """A `dtype` argument. Raises TypeError for what is no type."""
+    d = dtypes.as_dtype(dtype)
+    if d is None and dtype is not None:
         raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return d
 
 
 def from_flat(flat: list[Any], shape: tuple[int, ...], d: Dtype, device: Any) -> Tensor:
@@ -252,7 +255,7 @@ def tensor(
     """
     from .creation import finished, placed
 
-    _options(dtype, "tensor")
+    dtype = _given(dtype, "tensor")
     if isinstance(data, Tensor):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -336,7 +339,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 @register("as_tensor")
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one already of that dtype and device."""
-    _options(dtype, "as_tensor")
+    dtype = _given(dtype, "as_tensor")
     if isinstance(data, Tensor):
         if dtype is None and device is None:
             return data

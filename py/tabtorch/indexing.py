@@ -12,6 +12,8 @@ import warnings
 from typing import Any
 
 from . import dtypes
+from .autograd.mode import STATE
+from .autograd.views import check_inplace
 from .autograd.views import view as track
 from .engine.view import Meta, meta
 from .ops.gather import index_prepared, prepared
@@ -388,14 +390,14 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _assign(x, value)
         return
     scalar = not isinstance(value, Tensor) or (value._meta.numel == 1 and value._meta.ndim <= 1)
-    if scalar and len(given) == 1 and given[0]._meta.dtype is dtypes.bool_ and given[0]._meta.device is x._meta.device:
+    if scalar and len(given) == 1 and given[0]._meta.dtype is dtypes.bool_ and given[0]._meta.device.number == x._meta.device.number:
         _fill_mask(x, a.tensors, given[0], value)
         return
     if not isinstance(value, Tensor):
         from .creation import number
 
         value = number(value, x._meta.dtype)
-    elif value._meta.numel == 1 and value._meta.ndim == 0 and value._meta.device is not x._meta.device:
+    elif value._meta.numel == 1 and value._meta.ndim == 0 and value._meta.device.number != x._meta.device.number:
         value = value.to(x._meta.device)
     from .ops.scatter import put_at
 
@@ -440,6 +442,10 @@ def _assign(part: Tensor, value: Any) -> None:
         part.fill_(value)
         return
     m = value._meta
+    if m is part._meta and value._storage is part._storage and not (STATE.grad and part._rg):
+        check_inplace(part)
+        part._storage.version += 1  # `x[i] += y` comes here with the part itself: it has been written already
+        return
     extra = m.ndim - part._meta.ndim
     lead = 0
     while lead < m.ndim and m.shape[lead] == 1 and extra > lead:

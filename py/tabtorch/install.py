@@ -49,10 +49,13 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         name = _RENAMED.get(fullname, "tab" + fullname)
         try:
-            if importlib.util.find_spec(name) is None:
-                return None
+            found = importlib.util.find_spec(name)
         except ModuleNotFoundError:
-            return None
+            found = None
+        if found is None:
+            raise ModuleNotFoundError(
+                f"No module named '{fullname}' (if PyTorch has it: tabtorch does not have it yet)", name=fullname
+            )
         return importlib.machinery.ModuleSpec(fullname, _Alias(name), is_package=True)
 
 

@@ -46,7 +46,7 @@ class Generator:
     def __new__(cls, device: Any = "cpu") -> Generator:
         where = resolve(Device(device) if not isinstance(device, Device) else device)
         if cls is Generator:
-            cls = HostGenerator if where is cpu else PhiloxGenerator
+            cls = HostGenerator if where.number == 1 else PhiloxGenerator
         g = object.__new__(cls)
         g._device = where
         g._start(streams.DEFAULT_SEED)

@@ -75,15 +75,17 @@ def wrap_dims(dims: Iterable[int], ndim: int) -> tuple[int, ...]:
 
 def ints(args: tuple[Any, ...], name: str = "", arg: str = "size") -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))`, `f([2, 3])` -> (2, 3). Elements may be 0-d integer tensors."""
-    if len(args) == 1 and isinstance(args[0], (tuple, list)):
+    alone = len(args) == 1
+    if alone and isinstance(args[0], (tuple, list)):
         args = tuple(args[0])
+        alone = False
     for a in args:
         if type(a) is not int:
-            return _convert(args, name, arg)
+            return _convert(args, name, arg, alone)
     return args
 
 
-def _convert(args: Iterable[Any], name: str, arg: str) -> tuple[int, ...]:
+def _convert(args: Iterable[Any], name: str, arg: str, alone: bool = False) -> tuple[int, ...]:
     out = []
     for k, a in enumerate(args):
         try:
@@ -93,7 +95,7 @@ def _convert(args: Iterable[Any], name: str, arg: str) -> tuple[int, ...]:
         except TypeError:
             raise TypeError(
                 f"{name}(): argument '{arg}' (position 1) must be tuple of ints, "
-                + (f"not {type(a).__name__}" if k == 0 else f"but found element of type {type(a).__name__} at pos {k}")
+                + (f"not {type(a).__name__}" if alone else f"but found element of type {type(a).__name__} at pos {k}")
             ) from None
     return tuple(out)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes
-from .engine.graph import Node
+from .engine.graph import Node, share_queue
 from .engine.view import Meta, Size
 from .modes import STATE
 from .ops import core
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _new = object.__new__
 _devices: Any = importlib.import_module("tabtorch.device")  # by its name: the package's `device` is the class
+share_queue(_devices.roaming, _devices.cpu)
 
 
 class TensorMeta(type):
@@ -137,7 +138,7 @@ class Tensor(metaclass=TensorMeta):
 
     @property
     def device(self) -> Any:
-        return self._meta.device
+        return self._meta.device.public
 
     @property
     def ndim(self) -> int:
@@ -621,7 +622,7 @@ def _check_grad(t: Tensor, g: Any) -> None:
             "set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with "
             "caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match."
         )
-    if g._meta.device is not t._meta.device:
+    if g._meta.device.number != t._meta.device.number:
         raise RuntimeError(
             f"attempting to assign a gradient with device type '{g.device.type}' to a tensor with device type "
             f"'{t.device.type}'. Please ensure that the gradient and the tensor are on the same device"

@@ -38,10 +38,14 @@ def set_detect_anomaly(mode: bool, check_nan: bool = True) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Variable", "variable"):
-        from ..tensor import Tensor
+    if name == "Variable":
+        from .variable import Variable
 
-        return Tensor
+        return Variable
+    if name == "variable":
+        import importlib
+
+        return importlib.import_module(__name__ + ".variable")
     if name in ("gradcheck", "gradgradcheck", "functional", "profiler", "forward_ad", "graph"):
         raise NotImplementedError(f"torch.autograd.{name} is not there yet in tabtorch")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")

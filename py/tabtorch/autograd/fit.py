@@ -52,6 +52,6 @@ def fit_gradient(g: Any, m: Meta, fn: Any, k: int) -> Tensor:
         if g._meta.dtype.is_complex and not m.dtype.is_complex:
             g = g.real
         g = g.to(m.dtype)
-    if g._meta.device is not m.device:
+    if g._meta.device.number != m.device.number:
         g = g.to(m.device)
     return g

@@ -125,6 +125,12 @@ class Inst:
         static: Any = None,
         compute: str | None = None,
     ) -> None:
+        if out.device.number == 0 and out.dtype.name in ("float64", "complex128"):
+            narrow = "float32" if out.dtype.name == "float64" else "complex64"
+            raise TypeError(
+                f"{op.name}: {out.dtype.name} is not available on webgpu (WGSL has no 64-bit floats): "
+                f"use {narrow}, or device='cpu'"
+            )
         self.op = op
         self.ins = ins
         self.out = out
@@ -275,6 +281,11 @@ def queue_of(device: Any) -> Queue:
     if q is None:
         q = _queues[device] = Queue(device)
     return q
+
+
+def share_queue(device: Any, other: Any) -> None:
+    """Values of `device` wait in the window of `other`: both are one device."""
+    _queues[device] = queue_of(other)
 
 
 def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:

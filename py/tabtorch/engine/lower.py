@@ -240,8 +240,10 @@ class Kernel:
         r = self.r
         body = "\n".join(r.lines)
         defs = "\n".join(t for _, t in r.functions.values())
+        glob = "\n".join(self.globals)
         if self.js:
-            return "\n".join(x for x in ("'use strict';", r.helpers(defs + body), defs, *body_head, body) if x)
+            head = ("'use strict';", r.helpers(defs + body + glob), defs, glob, *body_head, body)
+            return "\n".join(x for x in head if x)
         decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (params + 3) // 4)}>;"]
         for j, (_, el, access) in enumerate(self.bindings):
             n = f"b{j}"
@@ -249,7 +251,6 @@ class Kernel:
                 el = "atomic<u32>"
             mode = "read_write" if access == "rw" else "read"
             decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
-        glob = "\n".join(self.globals)
         return "\n".join([*decls, r.helpers(defs + body + glob), defs, glob, *body_head, body, "}"])
 
 

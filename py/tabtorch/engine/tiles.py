@@ -4,6 +4,7 @@ before the operands and what follows the result are part of the kernel."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..files import PACKAGE
 from .expr import Expr, cast, fit, variable
 from .lower import PACKED, U0, Factor, Kernel, index_of
-from .view import Meta, meta
-from .wgsl import Wgsl
+from .view import meta
 
 if TYPE_CHECKING:
     from .fuse import Group
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 
 @cache
-def algorithm(stem: str) -> str:
-    """The text of `wgsl/STEM.wgsl`: beside the package in a wheel, at the top of the repository in a checkout."""
-    for folder in (PACKAGE / "wgsl", PACKAGE.parent.parent / "wgsl"):
-        f = folder / (stem + ".wgsl")
+def algorithm(name: str) -> str:
+    """The text of `wgsl/NAME` (beside the package in a wheel, at the top of the repository in a checkout) or `kernels/NAME`."""
+    for folder in (PACKAGE / "engine" / "kernels", PACKAGE / "wgsl", PACKAGE.parent.parent / "wgsl"):
+        f = folder / name
         if f.exists():
-            text = f.read_text()
-            return re.sub(r"^\s*//.*\n", "", text, flags=re.M)
-    raise FileNotFoundError(f"{stem}.wgsl")
+            return re.sub(r"^\s*//.*\n", "", f.read_text(), flags=re.M).rstrip()
+    raise FileNotFoundError(name)
 
 
 def sizes(inst: Any) -> tuple[int, int, int, int]:
@@ -44,15 +43,15 @@ def contraction(b: Builder, g: Group) -> int:
 
 
 def fits(b: Builder, g: Group) -> bool:
-    """Whether a tile kernel serves this group: float32 arithmetic on webgpu, and results enough to fill tiles."""
-    if b.target.number != 0:
-        return False
+    """Whether a tile kernel serves this group: real arithmetic, and results enough to fill tiles."""
     i = b.nodes[contraction(b, g)].inst
+    batch, m, n, k = sizes(i)
+    if b.target.serial:
+        return i.compute in ("f32", "f64") and n >= 4 and k >= 4
     if i.compute != "f32":
         return False
     if any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored):
         return False
-    batch, m, n, k = sizes(i)
     least = 4 if b.target.software else 16
     return m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
 
@@ -62,47 +61,45 @@ def emit(b: Builder, g: Group) -> None:
     p0 = contraction(b, g)
     inst = b.nodes[p0].inst
     batch, m, n, kk = sizes(inst)
-    k = Kernel(0, b.label(g))
+    k = Kernel(b.target.number, b.label(g))
+    real = inst.compute
     v = b.values(k)
     kb, km, kn, kd = (variable(x, "u32") for x in ("b", "m", "n", "k"))
     texts: list[str] = []
-    dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
-    texts += [f"fn size_{x}() -> u32 {{ return {k.r.text(e)}; }}" for x, e in dims.items()]
 
-    def function(head: str, body: Any) -> None:
-        """A function whose body is rendered like a kernel's."""
+    def function(name: str, args: str, result: str | None, body: Callable[[], Expr | None]) -> None:
+        """A function of the kernel's language whose body is rendered like a kernel's."""
         main = k.r
-        k.r = Wgsl()
+        k.r = type(main)()
         k.r.functions = main.functions
         k.r.count = main.count
-        body()
-        texts.append("\n".join([head + " {", *k.r.lines, "}"]))
+        value = body()
+        if value is not None:
+            k.r.line(f"return {k.r.text(value)};")
+        if k.js:
+            head = f"const {name} = ({', '.join(a.split(':')[0] for a in args.split(', '))}) =>"
+        else:
+            head = f"fn {name}({args})" + (f" -> {result}" if result else "")
+        texts.append("\n".join([head + " {", *k.r.lines, "};" if k.js else "}"]))
         main.count = k.r.count
         k.r = main
 
+    dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
+    if k.js:
+        dims["B"] = k.dim(batch)
+    for x, e in dims.items():
+        function(f"size_{x}", "", "u32", lambda e=e: e)  # type: ignore[misc]
+
     B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
-    no_b, no_m, no_n, no_k = (
-        (U0, batch, "b"),
-        (U0, m, "m"),
-        (U0, n, "n"),
-        (U0, kk, "k"),
-    )
+    no_b, no_m, no_n, no_k = ((U0, size, role) for _, size, role in (B, M, N, K))
 
     def operand(i: int, name: str, own: str, row: list[Factor]) -> None:
         """A place is the sum of what the row and what k contribute."""
         view = inst.ins[i]
         flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
-
-        def place(view: Meta, point: list[Factor]) -> None:
-            k.r.line(f"return {k.r.text(index_of(k, view, point, (p0, i)))};")
-
-        function(f"fn row_{name}(b: u32, {own}: u32) -> u32", lambda: place(view, row))
-        function(f"fn step_{name}(k: u32) -> u32", lambda: place(flat, [no_b, no_m, no_n, K]))
-
-        def load() -> None:
-            k.r.line(f"return {k.r.text(cast(v.element(p0, i, variable('at', 'u32')), 'f32'))};")
-
-        function(f"fn load_{name}(at: u32) -> f32", load)
+        function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: index_of(k, view, row, (p0, i)))
+        function(f"step_{name}", "k: u32", "u32", lambda: index_of(k, flat, [no_b, no_m, no_n, K], (p0, i)))
+        function(f"load_{name}", "at: u32", real, lambda: cast(v.element(p0, i, variable("at", "u32")), real))
 
     operand(0, "a", "m", [B, M, no_n, no_k])
     operand(1, "b", "n", [B, no_m, N, no_k])
@@ -111,7 +108,7 @@ def emit(b: Builder, g: Group) -> None:
         point: list[Factor] = [B, M, N]
         i = k.let((kb * dims["M"] + km) * dims["N"] + kn if batch > 1 else km * dims["N"] + kn, "i")
         v.home = point
-        acc: Expr = variable("value", "f32")
+        acc: Expr = variable("value", real)
         v.inside[p0] = k.let(fit(cast(acc, inst.out.dtype.compute), inst.out.dtype.name), "x")
         for p in sorted(g.nodes):
             if p != p0:
@@ -119,16 +116,17 @@ def emit(b: Builder, g: Group) -> None:
             if p in b.stored:
                 k.store(b.ref_of(b.nodes[p]), i, v.inside[p])
 
-    function("fn store_out(b: u32, m: u32, n: u32, value: f32)", store)
+    function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
+    k.globals = texts
+    if k.js:
+        b.launch(k, k.source([algorithm("matmul.js")], len(k.words)), [1, 1, 1])
+        return
     if b.target.software:
         stem, wx, wy, rows, cols = "matmul_registers", 8, 4, 8, 4
-        k.constants = {}
     else:
         # a tile of 128 x 128 wants enough of them to fill the device
         big = -(-m // 128) * -(-n // 128) * batch >= 96
         stem, wx, wy, rows, cols = "matmul", (16 if big else 8), (16 if big else 8), 8, 8
         k.constants = {"WG_X": wx, "WG_Y": wy}
     grid = [-(-n // (wx * cols)), -(-m // (wy * rows)), batch]
-    k.globals = texts
-    source = k.source([algorithm(stem).rstrip().removesuffix("}")], len(k.words))
-    b.launch(k, source, grid)
+    b.launch(k, k.source([algorithm(stem + ".wgsl").removesuffix("}")], len(k.words)), grid)

@@ -19,6 +19,7 @@ ORDER = (
     "matmul",
     "tabtorch.indexing",
     "tabtorch.random",
+    "functional_names",
 )
 
 

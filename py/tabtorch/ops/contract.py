@@ -155,7 +155,7 @@ def plus(c: Tensor, m: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
 def same_types(name: str, a: Tensor, b: Tensor) -> None:
     """RuntimeError unless both have one dtype and lie on one device."""
     x, y = a._meta, b._meta
-    if x.device is not y.device:
+    if x.device.number != y.device.number:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {y.device}!"
         )

@@ -262,7 +262,7 @@ def _check(
                 f"Calculated padded input size per channel: ({' x '.join(map(str, have))}). "
                 f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
             )
-    if x.device is not w.device or (b is not None and b.device is not x.device):
+    if x.device.number != w.device.number or (b is not None and b.device.number != x.device.number):
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {w.device}!"
         )

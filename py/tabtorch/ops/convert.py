@@ -7,9 +7,9 @@ from typing import Any
 from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
-from ..autograd.views import before_write, check_inplace, rebase
+from ..autograd.views import before_write, check_inplace, rebase, view
 from ..device import device as Device
-from ..device import resolve
+from ..device import resolve, roaming
 from ..engine import graph
 from ..engine.graph import Map, Node, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta
@@ -97,20 +97,28 @@ def _moved(t: Tensor, device: Any) -> Tensor:
     return Tensor._wrap(transfer(t._storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
 
 
+def _marked(t: Tensor, device: Any) -> Tensor:
+    """The same memory, said to be on another device of that number."""
+    m = t._meta
+    return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device), "ToCopyBackward0", lambda g: g)
+
+
 def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:
     """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
     m = t._meta
-    if not copy and d is m.dtype and device is m.device:
+    if not copy and d is m.dtype and device.number == m.device.number:
         if memory_format in (None, preserve_format) or is_contiguous(m, memory_format):
-            return t
+            return t if device is m.device else _marked(t, device)
     check_device_dtype(d, device)
     if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
         import warnings
 
         warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
     order = _order_for(m, memory_format)
-    if device is m.device:
+    if device.number == m.device.number:
         out = converted(t, m.shape, d, order)
+        if device is not m.device:
+            out = _marked(out, device)
     elif device.number == 0 and m.dtype in (dtypes.float64, dtypes.complex128):
         out = _moved(converted(t, m.shape, d, order), device)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
@@ -129,10 +137,11 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
 def home_of(t: Tensor, d: dtypes.dtype) -> Any:
     """Where a conversion to `d` goes if no device is named.
 
-    A 64-bit float lives on the cpu only because the GPU has no such type: converted to one it has, it goes home.
+    A 64-bit float that named no device lives on cpu only because the GPU has no such type: converted to one it has, it
+    goes home.
     """
     wide = (dtypes.float64, dtypes.complex128)
-    if t._meta.device.number == 1 and t._meta.dtype in wide and d not in wide:
+    if t._meta.device is roaming and t._meta.dtype in wide and d not in wide:
         return resolve(None)
     return t._meta.device
 
@@ -213,7 +222,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 
     if dtype is None:
         return type_string(self)
+    where = None
     if isinstance(dtype, str):
+        where = "cuda" if dtype.startswith("torch.cuda.") else None
         short = dtype.rpartition(".")[2].removesuffix("Tensor")
         known = {v: k for k, v in TYPE_NAMES.items()}
         if short not in known:
@@ -223,8 +234,9 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
         found = getattr(dtype, "dtype", None)  # torch.LongTensor has one
         if not isinstance(found, dtypes.dtype):
             raise ValueError(f"invalid type: '{dtype.__name__}'")
+        where = getattr(dtype, "device", None)
         dtype = found
-    return convert(self, dtype, home_of(self, dtype))
+    return convert(self, dtype, home_of(self, dtype) if where is None else resolve(where))
 
 
 @register("type_as", torch=False, method=True)
@@ -280,7 +292,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
     inputs = (before_write(self) if recording else None, src)
     value = src
-    if v.device is not m.device:
+    if v.device.number != m.device.number:
         if m.device.number == 0 and v.dtype in (dtypes.float64, dtypes.complex128):
             value = converted(src, v.shape, m.dtype)
         value = _moved(value, m.device)
@@ -307,7 +319,7 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
             raise RuntimeError(
                 f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
             )
-        if x._rg or x._meta.device is self._meta.device:
+        if x._rg or x._meta.device.number == self._meta.device.number:
             before = self._fn
             copy_(self, x)
             return named(self, "FillBackward3") if self._fn is not before and self._base is None else self

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
+from ..device import roaming
 from ..engine.expr import const
 from ..engine.graph import Inst, Map, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, contiguous_strides, meta
@@ -68,11 +69,11 @@ def type_name(x: Any) -> str:
 
 def common_device(row_name: str, operands: list[Any]) -> Any:
     """The device of the operands, with 0-dimensional cpu tensors brought to it. RuntimeError where they differ."""
-    dev = None
+    dev: Any = None
     for x in operands:
-        if isinstance(x, Tensor) and (dev is None or (x._meta.ndim and x._meta.device is not dev)):
+        if isinstance(x, Tensor) and (dev is None or (x._meta.ndim and x._meta.device.number != dev.number)):
             if dev is not None:
-                first = next(y for y in operands if isinstance(y, Tensor) and y._meta.device is dev)
+                first = next(y for y in operands if isinstance(y, Tensor) and y._meta.device.number == dev.number)
                 if first._meta.ndim or dev.type != "cpu":
                     raise RuntimeError(
                         "Expected all tensors to be on the same device, but found at least two devices, "
@@ -80,7 +81,7 @@ def common_device(row_name: str, operands: list[Any]) -> Any:
                     )
             dev = x._meta.device
     for k, x in enumerate(operands):
-        if isinstance(x, Tensor) and x._meta.device is not dev:
+        if isinstance(x, Tensor) and x._meta.device.number != dev.number:
             if x._meta.ndim or x._meta.device.type != "cpu":
                 raise RuntimeError(
                     f"Expected all tensors to be on the same device, but found at least two devices, {dev} and {x._meta.device}!"
@@ -243,7 +244,7 @@ def infer(
     """
     row = f.row
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
-    device = metas[0].device
+    device = metas[0].device if len(metas) == 1 or roaming not in [m.device for m in metas] else roaming
     computed, result = types_of(row, operands)
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
     if into is not None:

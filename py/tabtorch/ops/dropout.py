@@ -13,7 +13,6 @@ from .. import dtypes, random
 from .. import random_streams as streams
 from ..autograd.tape import named, record
 from ..creation import empty_like, fill_node, zeros
-from ..device import cpu
 from ..engine import philox
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta
@@ -66,7 +65,9 @@ def _check(p: float) -> None:
 def _keep(like: Tensor, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, in the shape, dtype and layout of `like`."""
     t = empty_like(like)
-    return fill(t, random.default_generator if t.device is cpu else random.device_generator, bernoulli_law(1.0 - p))
+    return fill(
+        t, random.default_generator if t.device.number == 1 else random.device_generator, bernoulli_law(1.0 - p)
+    )
 
 
 def _feature_shape(input: Tensor) -> Tensor:
@@ -94,7 +95,7 @@ def _dropout(input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool
         return input
     if p == 1:
         return _multiply(input, zeros((), dtype=input.dtype, device=input.device), in_place)
-    if not (feature or alpha or in_place) and input.device is not cpu and input.dtype.category == 2:
+    if not (feature or alpha or in_place) and input.device.number != 1 and input.dtype.category == 2:
         return _on_device(input, p)
     noise = _keep(_feature_shape(input) if feature else input.detach(), p)
     if not alpha:
@@ -138,7 +139,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input, mask
     if train is not None and not train:
         return input.clone(), mask.fill_(True)
-    fill(mask, random.default_generator if input.device is cpu else random.device_generator, bernoulli_law(1.0 - p))
+    generator = random.default_generator if input.device.number == 1 else random.device_generator
+    fill(mask, generator, bernoulli_law(1.0 - p))
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
@@ -161,7 +163,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     m = x._meta
     gen = generator_for(generator, m.device, "rrelu")
     out = contiguous_meta(m.shape, m.dtype, m.device)
-    if m.device is not cpu:
+    if m.device.number != 1:
         if generator is None:
             gen = random.device_generator
         drawn_slopes = Tensor._wrap(drawn(gen, uniform_law(lower, upper), out), out)

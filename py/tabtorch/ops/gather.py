@@ -92,7 +92,7 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
             raise IndexError("index is out of bounds for dimension with size 0")
         if check and x._meta.numel:
             check_range(t, shape[d], -shape[d], _out_of_bounds(d, shape[d]))
-        if t._meta.device is not x._meta.device:
+        if t._meta.device.number != x._meta.device.number:
             if t._meta.device.type != "cpu":
                 raise RuntimeError(
                     f"indices should be either on {x.device} or on the same device as the indexed tensor ({x.device})"
@@ -229,7 +229,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 def _same_device(name: str, *tensors: Tensor) -> None:
     first = tensors[0]._meta.device
     for t in tensors[1:]:
-        if t._meta.device is not first:
+        if t._meta.device.number != first.number:
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but found at least two devices, {first} and "
                 f"{t._meta.device}! (when checking argument for argument index in method wrapper_{name})"

@@ -270,7 +270,7 @@ def check_out(name: str, out: Any, inputs: list[Tensor]) -> None:
 def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Writes a result to the `out` argument: castable dtype, same device, resized if need be. RuntimeError as PyTorch's."""
     v, m = value._meta, out._meta
-    if v.device is not m.device:
+    if v.device.number != m.device.number:
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {v.device} and {m.device}!"
         )

@@ -135,7 +135,7 @@ def into(out: Tensor | None, result: Tensor) -> Tensor:
     if out is None:
         return result
     have, want = out._meta, result._meta
-    if have.device is not want.device:
+    if have.device.number != want.device.number:
         raise RuntimeError(
             f"Expected out tensor to have device {want.device}, but got {have.device} instead"
         )

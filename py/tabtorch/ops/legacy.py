@@ -29,27 +29,39 @@ def legacy_constructor(cls: type, *args: Any, device: Any = None, dtype: Any = N
 
 
 class _Typed(type):
-    """`isinstance(x, torch.FloatTensor)` asks for the dtype."""
+    """`isinstance(x, torch.FloatTensor)` asks for the dtype, and `torch.cuda.FloatTensor` for the device too."""
 
     dtype: dtypes.dtype
+    device: str | None
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, Tensor) and x._meta.dtype is cls.dtype
+        return isinstance(x, Tensor) and x._meta.dtype is cls.dtype and (cls.device is None or x.is_cuda)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls.device is not None:
+            kwargs.setdefault("device", cls.device)
         return legacy_constructor(Tensor, *args, dtype=cls.dtype, **kwargs)
 
 
-for _name, _d in (
-    ("FloatTensor", dtypes.float32),
-    ("DoubleTensor", dtypes.float64),
-    ("HalfTensor", dtypes.float16),
-    ("BFloat16Tensor", dtypes.bfloat16),
-    ("LongTensor", dtypes.int64),
-    ("IntTensor", dtypes.int32),
-    ("ShortTensor", dtypes.int16),
-    ("CharTensor", dtypes.int8),
-    ("ByteTensor", dtypes.uint8),
-    ("BoolTensor", dtypes.bool_),
-):
-    register(_name, _Typed(_name, (), {"dtype": _d, "__module__": "torch"}))
+_TYPES = {
+    "FloatTensor": dtypes.float32,
+    "DoubleTensor": dtypes.float64,
+    "HalfTensor": dtypes.float16,
+    "BFloat16Tensor": dtypes.bfloat16,
+    "LongTensor": dtypes.int64,
+    "IntTensor": dtypes.int32,
+    "ShortTensor": dtypes.int16,
+    "CharTensor": dtypes.int8,
+    "ByteTensor": dtypes.uint8,
+    "BoolTensor": dtypes.bool_,
+}
+
+for _name, _d in _TYPES.items():
+    register(_name, _Typed(_name, (), {"dtype": _d, "device": None, "__module__": "torch"}))
+
+
+def cuda_type(name: str) -> Any:
+    """`torch.cuda.FloatTensor` and its kin, or None for a name that is none of them."""
+    if name not in _TYPES:
+        return None
+    return _Typed(name, (), {"dtype": _TYPES[name], "device": "cuda", "__module__": "torch.cuda"})

@@ -55,7 +55,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
         )
     if tensor_value is not None:
         v: Any = tensor_value.detach()
-        if v._meta.device is not m.device:
+        if v._meta.device.number != m.device.number:
             v = v.to(m.device)
         if v._meta.dtype.is_complex and not m.dtype.is_complex:
             raise RuntimeError("value cannot be converted to type float without overflow")
@@ -76,7 +76,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
 
 
 def _same_device(x: Tensor, other: Tensor) -> None:
-    if x._meta.device is not other._meta.device:
+    if x._meta.device.number != other._meta.device.number:
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{x._meta.device} and {other._meta.device}!"

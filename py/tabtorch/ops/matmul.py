@@ -221,7 +221,7 @@ register("__rmatmul__", _rmatmul, method=True, torch=False)
 def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alpha: Any) -> Tensor:
     """beta * c + alpha * (a b), recorded as one."""
     shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
-    if c._meta.device is not a._meta.device:
+    if c._meta.device.number != a._meta.device.number:
         same_types(name, c, a)
     if c._meta.dtype is not a._meta.dtype:
         raise RuntimeError(

@@ -48,13 +48,13 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
             if message in str(e):
                 raise RuntimeError(message) from None
         raise
-    return node if m.device is cpu else transfer(node, m.device)
+    return node if m.device.number == 1 else transfer(node, m.device)
 
 
 def _on_cpu(t: Tensor) -> Tensor:
     """Off the tape, and on cpu."""
     t = t.detach()
-    return t if t.device is cpu else t.cpu()
+    return t if t.device.number == 1 else t.cpu()
 
 
 def _tensor(name: str, what: str, position: int, v: Any) -> Tensor:
@@ -260,7 +260,7 @@ def multinomial(
 ) -> Tensor:
     """Column numbers drawn by the weights `input`, shape (columns,) or (rows, columns) -> int64 (samples,) or (rows, samples)."""
     m = _tensor("multinomial", "input", 1, input)._meta
-    if out is not None and out.device is not m.device:
+    if out is not None and out.device.number != m.device.number:
         raise RuntimeError("multinomial arguments must have the same device")
     if m.ndim in (1, 2) and m.dtype.is_floating_point and out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {type_name(out.dtype)}")
@@ -297,7 +297,7 @@ def _multinomial_host(input: Tensor, draw: streams.Draw, samples: int, replaceme
         _check_weights(weights)
         if streams.fill_order(weights.shape, weights.stride()) is not None:
             r = _race(weights, samples, gen)  # the exponentials are drawn in the order of the memory
-            return r if m.device is cpu else r.to(m.device)
+            return r if m.device.number == 1 else r.to(m.device)
     flat = converted(weights, weights.shape, weights.dtype)
     return Tensor._wrap(_host(gen, draw, m, (flat._storage.node,)), m)
 

@@ -216,6 +216,8 @@ def _cumsum(x: Tensor, dim: int, dtype: Any, reverse: bool) -> Tensor:
 @operation("cumsum")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Running sums along `dim`. Integers and bools are summed in int64."""
+    if isinstance(dim, (str, float)):
+        raise TypeError(f"cumsum(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
     return into(out, _cumsum(input, dim, _with_dtype(input, dtype), False))
 
 

@@ -161,7 +161,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
                 f"Index put requires the source and destination dtypes match, got {type_name(m.dtype)} for the destination "
                 f"and {type_name(vm.dtype)} for the source."
             )
-        if vm.device is not m.device:
+        if vm.device.number != m.device.number:
             if vm.ndim or vm.device.type != "cpu":
                 raise RuntimeError(
                     "Expected all tensors to be on the same device, but found at least two devices, "
@@ -270,8 +270,8 @@ def _check_src(x: Tensor, index: Tensor, src: Tensor, d: int) -> None:
     m, mi, ms = x._meta, index._meta, src._meta
     if ms.dtype is not m.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if ms.device is not m.device or mi.device is not m.device:
-        other = ms.device if ms.device is not m.device else mi.device
+    if ms.device.number != m.device.number or mi.device.number != m.device.number:
+        other = ms.device if ms.device.number != m.device.number else mi.device
         raise RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {m.device} and {other}!"
         )
@@ -418,7 +418,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
             f"{list(m.shape)} source.shape = {list(ms.shape)}"
         )
     size = m.shape[d] if m.ndim else 1
-    check_range(index, size, 0, range_error(d, size))
+    check_range(index, size, 0, range_error(d, size) if m.ndim > 1 else lambda i: IndexError("index out of range in self"))
     value = source if alpha == 1 else source.detach() * alpha
 
     def node(t: Tensor) -> Any:

@@ -152,7 +152,7 @@ def searchsorted(
         if seq.ndim != 1:
             raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1")
         input = _call("tensor", input, device=seq.device)
-    if seq.device is not input.device:
+    if seq.device.number != input.device.number:
         raise RuntimeError(
             "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries tensor "
             f"device type {seq.device.type} and input value tensor device type {input.device.type}"
