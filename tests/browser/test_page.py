@@ -215,7 +215,8 @@ def test_everything_can_be_reached_by_keyboard(editor: Editor) -> None:
         if focused == "editor":
             editor.page.keyboard.press("Escape")  # then Tab leaves the editor
         reached.append(focused)
-    assert [each for each in reached if each in ("run", "restart", "share", "editor", "clear", "repl")] == [
+    first = dict.fromkeys(reached)  # in Firefox the browser's own buttons do not always come after the last
+    assert [each for each in first if each in ("run", "restart", "share", "editor", "clear", "repl")] == [
         "run",
         "restart",
         "share",

@@ -122,7 +122,7 @@ def emit(b: Builder, g: Group) -> None:
         b.launch(k, k.source([algorithm("matmul.js")], len(k.words)), [1, 1, 1])
         return
     if b.target.software:
-        stem, wx, wy, rows, cols = "matmul_registers", 8, 4, 8, 4
+        stem, wx, wy, rows, cols = "matmul_registers", 4, 4, 8, 8
     else:
         # a tile of 128 x 128 wants enough of them to fill the device
         big = -(-m // 128) * -(-n // 128) * batch >= 96
