@@ -28,7 +28,13 @@ def pool_ints(value: Any, n: int, name: str, arg: str) -> Ints:
     if len(v) != n:
         if n == 1:
             raise RuntimeError(f"{name}() argument '{arg}' should contain one int (got {len(v)})")
-        verb = "either be" if arg in ("kernel_size", "output_size") else "be either" if arg == "dilation" else "either be omitted,"
+        verb = (
+            "either be"
+            if arg in ("kernel_size", "output_size")
+            else "be either"
+            if arg == "dilation"
+            else "either be omitted,"
+        )
         raise RuntimeError(f"{name}: {arg} must {verb} a single int, or a tuple of {('two', 'three')[n - 2]} ints")
     return v
 
@@ -37,7 +43,11 @@ def _geometry(
     name: str, x: Meta, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Geometry:
     k = pool_ints(kernel, n, name, "kernel_size")
-    st = k if stride is None or (isinstance(stride, (tuple, list)) and not stride) else pool_ints(stride, n, name, "stride")
+    st = (
+        k
+        if stride is None or (isinstance(stride, (tuple, list)) and not stride)
+        else pool_ints(stride, n, name, "stride")
+    )
     pa, di = pool_ints(padding, n, name, "padding"), pool_ints(dilation, n, name, "dilation")
     if x.ndim not in (n + 1, n + 2):
         if name == "max_pool1d":
@@ -50,11 +60,15 @@ def _geometry(
                 "arguments for avg_pool1d)"
             )
         if name == "avg_pool2d" and x.ndim < 3:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-x.ndim}, {x.ndim - 1}], but got -3)"
+            )
         raise RuntimeError(f"non-empty {n + 1}D or {n + 2}D (batch mode) tensor expected for input")
     one = name == "max_pool1d"  # has messages of its own
     if min(st) <= 0 and not (one and k[0] <= 0):
-        raise RuntimeError(f"{name}() stride must be greater than zero, but got {st[0]}" if one else "stride should not be zero")
+        raise RuntimeError(
+            f"{name}() stride must be greater than zero, but got {st[0]}" if one else "stride should not be zero"
+        )
     if min(k) <= 0:
         raise RuntimeError(
             f"{name}() kernel_size must be greater than zero, but got {k[0]}"
@@ -70,7 +84,9 @@ def _geometry(
     for p, s, d in zip(pa, k, di):
         if p < 0:
             raise RuntimeError(
-                f"{name}() padding must be non-negative, but got {p}" if one else f"pad must be non-negative, but got pad: {p}"
+                f"{name}() padding must be non-negative, but got {p}"
+                if one
+                else f"pad must be non-negative, but got pad: {p}"
             )
         if p > ((s - 1) * d + 1) // 2:
             raise RuntimeError(
@@ -89,7 +105,9 @@ def _geometry(
         lead = (x.shape[-n - 1],) + ((1,) if n == 1 else ())  # a 1-d pool is a 2-d one for PyTorch
         show = "x".join(map(str, (*lead, *size)))
         shown_out = "x".join(map(str, (*lead, *out)))
-        raise RuntimeError(f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small")
+        raise RuntimeError(
+            f"Given input size: ({show}). Calculated output size: ({shown_out}). Output size is too small"
+        )
     return k, st, pa, di, size, out
 
 
@@ -176,11 +194,34 @@ def _from_windows(p: Any, value: Any) -> Any:
     return where(inside, v, const(0, v.type))
 
 
-def _spread_sum_at(p: Any) -> Any:
-    return _from_windows(p, lambda at, pos: p.at(0, at))
+def _from_one_window(p: Any, value: Any) -> Any:
+    """At a place: `value(window, position)` of the one window that can read it, 0 where none does."""
+    k, st, pa, _, size, out = p.static
+    n = len(k)
+    lead, place = p.coords[:-n], p.coords[-n:]
+    at: list[Expr] = []
+    pos: list[Expr] = []
+    inside: Any = None
+    for d in range(n):
+        t = place[d] + p.dim(pa[d], ("pad", d)) if pa[d] else place[d]
+        stride = p.dim(st[d], ("stride", d))
+        q = p.k.let(idiv(t, stride), "q")
+        r = p.k.let(t - q * stride, "r")
+        ok = q < p.dim(out[d], ("out", d))
+        if st[d] > k[d]:
+            ok = ok & (r < p.dim(k[d], ("size", d)))
+        inside = ok if inside is None else inside & ok
+        at.append(minimum(q, p.dim(out[d] - 1, ("last", d))))
+        pos.append(r)
+    v = value([*lead, *at], pos)
+    return where(inside, v, const(0, v.type))
 
 
-def _spread_max_at(p: Any) -> Any:
+def _sum_value(p: Any) -> Any:
+    return lambda at, pos: p.at(0, at)
+
+
+def _max_value(p: Any) -> Any:
     kernel = p.static[0]
 
     def value(at: list[Expr], pos: list[Expr]) -> Any:
@@ -190,11 +231,16 @@ def _spread_max_at(p: Any) -> Any:
         g = p.at(0, at)
         return where(cast(p.at(1, at), "u32") == flat, g, const(0, g.type))
 
-    return _from_windows(p, value)
+    return value
 
 
-SPREAD_SUM = Map("windows", _spread_sum_at, indexed=True, cost=12)
-SPREAD_MAX = Map("windows of maxima", _spread_max_at, indexed=True, cost=16)
+SPREAD_SUM = Map("windows", lambda p: _from_windows(p, _sum_value(p)), indexed=True, cost=12)
+SPREAD_MAX = Map("windows of maxima", lambda p: _from_windows(p, _max_value(p)), indexed=True, cost=16)
+#: the same where windows do not overlap: a place has one window, so there is nothing to sum
+_ALONE = {
+    SPREAD_SUM: Map("window", lambda p: _from_one_window(p, _sum_value(p)), indexed=True, cost=12),
+    SPREAD_MAX: Map("window of maximum", lambda p: _from_one_window(p, _max_value(p)), indexed=True, cost=16),
+}
 
 
 @remembered
@@ -210,5 +256,10 @@ def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst
 
 
 def back_to_places(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tensor:
+    k, st, _, di, size, _ = geo
+    if all(a <= b for a, b in zip(k, st)) and all(x == 1 for x in di):
+        g = tensors[0]._meta
+        out = contiguous_meta((*g.shape[: g.ndim - len(k)], *size), g.dtype, g.device)
+        return run(inst(_ALONE[op], tuple(t._meta for t in tensors), out, (), geo), out, *tensors)
     spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
     return run(total, total.out, run(spread, spread.out, *tensors))
