@@ -300,7 +300,14 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
     else:
         size = i.out.numel
         if size > 65536:  # only large values can reach the watermark
-            q.bytes += size * i.out.dtype.itemsize
+            nbytes = size * i.out.dtype.itemsize
+            if nbytes > WATERMARK:
+                try:
+                    check_size(nbytes, i.out)  # now, when nothing else is refused with it
+                except RuntimeError:
+                    nodes.pop()
+                    raise
+            q.bytes += nbytes
             if q.bytes > WATERMARK:
                 flush_queue(q)
     return n
