@@ -67,8 +67,12 @@ def check(expression: str, names: dict[str, Any], device: str, *, tol: float, tw
     generator = torch.Generator().manual_seed(1)
     seeds = [torch.randn(w.shape, generator=generator).to(w.dtype).requires_grad_(twice) for w, _ in pairs]
     my_seeds = [to_tab(s, device) for s in seeds]
-    a = torch.autograd.grad([w for w, _ in pairs], [names[k] for k in leaves], seeds, create_graph=twice, allow_unused=True)
-    b = tabtorch.autograd.grad([g for _, g in pairs], [mine[k] for k in leaves], my_seeds, create_graph=twice, allow_unused=True)
+    a = torch.autograd.grad(
+        [w for w, _ in pairs], [names[k] for k in leaves], seeds, create_graph=twice, allow_unused=True
+    )
+    b = tabtorch.autograd.grad(
+        [g for _, g in pairs], [mine[k] for k in leaves], my_seeds, create_graph=twice, allow_unused=True
+    )
     for k, x, y in zip(leaves, a, b, strict=True):
         assert (x is None) == (y is None), f"{expression}: gradient of {k} is {y}"
         if x is not None:
@@ -77,7 +81,9 @@ def check(expression: str, names: dict[str, Any], device: str, *, tol: float, tw
         return
     weights = [torch.randn(x.shape, generator=generator) for x in a if x is not None]
     first = sum((x * w).sum() for x, w in zip([x for x in a if x is not None], weights, strict=True))
-    mine_first = sum((x * to_tab(w, device)).sum() for x, w in zip([x for x in b if x is not None], weights, strict=True))
+    mine_first = sum(
+        (x * to_tab(w, device)).sum() for x, w in zip([x for x in b if x is not None], weights, strict=True)
+    )
     c = torch.autograd.grad(first, [*(names[k] for k in leaves), *seeds], allow_unused=True)
     d = tabtorch.autograd.grad(mine_first, [*(mine[k] for k in leaves), *my_seeds], allow_unused=True)
     for k, x, y in zip([*leaves, *("seed" for _ in seeds)], c, d, strict=True):

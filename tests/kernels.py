@@ -56,7 +56,9 @@ def run_all(device: int, cases: Sequence[tuple[str, Callable[..., Any], Sequence
                 "outputs": {},
                 "temps": [],
                 "scalars": [],
-                "steps": [{"kernel": kernel, "bind": bound, "words": k.words, "patch": [], "grid": grid, "label": name}],
+                "steps": [
+                    {"kernel": kernel, "bind": bound, "words": k.words, "patch": [], "grid": grid, "label": name}
+                ],
             }
         )
         ids = [bridge.upload(device, np.ascontiguousarray(a).tobytes()) for a in arrays]

@@ -88,9 +88,13 @@ def compare(
     """
     names = make()
     mine = {k: to_tab(v, device) for k, v in names.items()}
-    want_kind, want = outcome(lambda: eval(expression, {"torch": torch, "F": torch.nn.functional, "np": np, "L": torch.tensor, **names}))
+    want_kind, want = outcome(
+        lambda: eval(expression, {"torch": torch, "F": torch.nn.functional, "np": np, "L": torch.tensor, **names})
+    )
     with tabtorch.device(device):
-        got_kind, got = outcome(lambda: eval(expression, {"torch": tabtorch, "F": _functional(), "np": np, "L": tabtorch.tensor, **mine}))
+        got_kind, got = outcome(
+            lambda: eval(expression, {"torch": tabtorch, "F": _functional(), "np": np, "L": tabtorch.tensor, **mine})
+        )
     if want_kind == "error" or got_kind == "error":
         assert (want_kind, want) == (got_kind, got), f"{expression}\n{want}\n{got}"
         return

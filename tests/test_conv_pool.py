@@ -120,7 +120,9 @@ def test_pool_errors(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_names_of_backward_nodes(device: str) -> None:
-    names = "F.conv2d(x2, w2, b4); F.conv1d(x1, w1); F.conv_transpose2d(x2, t2); F.max_pool2d(x2, 2); F.avg_pool2d(x2, 2)"
+    names = (
+        "F.conv2d(x2, w2, b4); F.conv1d(x1, w1); F.conv_transpose2d(x2, t2); F.max_pool2d(x2, 2); F.avg_pool2d(x2, 2)"
+    )
     check_all(names, inputs, device)
 
 

@@ -438,7 +438,9 @@ class TestOnTheGpu:
         ],
     )
     def test_float64(self, source: str) -> None:
-        with pytest.raises(TypeError, match=r"^(\w+: )?(float64|complex128) is not available on webgpu .*: use .*device='cpu'"):
+        with pytest.raises(
+            TypeError, match=r"^(\w+: )?(float64|complex128) is not available on webgpu .*: use .*device='cpu'"
+        ):
             eval(source, names(tabtorch))
         check_all_is_well("webgpu")
 

@@ -26,7 +26,9 @@ def steady(step: Any, times: int = 8) -> list[dict[str, int]]:
         step()
         graph.flush()
         after = get_bridge().stats()
-        costs.append({k: after[k] - before[k] for k in ("reads", "dispatches")} | {"plans": graph.counts["plans"] - plans})
+        costs.append(
+            {k: after[k] - before[k] for k in ("reads", "dispatches")} | {"plans": graph.counts["plans"] - plans}
+        )
     return costs
 
 
@@ -65,7 +67,11 @@ def test_windows_at_random_places(device: str) -> None:
 def test_stacked_views_of_one_tensor(device: str, parts: str, grad: bool) -> None:
     for dim in (0, 1):
         for _ in range(2):  # the first time by a gather, then by a kernel of its own
-            compare(f"torch.stack({parts}, {dim})", lambda: {"x": torch.arange(60.0).view(10, 6).requires_grad_(grad)}, device)
+            compare(
+                f"torch.stack({parts}, {dim})",
+                lambda: {"x": torch.arange(60.0).view(10, 6).requires_grad_(grad)},
+                device,
+            )
 
 
 def test_a_batch_of_windows_makes_no_plan_and_waits_once(webgpu: None) -> None:
@@ -213,7 +219,11 @@ def test_augmented_assignment_in_a_graph(device: str) -> None:
 def test_next_functions_of_a_layer(expression: str) -> None:
     def names(lib: Any) -> Any:
         with lib.device("cpu"):
-            scope = {"F": lib.nn.functional, "x": lib.ones(2, 3, requires_grad=True), "w": lib.ones(3, 3, requires_grad=True)}
+            scope = {
+                "F": lib.nn.functional,
+                "x": lib.ones(2, 3, requires_grad=True),
+                "w": lib.ones(3, 3, requires_grad=True),
+            }
             scope |= {"b": lib.ones(3, requires_grad=True), "v": lib.ones(3, requires_grad=True)}
             fn = eval(expression, scope | {"t": lib.full((2, 3), 0.5), "c": lib.tensor([0, 2])}).grad_fn
             found = [(f.name().rpartition("::")[2] if f else None) for f, _ in fn.next_functions]
@@ -231,28 +241,37 @@ def test_linear_and_bilinear(device: str) -> None:
     g = torch.Generator().manual_seed(0)
 
     def tensors() -> dict[str, Any]:
-        shapes = {"x": (2, 3), "y": (2, 2, 3), "v": (3,), "w": (4, 3), "b": (4,), "z": (2, 4), "m": (5, 3, 4), "c": (5,)}
+        shapes = {
+            "x": (2, 3),
+            "y": (2, 2, 3),
+            "v": (3,),
+            "w": (4, 3),
+            "b": (4,),
+            "z": (2, 4),
+            "m": (5, 3, 4),
+            "c": (5,),
+        }
         return {k: torch.randn(s, generator=g).requires_grad_() for k, s in shapes.items()}
 
     for expression in (
-        "F.linear(x, w, b)",
-        "F.linear(y, w, b)",
-        "F.linear(v, w, b)",
-        "F.linear(y, w)",
-        "F.linear(y.transpose(0, 1), w, b)",
-        "F.linear(x, v)",
-        "F.linear(x, w, torch.ones(2, 4))",
-        "F.bilinear(x, z, m, c)",
-        "F.bilinear(x, z, m)",
-        "F.bilinear(x[0], z[0], m)",
-        "F.linear(x, w, c)",
-        "F.linear(y, w, c)",
-        "F.linear(x, w.half())",
-        "F.linear(x, w.half(), b)",
-        "F.linear(x.long(), w)",
-        "F.linear(x, v, torch.ones(()))",
-        "F.linear(torch.ones(()), w)",
-        "F.linear(z, w, b)",
+        "torch.nn.functional.linear(x, w, b)",
+        "torch.nn.functional.linear(y, w, b)",
+        "torch.nn.functional.linear(v, w, b)",
+        "torch.nn.functional.linear(y, w)",
+        "torch.nn.functional.linear(y.transpose(0, 1), w, b)",
+        "torch.nn.functional.linear(x, v)",
+        "torch.nn.functional.linear(x, w, torch.ones(2, 4))",
+        "torch.nn.functional.bilinear(x, z, m, c)",
+        "torch.nn.functional.bilinear(x, z, m)",
+        "torch.nn.functional.bilinear(x[0], z[0], m)",
+        "torch.nn.functional.linear(x, w, c)",
+        "torch.nn.functional.linear(y, w, c)",
+        "torch.nn.functional.linear(x, w.half())",
+        "torch.nn.functional.linear(x, w.half(), b)",
+        "torch.nn.functional.linear(x.long(), w)",
+        "torch.nn.functional.linear(x, v, torch.ones(()))",
+        "torch.nn.functional.linear(torch.ones(()), w)",
+        "torch.nn.functional.linear(z, w, b)",
     ):
         if "torch.ones" in expression:
             with tabtorch.device(device):
@@ -308,7 +327,7 @@ def test_return_types() -> None:
     again = pickle.loads(pickle.dumps(tuple(x.max(0))))
     assert [t.tolist() for t in again] == [3.0, 0]
     with pytest.raises(AttributeError, match=r"torch\.return_types.*does not have it yet"):
-        tabtorch.return_types.nothing  # noqa: B018
+        tabtorch.return_types.nothing
 
 
 def test_a_module_that_is_not_there_yet_says_so() -> None:
@@ -325,6 +344,9 @@ print(hasattr(torch, "onnx"), hasattr(torch.nn.utils, "nothing"))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "ModuleNotFoundError No module named 'torch.onnx' (if PyTorch has it: tabtorch does not have it yet)"
+    assert (
+        lines[0]
+        == "ModuleNotFoundError No module named 'torch.onnx' (if PyTorch has it: tabtorch does not have it yet)"
+    )
     assert lines[1].startswith("ModuleNotFoundError No module named 'torch.distributed")
     assert lines[2].startswith("ImportError cannot import name 'nothing'") and lines[3] == "False False"

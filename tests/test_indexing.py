@@ -202,7 +202,9 @@ def test_setitem_and_in_place(device: str) -> None:
             if want["x"].requires_grad:
                 g = torch.arange(1.0, 13).reshape(3, 4).cos()
                 a = torch.autograd.grad((want["x"] * g).sum(), [names[k] for k in leaves], allow_unused=True)
-                b = tabtorch.autograd.grad((got["x"] * to_tab(g, device)).sum(), [mine[k] for k in leaves], allow_unused=True)
+                b = tabtorch.autograd.grad(
+                    (got["x"] * to_tab(g, device)).sum(), [mine[k] for k in leaves], allow_unused=True
+                )
                 for k, p, q in zip(leaves, a, b, strict=True):
                     assert (p is None) == (q is None), k
                     if p is not None:

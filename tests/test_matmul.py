@@ -94,7 +94,13 @@ def test_names_of_backward_nodes(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_results_are_contiguous(device: str) -> None:
-    shapes = [((2, 3), (5, 3, 4)), ((5, 2, 3), (3, 4)), ((1, 2, 3), (5, 3, 4)), ((5, 1, 2, 3), (6, 3, 4)), ((3,), (5, 3, 4))]
+    shapes = [
+        ((2, 3), (5, 3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((1, 2, 3), (5, 3, 4)),
+        ((5, 1, 2, 3), (6, 3, 4)),
+        ((3,), (5, 3, 4)),
+    ]
     for a, b in shapes:
         r = tabtorch.zeros(a, device=device) @ tabtorch.zeros(b, device=device)
         assert r.is_contiguous(), (a, b)

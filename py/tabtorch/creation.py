@@ -418,7 +418,7 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
         floating = any(isinstance(v, float) for v in (start, end, step))
         dtype = dtypes.get_default_dtype() if floating else dtypes.int64
     if dtype is dtypes.bool_ or dtype.is_complex:
-        raise NotImplementedError(f'"arange_cpu" not implemented for \'{type_name(dtype)}\'')
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{type_name(dtype)}'")
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if dtype.category == 1 and int(step) == 0:
@@ -492,9 +492,7 @@ def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
     if steps == 1:
         r = Tensor._wrap(fill_node((1,), number(start, dtype), dtype, where_), m)
     else:
-        r = Tensor._wrap(
-            emit(inst(_LINSPACE, (), m, (c, c, c)), (), (float(start), float(end), step)), m
-        )
+        r = Tensor._wrap(emit(inst(_LINSPACE, (), m, (c, c, c)), (), (float(start), float(end), step)), m)
     return finished(r if out is None else write_out(out, r), requires_grad)
 
 

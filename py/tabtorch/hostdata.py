@@ -62,7 +62,9 @@ def _is_numpy(data: Any) -> bool:
 
 def _is_sequence(x: Any) -> bool:
     return isinstance(x, (list, tuple, range)) or (
-        hasattr(x, "__len__") and hasattr(x, "__getitem__") and not isinstance(x, (dict, str, bytes, set, Tensor))
+        hasattr(x, "__len__")
+        and hasattr(x, "__getitem__")
+        and not isinstance(x, (dict, str, bytes, set, Tensor))
         and not _is_numpy(x)
     )
 
@@ -351,7 +353,12 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 
 @register("asarray")
 def asarray(
-    obj: Any, *, dtype: Dtype | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool | None = None
+    obj: Any,
+    *,
+    dtype: Dtype | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor. `copy=False` raises ValueError where a copy is needed.
 

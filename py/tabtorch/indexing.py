@@ -390,7 +390,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _assign(x, value)
         return
     scalar = not isinstance(value, Tensor) or (value._meta.numel == 1 and value._meta.ndim <= 1)
-    if scalar and len(given) == 1 and given[0]._meta.dtype is dtypes.bool_ and given[0]._meta.device.number == x._meta.device.number:
+    if (
+        scalar
+        and len(given) == 1
+        and given[0]._meta.dtype is dtypes.bool_
+        and given[0]._meta.device.number == x._meta.device.number
+    ):
         _fill_mask(x, a.tensors, given[0], value)
         return
     if not isinstance(value, Tensor):

@@ -63,7 +63,9 @@ def vecdot(x: Any, y: Any, *, dim: int = -1, out: Any = None) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         from .shapes import type_name
 
-        raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}")
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}"
+        )
     return into(out, ((x.conj() if x.is_complex() else x) * y).sum(dim))
 
 

@@ -236,9 +236,7 @@ def permuted(m: Meta, dims: tuple[int, ...]) -> Meta:
     order = tuple(wrap_dim(d, m.ndim) for d in dims)
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return meta(
-        tuple(m.shape[d] for d in order), tuple(m.strides[d] for d in order), m.offset, m.dtype, m.device
-    )
+    return meta(tuple(m.shape[d] for d in order), tuple(m.strides[d] for d in order), m.offset, m.dtype, m.device)
 
 
 @remembered
@@ -333,7 +331,11 @@ def selected(m: Meta, dim: int, i: int) -> Meta:
         raise IndexError(f"select(): index {i} out of range for tensor of size {list(m.shape)} at dimension {dim}")
     k = i + n if i < 0 else i
     return meta(
-        m.shape[:d] + m.shape[d + 1 :], m.strides[:d] + m.strides[d + 1 :], m.offset + k * m.strides[d], m.dtype, m.device
+        m.shape[:d] + m.shape[d + 1 :],
+        m.strides[:d] + m.strides[d + 1 :],
+        m.offset + k * m.strides[d],
+        m.dtype,
+        m.device,
     )
 
 
@@ -427,9 +429,7 @@ def restrided(m: Meta, storage: int, size: tuple[int, ...], stride: tuple[int, .
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(s < 0 for s in stride):
-        raise RuntimeError(
-            f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}"
-        )
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     at = m.offset if offset is None else offset
     if at < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {at}")

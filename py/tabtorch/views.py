@@ -464,7 +464,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
-    return _view(input, shapes.complex_as_real(input._meta), "ViewAsRealBackward0", lambda g: view_as_complex(g.contiguous()))
+    return _view(
+        input, shapes.complex_as_real(input._meta), "ViewAsRealBackward0", lambda g: view_as_complex(g.contiguous())
+    )
 
 
 def view_as_complex(input: Tensor) -> Tensor:

@@ -152,7 +152,9 @@ def run(
                 if d is not None:
                     m = metas[k]
                     dm = d._meta
-                    if dm is not m and (dm.shape != m.shape or dm.dtype is not m.dtype or dm.device.number != m.device.number):
+                    if dm is not m and (
+                        dm.shape != m.shape or dm.dtype is not m.dtype or dm.device.number != m.device.number
+                    ):
                         d = fit_gradient(d, m, fn, k)
                 kind = e.edge_kind
                 if kind == LEAF:

@@ -99,7 +99,9 @@ class JavaScript(Renderer):
         return f"{v}n" if v >= 0 else f"({v}n)"
 
     def param(self, word: int, type: str) -> str:
-        if type in ("f32", "f64"):
+        if type == "f32":
+            return f"F[{word}]"  # a number meets float32 tensors as a float32, so that `tensor(0.1) == 0.1`
+        if type == "f64":
             return f"D[{word // 2}]"
         if type == "i64":
             return f"Q[{word // 2}]"

@@ -73,13 +73,13 @@ class Kernel:
             return Complex(self.scalar((*key, 0), t), self.scalar((*key, 1), t))
         role = ("scalar", key)
         if role not in self.roles:
-            wide = type in ("i64", "f64") or (self.js and type == "f32")
+            wide = type in ("i64", "f64")
             if wide and len(self.words) % 2:
                 self.words.append(0)
             w = len(self.words)
             self.words.extend([0, 0] if wide else [0])
             self.roles[role] = w
-            self.patches.append((w, key, "f64" if self.js and type == "f32" else type))
+            self.patches.append((w, key, type))
         return Expr("param", type, (), self.roles[role])
 
     # ---- buffers

@@ -104,7 +104,9 @@ def contract(a: Tensor, b: Tensor, spec: Spec, name: str = "BmmBackward0") -> Te
     return r
 
 
-def _back(g: Tensor, lg: tuple[int, ...], other: Tensor, lo: tuple[int, ...], want: tuple[int, ...], shape: Any) -> Tensor:
+def _back(
+    g: Tensor, lg: tuple[int, ...], other: Tensor, lo: tuple[int, ...], want: tuple[int, ...], shape: Any
+) -> Tensor:
     """The gradient of one operand: of `g` and the other operand, in the shape of the operand."""
     if other.is_complex():
         other = other.conj()

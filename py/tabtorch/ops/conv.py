@@ -232,7 +232,9 @@ def _check(
         raise RuntimeError("non-positive dilation is not supported")
     ws, xs = list(w.shape), list(x.shape)
     if w.ndim != n + 2:
-        raise RuntimeError(f"weight should have at least {n + 2} dimensions" if w.ndim < n + 2 else f"expected {n + 2}D weight")
+        raise RuntimeError(
+            f"weight should have at least {n + 2} dimensions" if w.ndim < n + 2 else f"expected {n + 2}D weight"
+        )
     if w.shape[0] < groups:
         raise RuntimeError(
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but got weight of size {ws} instead"
@@ -297,7 +299,9 @@ def same_padding(x: Tensor, kernel: Ints, stride: Ints, dilation: Ints) -> tuple
 _known: dict[tuple, tuple[Geometry, Ints]] = {}
 
 
-def _conv(name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _conv(
+    name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
     key: Any = None
     known = None
     try:
@@ -330,28 +334,55 @@ def _conv(name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding:
 
 
 def conv1d(
-    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation. `input` (N, C, L) or (C, L), `weight` (O, C / groups, K). Returns (N, O, L')."""
     return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
-    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation. `input` (N, C, H, W) or (C, H, W), `weight` (O, C / groups, Kh, Kw)."""
     return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
-    input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    input: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Tensor:
     """Cross-correlation. `input` (N, C, D, H, W) or (C, D, H, W), `weight` (O, C / groups, Kd, Kh, Kw)."""
     return _conv("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _conv_transpose(
-    name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any
+    name: str,
+    n: int,
+    x: Tensor,
+    w: Tensor,
+    b: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
 ) -> Tensor:
     x, was_batched = _batched(name, x, n)
     st, pa = expand_ints(stride, n, "stride"), expand_ints(padding, n, "padding")

@@ -31,7 +31,9 @@ def _labels(text: str, what: str, k: int = 0) -> list[int]:
             i += 3
             continue
         if c not in _LETTERS:
-            raise RuntimeError(f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in [a-zA-Z]")
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {i} in the equation string, subscripts must be in [a-zA-Z]"
+            )
         out.append(_LETTERS.index(c))
         i += 1
     return out

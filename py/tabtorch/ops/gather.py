@@ -247,7 +247,9 @@ def _out(r: Tensor, out: Tensor | None) -> Tensor:
 @register("take_along_dim", method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """`gather` with negative indices allowed and both broadcast; with no `dim`, of the flattened input."""
-    check_index_dtype(indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype))
+    check_index_dtype(
+        indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype)
+    )
     if dim is None:
         return _out(gather(input.reshape(-1), 0, _positive(indices.reshape(-1), input._meta.numel)), out)
     a, b = input._meta.ndim, indices._meta.ndim

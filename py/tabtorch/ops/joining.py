@@ -72,7 +72,9 @@ def _cat_node(metas: Sequence[Meta], nodes: Sequence[Any], d: int, out: Meta) ->
 
 def _tensor_list(name: str, tensors: Any) -> list[Tensor]:
     if isinstance(tensors, Tensor) or not isinstance(tensors, (tuple, list)):
-        raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}")
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}"
+        )
     for k, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {k} in argument 0, but got {type(t).__name__}")
@@ -429,9 +431,7 @@ def repeat(self: Tensor, *repeats: Any, **kw: Any) -> Tensor:
     m = self._meta
     lead = len(reps) - m.ndim
     if lead < 0:
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     inner = (*(1,) * lead, *m.shape)
     shape = tuple(a * b for a, b in zip(inner, reps))
     for n in shape:
@@ -462,7 +462,9 @@ def tile(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 
 
 @register("repeat_interleave")
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Every element along `dim` repeated, so many times each (an int, or a vector). With one vector only: 0, 0, 1, 2, 2, …"""
     if repeats is None:
         return _counts_to_indices(input)
@@ -507,7 +509,9 @@ def _counts_to_indices(counts: Tensor) -> Tensor:
     return tensor([i for i, n in enumerate(values) for _ in range(n)], dtype=counts.dtype, device=counts.device)
 
 
-def _method_repeat_interleave(self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def _method_repeat_interleave(
+    self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     return repeat_interleave(self, repeats, dim, output_size=output_size)
 
 
@@ -557,7 +561,12 @@ def _triangle_(name: str, lower: bool) -> Any:
 
         back = lambda g: _triangle(name, g, diagonal, lower)  # noqa: E731
         return finish(
-            self, lambda t: base_node(_triangle(name, t.detach(), diagonal, lower)), True, name.capitalize() + "Backward0", (), (back,)
+            self,
+            lambda t: base_node(_triangle(name, t.detach(), diagonal, lower)),
+            True,
+            name.capitalize() + "Backward0",
+            (),
+            (back,),
         )
 
     f.__name__ = name + "_"

@@ -136,9 +136,7 @@ def into(out: Tensor | None, result: Tensor) -> Tensor:
         return result
     have, want = out._meta, result._meta
     if have.device.number != want.device.number:
-        raise RuntimeError(
-            f"Expected out tensor to have device {want.device}, but got {have.device} instead"
-        )
+        raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
     if not dtypes.can_cast(want.dtype, have.dtype):
         raise RuntimeError(
             f"result type {type_name(want.dtype)} can't be cast to the desired output type {type_name(have.dtype)}"

@@ -50,9 +50,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
     _same_device(x, mask)
     shape = broadcast_shapes(mask._meta.shape, m.shape) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
-        raise RuntimeError(
-            f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}"
-        )
+        raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
     if tensor_value is not None:
         v: Any = tensor_value.detach()
         if v._meta.device.number != m.device.number:
@@ -128,7 +126,9 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
             f"masked_scatter: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
         )
     if mask._meta.dtype is not dtypes.bool_:
-        raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name)
+        raise RuntimeError(
+            "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name
+        )
     _same_device(x, mask)
     shape = broadcast_shapes(x._meta.shape, mask._meta.shape)
     if shape != x._meta.shape:

@@ -70,7 +70,9 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
     if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
     if input.shape[1] != vec.shape[0]:
-        raise RuntimeError(f"size mismatch, got input ({input.shape[0]}), mat ({_by(input.shape)}), vec ({vec.shape[0]})")
+        raise RuntimeError(
+            f"size mismatch, got input ({input.shape[0]}), mat ({_by(input.shape)}), vec ({vec.shape[0]})"
+        )
     same_types("mv", input, vec)
     return into(out, contract(input, vec, _MV, "MvBackward0"))
 
@@ -152,9 +154,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
         r = contract(input, other, _MM, "MmBackward0")
         return r if out is None else into(out, r)
     if x.ndim == 0 or y.ndim == 0:
-        raise RuntimeError(
-            f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
-        )
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D")
     if x.ndim == 1 and y.ndim == 1:
         return dot(input, other, out=out)
     if x.ndim == 2 and y.ndim == 1:
@@ -241,6 +241,7 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
         ) from None
     if STATE.grad and (c._rg or a._rg or b._rg):
         la, lb, lo = spec
+
         def times(g: Tensor, s: Any) -> Tensor:
             return g if s == 1 else g * s
 
@@ -324,9 +325,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     x, w = input._meta, weight._meta
     nd = x.ndim
     if nd == 0 or w.ndim == 0:
-        raise RuntimeError(
-            f"both arguments to linear need to be at least 1D, but they are {nd}D and {w.ndim}D"
-        )
+        raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {nd}D and {w.ndim}D")
     if w.ndim == 1 and nd == 2 and bias is not None:
         raise RuntimeError("mat2 must be a matrix, got 1-D tensor")
     if w.ndim != 2 or x.shape[-1] != w.shape[1]:
@@ -338,7 +337,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         lead = tuple(range(2, nd + 1))
         spec = _LINEAR[nd] = ((*lead, 0), (1, 0), (*lead, 1))
     if bias is None:
-        return contract(input, weight, spec, "MmBackward0" if nd == 2 else "UnsafeViewBackward0" if nd > 2 else "SqueezeBackward4")
+        return contract(
+            input, weight, spec, "MmBackward0" if nd == 2 else "UnsafeViewBackward0" if nd > 2 else "SqueezeBackward4"
+        )
     return _added("AddmmBackward0" if nd == 2 else "ViewBackward0", bias, input, weight, spec, 1, 1)
 
 
@@ -421,7 +422,9 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
             f"{input.shape[-2]} by {input.shape[-1]} matrices"
         )
     if n < 0:
-        raise NotImplementedError("matrix_power with a negative exponent needs the inverse, which tabtorch does not have yet")
+        raise NotImplementedError(
+            "matrix_power with a negative exponent needs the inverse, which tabtorch does not have yet"
+        )
     eye = function("eye")
     assert eye is not None
     if n == 0:
@@ -465,9 +468,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         if t.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {t.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(
-            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
-        )
+        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     from .norms import vector_norm

@@ -102,7 +102,13 @@ def _var_or_std(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: A
 
 @operation("var")
 def var(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None, out: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    out: Any = None,
 ) -> Tensor:
     """Variance over `dim`: squared distances from the mean, divided by n - correction (1 unless said)."""
     return into(out, _var_or_std(input, dim, unbiased, keepdim, correction, False))
@@ -110,7 +116,13 @@ def var(
 
 @operation("std")
 def std(
-    input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None, out: Any = None
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    out: Any = None,
 ) -> Tensor:
     """The root of the variance over `dim`."""
     return into(out, _var_or_std(input, dim, unbiased, keepdim, correction, True))

@@ -139,9 +139,7 @@ def nonzero_tuple(t: Tensor) -> tuple[Tensor, ...]:
     rows = _rows(t if t._meta.ndim else t.reshape(1))
     n = rows._meta.shape[1]
     m = rows._meta
-    return tuple(
-        Tensor._view_of(rows, meta((n,), (1,), d * n, m.dtype, m.device)) for d in range(max(t._meta.ndim, 1))
-    )
+    return tuple(Tensor._view_of(rows, meta((n,), (1,), d * n, m.dtype, m.device)) for d in range(max(t._meta.ndim, 1)))
 
 
 @register("argwhere", method=True)

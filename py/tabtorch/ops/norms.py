@@ -105,7 +105,9 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if ord == "fro":
         return vector_norm(x, 2, (rows, cols), keepdim)
     if ord == "nuc" or abs(ord) == 2:
-        raise NotImplementedError(f"linalg.matrix_norm with ord={ord!r} needs singular values, which tabtorch does not have yet")
+        raise NotImplementedError(
+            f"linalg.matrix_norm with ord={ord!r} needs singular values, which tabtorch does not have yet"
+        )
     if abs(ord) not in (1, math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     inner, outer = (rows, cols) if abs(ord) == 1 else (cols, rows)

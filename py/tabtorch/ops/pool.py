@@ -173,7 +173,12 @@ def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: s
     y = _divided(over(SUM, frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
     y = y if wide is d else y.to(d)
     if STATE.grad and x._rg:
-        record(name, (x,), y, lambda g: _avg_backward(g, geo, with_pad, divisor, name.replace("Backward0", "BackwardBackward0")))
+        record(
+            name,
+            (x,),
+            y,
+            lambda g: _avg_backward(g, geo, with_pad, divisor, name.replace("Backward0", "BackwardBackward0")),
+        )
     return y
 
 
@@ -427,13 +432,13 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
         if len(given) == n + 2:
             given = given[2:]
         if len(given) != n:
-            raise ValueError(f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(given)}'")
+            raise ValueError(
+                f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(given)}'"
+            )
         for d in range(n):
             low, high = size[d] - st[d], size[d] + st[d]
             if not low < given[d] < high:
-                raise ValueError(
-                    f'invalid output_size "{given}" (dim {d} must be between {low} and {high})'
-                )
+                raise ValueError(f'invalid output_size "{given}" (dim {d} must be between {low} and {high})')
         size = given
     lead = tuple(x.shape[:-n])
     if x.device.type == "cpu" and indices.numel():  # where a read is cheap; on a GPU a bad place is clamped
@@ -468,7 +473,9 @@ def max_unpool3d(
     return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
-def lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool(
+    n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Tensor:
     """(sum of x^p)^(1/p) of each window, as PyTorch's formula has it."""
     k = pool_ints(kernel_size, n, f"lp_pool{n}d", "kernel_size")
     pool = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1]

@@ -78,9 +78,7 @@ def _arg(name: str, before: Any, start: Any) -> Reduce:
         take = before(b[0], a[0]) | (~before(a[0], b[0]) & (b[1] < a[1]))
         return where(take, b[0], a[0]), where(take, b[1], a[1])
 
-    return Reduce(
-        name, lambda t: (start(t), const(0xFFFFFFFF, "u32")), lambda v, k: (v, k), combine, lambda s: s[1]
-    )
+    return Reduce(name, lambda t: (start(t), const(0xFFFFFFFF, "u32")), lambda v, k: (v, k), combine, lambda s: s[1])
 
 
 def _sum_like(name: str, lift: Any, result: Any = _whole) -> Reduce:
@@ -102,8 +100,12 @@ PROD = Reduce(
     lambda a, b: _parts(_whole(a) * _whole(b)),
     _whole,
 )
-ANY = Reduce("any", lambda t: (const(False, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] | b[0],), lambda s: s[0])
-ALL = Reduce("all", lambda t: (const(True, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] & b[0],), lambda s: s[0])
+ANY = Reduce(
+    "any", lambda t: (const(False, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] | b[0],), lambda s: s[0]
+)
+ALL = Reduce(
+    "all", lambda t: (const(True, "bool"),), lambda v, k: (_truth(v),), lambda a, b: (a[0] & b[0],), lambda s: s[0]
+)
 NONZERO = Reduce(
     "count_nonzero",
     lambda t: (const(0, "u32"),),
@@ -136,7 +138,9 @@ class quiet:
 
 
 @remembered
-def reduction(op: Reduce, m: Meta, dim: Any, keepdim: bool, dtype: Any, compute: str | None) -> tuple[Inst, Meta, tuple]:
+def reduction(
+    op: Reduce, m: Meta, dim: Any, keepdim: bool, dtype: Any, compute: str | None
+) -> tuple[Inst, Meta, tuple]:
     """(instruction, Meta of the result, reduced dimensions)."""
     dims = dims_of(m.ndim, dim)
     kept = [d for d in range(m.ndim) if d not in dims]
@@ -149,7 +153,9 @@ def reduction(op: Reduce, m: Meta, dim: Any, keepdim: bool, dtype: Any, compute:
     return inst(op, (view,), out, static=len(kept), compute=compute), shown, dims
 
 
-def reduce(op: Reduce, x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None, compute: str | None = None) -> Tensor:
+def reduce(
+    op: Reduce, x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None, compute: str | None = None
+) -> Tensor:
     """`op` over the dimensions `dim` (None or (): all), as a new tensor, not recorded."""
     i, shown, _ = reduction(op, x._meta, dim, keepdim, dtype or x._meta.dtype, compute)
     return run(i, shown, x)
@@ -508,7 +514,9 @@ def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
     """(smallest, largest) over `dim`, or of all."""
     if dim is None and input._meta.numel == 0:
-        raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
+        )
     lo = _extreme_over(AMIN, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     hi = _extreme_over(AMAX, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     return into_two(out, AminmaxResult(lo, hi))

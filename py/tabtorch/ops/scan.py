@@ -134,7 +134,9 @@ class Scan:
         out = i.out.dtype
         with k.loop(end, start) as j:
             at, new = self._step(k, i, low, state, base, step, en, j)
-            if before is not None:  # joined anew at every element: the chunk's own state stays small, and so does its error
+            if (
+                before is not None
+            ):  # joined anew at every element: the chunk's own state stays small, and so does its error
                 new = tuple(k.let(x, "s") for x in self.combine(before, new))
             k.store_bits(low.output, at, fit(cast(self.result(new), out.compute), out.name))
 
@@ -374,5 +376,3 @@ operation("trapezoid", method=False, aliases=("trapz",))(trapezoid)
 def cumulative_trapezoid(y: Tensor, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
     """Running integrals of `y` along `dim`."""
     return cumsum(_trapezoid_parts(y, x, dx, dim), dim)
-
-

@@ -352,7 +352,9 @@ def _scatter_any(
     return _scatter("scatter", x, dim, index, src, _REDUCE_NAMES[reduce], in_place, name)
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """A copy of `input` with `out[i][index[i][j][k]][k] = src[i][j][k]` (dim=1); `src` may be a number.
 
     Raises RuntimeError where shapes or dtypes do not agree, or for an index known to be out of range.
@@ -360,7 +362,9 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: 
     return _scatter_any(input, dim, index, src, reduce, False, value)
 
 
-def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None) -> Tensor:
+def scatter_(
+    self: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
+) -> Tensor:
     """`scatter` in place."""
     return _scatter_any(self, dim, index, src, reduce, True, value)
 
@@ -418,7 +422,9 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
             f"{list(m.shape)} source.shape = {list(ms.shape)}"
         )
     size = m.shape[d] if m.ndim else 1
-    check_range(index, size, 0, range_error(d, size) if m.ndim > 1 else lambda i: IndexError("index out of range in self"))
+    check_range(
+        index, size, 0, range_error(d, size) if m.ndim > 1 else lambda i: IndexError("index out of range in self")
+    )
     value = source if alpha == 1 else source.detach() * alpha
 
     def node(t: Tensor) -> Any:
@@ -432,12 +438,12 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
         r = r if alpha == 1 else r * alpha
         return r.reshape(ms.shape)
 
-    return finish(
-        x, node, in_place, "IndexAddBackward0", (source,), (lambda g, i: g, source_grad), (index,)
-    )
+    return finish(x, node, in_place, "IndexAddBackward0", (source,), (lambda g, i: g, source_grad), (index,))
 
 
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """A copy of `input` with the slices of `source` (times alpha) added to the slices along `dim` that `index` names."""
     return _out(_index_add(input, dim, index, source, alpha, False), out)
 
@@ -466,9 +472,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
         )
     n = index._meta.numel
     if ms.ndim and n != ms.shape[d]:
-        raise IndexError(
-            f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})"
-        )
+        raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})")
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, 0, range_error(d, size, IndexError, "index_copy_(): "))
     if m.ndim and (ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]):

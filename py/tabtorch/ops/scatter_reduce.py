@@ -93,9 +93,7 @@ def _finish(
     return finish(x, node, in_place, name, (src,), (grad_of(0), grad_of(1)), (old, index, src))
 
 
-def _gradients(
-    g: Any, x: Any, d: int, index: Tensor, src: Any, reduce: str, include_self: bool
-) -> tuple[Any, Any]:
+def _gradients(g: Any, x: Any, d: int, index: Tensor, src: Any, reduce: str, include_self: bool) -> tuple[Any, Any]:
     if reduce == "sum":
         own, other = g, g.gather(d, index)
     elif reduce == "mean":
@@ -112,9 +110,7 @@ def _gradients(
     return (own if include_self else own.scatter(d, index, 0)), other
 
 
-def _product_gradients(
-    g: Any, x: Any, d: int, index: Tensor, src: Any, include_self: bool
-) -> tuple[Any, Any]:
+def _product_gradients(g: Any, x: Any, d: int, index: Tensor, src: Any, include_self: bool) -> tuple[Any, Any]:
     """Products without the factor itself; where a place has one factor of 0, the product of the others."""
     filled = x.masked_fill(x == 0, 1)
     own = g * filled.scatter_reduce(d, index, src, "prod", include_self=include_self) / filled
@@ -128,7 +124,14 @@ def _product_gradients(
 
 
 def scatter_reduce(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
 ) -> Tensor:
     """A copy of `input` with `src` reduced into the places that `index` gives along `dim`.
 

@@ -69,7 +69,8 @@ class _Keys:
             x, y = (
                 k.let(
                     cast(
-                        k.load(self.low.input(0), self.low.index(k, self.m, k.let(row * width + c, "at"), 0)), self.compute
+                        k.load(self.low.input(0), self.low.index(k, self.m, k.let(row * width + c, "at"), 0)),
+                        self.compute,
                     ),
                     "x",
                 )
@@ -156,7 +157,11 @@ def _sort_inst(m: Meta, dim: int, descending: bool, width: int) -> Inst:
         m = meta((1,), (1,), m.offset, m.dtype, m.device)
     shape = (m.shape[0],) if width else m.shape
     return inst(
-        _SORT, (m,), contiguous_meta(shape, dtypes.int64, m.device), static=(dim, descending, width), compute=m.dtype.compute
+        _SORT,
+        (m,),
+        contiguous_meta(shape, dtypes.int64, m.device),
+        static=(dim, descending, width),
+        compute=m.dtype.compute,
     )
 
 
@@ -216,9 +221,7 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 @operation("topk")
-def topk(
-    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
-) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order."""
     d = wrap_dim(dim, input.ndim)
     n = input.shape[d] if input.ndim else 1

@@ -70,9 +70,7 @@ def _distinct(x: Tensor, sort: bool, inverse: bool, counts: bool, dim: Any) -> A
         moved = x.detach().movedim(d, 0)
         n = moved.shape[0]
         if x.numel() == 0:
-            raise RuntimeError(
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
-            )
+            raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
         rows = moved.reshape(n, -1)
         order = order_of_rows(rows) if sort else None
         s = rows.index_select(0, order) if order is not None else rows
@@ -89,7 +87,9 @@ def unique(
 
 
 @operation("unique_consecutive")
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
     """The first of each run of equal values."""
     return _distinct(input, False, return_inverse, return_counts, dim)
 
@@ -134,7 +134,9 @@ def _search_inst(metas: tuple[Meta, ...], right: bool, dtype: Any) -> Inst:
     seq, val = metas[0], metas[1]
     kind = dtypes.promote_types(seq.dtype, val.dtype)
     out = contiguous_meta(val.shape, dtype, val.device)
-    return inst(_SEARCH, metas, out, static=(right, seq.ndim == 1), compute="i32" if kind.name == "bool" else kind.compute)
+    return inst(
+        _SEARCH, metas, out, static=(right, seq.ndim == 1), compute="i32" if kind.name == "bool" else kind.compute
+    )
 
 
 @operation("searchsorted", method=False)
@@ -146,11 +148,15 @@ def searchsorted(
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
-        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
     seq = sorted_sequence
     if not isinstance(input, Tensor):
         if seq.ndim != 1:
-            raise RuntimeError("torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1")
+            raise RuntimeError(
+                "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1"
+            )
         input = _call("tensor", input, device=seq.device)
     if seq.device.number != input.device.number:
         raise RuntimeError(
@@ -158,7 +164,9 @@ def searchsorted(
             f"device type {seq.device.type} and input value tensor device type {input.device.type}"
         )
     if seq.ndim == 0:
-        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"
+        )
     if seq.ndim > 1 and (seq.ndim != input.ndim or seq.shape[:-1] != input.shape[:-1]):
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor "
@@ -174,9 +182,13 @@ def searchsorted(
                 f"{list(seq.shape)} and got sorter tensor {list(sorter.shape)}"
             )
         if sorter.dtype is not dtypes.int64:
-            raise RuntimeError(f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_name(sorter.dtype)}")
+            raise RuntimeError(
+                f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_name(sorter.dtype)}"
+            )
     tensors = (seq, input) if sorter is None else (seq, input, sorter)
-    i = _search_inst(tuple(t._meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64)
+    i = _search_inst(
+        tuple(t._meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64
+    )
     return into(out, run(i, i.out, *tensors))
 
 
@@ -186,9 +198,7 @@ def bucketize(
 ) -> Tensor:
     """The number of the bucket, between sorted boundaries, that each value falls in."""
     if boundaries.ndim != 1:
-        raise RuntimeError(
-            f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
-        )
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 

@@ -107,7 +107,9 @@ def _padded_frame(shape: Ints, before: Ints, after: Ints) -> Frame:
     )
 
 
-def out_size(n: int, k: int, pad: int, stride: int, dilation: int, ceil: bool = False, pad_after: int | None = None) -> int:
+def out_size(
+    n: int, k: int, pad: int, stride: int, dilation: int, ceil: bool = False, pad_after: int | None = None
+) -> int:
     """How many windows fit. With `ceil`, one that begins inside but ends outside counts too."""
     room = n + pad + (pad if pad_after is None else pad_after) - dilation * (k - 1) - 1
     r = (room + (stride - 1 if ceil else 0)) // stride + 1
