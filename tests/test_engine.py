@@ -405,3 +405,20 @@ def test_reductions_of_one_value_share_a_pass(bridge: FakeBridge) -> None:
     total = emit(inst(SUM, (cm(8, 256),), cm(8), static=1), (x,))
     flush()
     assert len(steps(bridge)) == 1 and top.buf is not total.buf
+
+
+def test_a_window_that_fails_leaves_no_half_made_values(bridge: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("no plan")
+
+    kept = chain(up(64), 3)
+    with monkeypatch.context() as m:
+        m.setattr(plan, "make_plan", fail)
+        with pytest.raises(RuntimeError, match="no plan"):
+            flush()
+    y = chain(kept, 1)
+    with pytest.raises(RuntimeError, match="has no value any more"):
+        flush()
+    z = chain(up(64), 2)
+    flush()
+    assert z.buf.id and not y.buf.id

@@ -350,3 +350,40 @@ print(hasattr(torch, "onnx"), hasattr(torch.nn.utils, "nothing"))
     )
     assert lines[1].startswith("ModuleNotFoundError No module named 'torch.distributed")
     assert lines[2].startswith("ImportError cannot import name 'nothing'") and lines[3] == "False False"
+
+
+# ---- numbers beside tensors
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x == 0.1",
+        "x > 0.3",
+        "x <= 0.7",
+        "x != 0.2",
+        "x - 0.1",
+        "x * 1.1",
+        "x / 0.3",
+        "x % 0.1",
+        "x.clamp(max=0.3) == 0.3",
+        "x.masked_fill(x >= 0.7, 9.0)",
+        "torch.where(x == 0.3, 1, 0)",
+        "torch.linspace(0, 1, 8)",
+        "x.half() == 0.1",
+        "x.half() > 0.3",
+        "0.7 <= x.half()",
+        "x.bfloat16() == 0.1",
+        "x.half() == 1e6",
+        "x.half().eq(0.1)",
+        "torch.isinf(x.half() * 1e6)",
+        "x.half() * 0.1",
+    ],
+)
+def test_a_number_meets_a_tensor_in_its_type(device: str, expression: str) -> None:
+    """0.1 is the float32 nearest to it, beside float32: bit for bit what PyTorch gives."""
+
+    def value(lib: Any) -> Any:
+        return eval(expression, {"torch": lib, "x": lib.tensor([0.1, 0.2, 0.3, 0.7])}).tolist()
+
+    assert value(tabtorch) == (pytest.approx(value(torch), rel=2e-7, abs=0) if "/" in expression else value(torch))

@@ -487,7 +487,8 @@ def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
     requires_grad = kw.pop("requires_grad", False)
     _unknown("linspace", kw, {"layout", "pin_memory"})
     m = contiguous_meta((steps,), dtype, where_)
-    c = "f64" if where_.number else "f32"
+    # PyTorch steps in the type itself; integers are exact only in float64, where there is one
+    c = "f64" if where_.number and dtype.compute != "f32" else "f32"
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     if steps == 1:
         r = Tensor._wrap(fill_node((1,), number(start, dtype), dtype, where_), m)

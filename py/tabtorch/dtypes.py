@@ -246,6 +246,18 @@ def round_bfloat16(values: Any) -> bytes:
     return bytes(out)
 
 
+def rounded(v: float, d: dtype) -> float:
+    """A number as one of `d`, float16 or bfloat16."""
+    if d is float16:
+        try:
+            return float(struct.unpack("<e", struct.pack("<e", v))[0])
+        except OverflowError:
+            return float("inf") if v > 0 else float("-inf")
+    if v != v or abs(v) > 3.4e38:
+        return float(v)
+    return float(struct.unpack("<f", b"\0\0" + round_bfloat16([v]))[0])
+
+
 def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether PyTorch's casting rules allow a result of `from_` to be written to `to`."""
     if from_.is_complex and not to.is_complex:

@@ -218,7 +218,8 @@ def lost(name: str = "") -> Exception:
     from ..errors import AcceleratorError
 
     return AcceleratorError(
-        f"{name + ': ' if name else ''}a tensor was in the memory of a device that has been lost: make it again, or load it."
+        f"{name + ': ' if name else ''}a tensor has no value any more: the device that held it was lost, or the operation "
+        "that was to make it failed. Make it again, or load it."
     )
 
 
@@ -230,11 +231,8 @@ def runtime_ended() -> None:
     _limits.clear()
     plan._kernels.clear()
     target._targets.clear()
-    gone = Buffer(0, 0, 0)
     for q in _queues.values():
-        for n in q.nodes:
-            n.buf = gone
-            n.srcs = n.scalars = ()
+        _give_up(q.nodes)
         q.nodes = []
         q.bytes = 0
     for o in gc.get_objects():
@@ -399,25 +397,38 @@ def flush_queue(q: Queue) -> None:
         if n.scalars:
             scalars.extend(n.scalars)
     n = s = None  # type: ignore[assignment]  # else the loop variables would count as owners
-    live = [r > _BASE + u for r, u in zip(refcounts(nodes), [x.uses for x in nodes], strict=True)]
-    free = [r <= _BASE + u for r, u in zip(refcounts(inputs), [x.uses for x in inputs], strict=True)]
+    live = [r > _BASE + x.uses for r, x in zip(refcounts(nodes), nodes)]
+    free = [r <= _BASE + x.uses for r, x in zip(refcounts(inputs), inputs)]
     add(tuple(live))
     add(tuple(free))
     k = tuple(key)
-    plan = _plans.get(k)
-    if plan is None:
-        from .plan import make_plan
+    try:
+        plan = _plans.get(k)
+        if plan is None:
+            from .plan import make_plan
 
-        if len(_plans) > 4096:
-            for old in _plans.values():
-                old.forget()
-            _plans.clear()
-        plan = _plans[k] = make_plan(q.device, nodes, live, inputs, free)
-        plans_made.append(len(nodes))
-        del plans_made[:-64]
-        counts["plans"] += 1
-    counts["flushes"] += 1
-    plan.run(nodes, inputs, scalars)
+            if len(_plans) > 4096:
+                for old in _plans.values():
+                    old.forget()
+                _plans.clear()
+            plan = _plans[k] = make_plan(q.device, nodes, live, inputs, free)
+            plans_made.append(len(nodes))
+            del plans_made[:-64]
+            counts["plans"] += 1
+        counts["flushes"] += 1
+        plan.run(nodes, inputs, scalars)
+    except BaseException:
+        _give_up(nodes)
+        raise
+
+
+def _give_up(nodes: list[Node]) -> None:
+    """Nodes that will never have a value say so when they are used."""
+    gone = Buffer(0, 0, 0)
+    for n in nodes:
+        if n.buf is None:
+            n.buf = gone
+        n.srcs = n.scalars = ()
 
 
 #: plans made (scheduled anew), and windows sent

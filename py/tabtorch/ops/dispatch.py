@@ -101,10 +101,13 @@ def check_device_dtype(d: Any, device: Any) -> None:
         )
 
 
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
 def scalar_value(x: Any, compute: str, d: Any) -> Any:
     """A Python number as the kernel's parameter of type `compute`."""
     if compute in ("f32", "f64"):
-        return x
+        return x if d not in _HALVES else dtypes.rounded(x, d)
     if compute in ("c64", "c128"):
         return complex(x)
     if compute == "i64":
@@ -246,6 +249,7 @@ def infer(
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
     device = metas[0].device if len(metas) == 1 or roaming not in [m.device for m in metas] else roaming
     computed, result = types_of(row, operands)
+    compares = result is dtypes.bool_
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
     if into is not None:
         if not dtypes.can_cast(result, into.dtype):
@@ -281,7 +285,9 @@ def infer(
     ins = tuple([expanded(m, shape, order) for m in metas])
     op = _map_op(row, tuple(pattern), f.ops)
     i = inst(op, ins, node_meta, (computed.compute,) * len(numbers), None, computed.compute)
-    return i, out, (computed.compute, computed), numbers
+    # arithmetic of 16-bit floats takes a number as float32, a comparison brings it to their type first
+    near = computed if compares or computed not in _HALVES else dtypes.float32
+    return i, out, (computed.compute, near), numbers
 
 
 def check_alpha(d: Any, alpha: Any) -> None:
@@ -295,7 +301,7 @@ def check_alpha(d: Any, alpha: Any) -> None:
 
 def convert_of(compute: str, d: Any) -> Any:
     """What turns a number of this combination into a kernel parameter; None: nothing has to."""
-    return None if compute in ("f32", "f64") else lambda x: scalar_value(x, compute, d)
+    return None if compute in ("f32", "f64") and d not in _HALVES else lambda x: scalar_value(x, compute, d)
 
 
 def key_of(operands: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
