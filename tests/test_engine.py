@@ -422,3 +422,25 @@ def test_a_window_that_fails_leaves_no_half_made_values(bridge: FakeBridge, monk
     z = chain(up(64), 2)
     flush()
     assert z.buf.id and not y.buf.id
+
+
+def test_where_a_view_begins_schedules_nothing(bridge: FakeBridge) -> None:
+    x = up(64, 8)
+    keep = []
+    for at in (8, 16, 80):
+        window = view.meta((4, 8), (8, 1), at, F, GPU)
+        keep.append(emit(inst(ADDS, (window,), cm(4, 8), ("f32",)), (x,), (1.0,)))
+        flush()
+    assert len(bridge.plans) == 1
+    assert [args[2:] for _, args in bridge.runs] == [(8, 1.0), (16, 1.0), (80, 1.0)]
+    first = emit(inst(ADDS, (view.meta((4, 8), (8, 1), 0, F, GPU),), cm(4, 8), ("f32",)), (x,), (1.0,))
+    flush()
+    assert len(bridge.plans) == 2 and first.buf is not None  # the beginning itself is another structure
+
+
+def test_where_a_write_goes_schedules_nothing(bridge: FakeBridge) -> None:
+    x = up(64, 8)
+    for at in (8, 16, 80):
+        x = emit(inst(WRITE, (cm(64, 8), cm(8)), cm(64, 8), static=view.meta((8,), (1,), at, F, GPU)), (x, up(8)))
+        flush()
+    assert len(bridge.plans) == 1 and x.buf is not None

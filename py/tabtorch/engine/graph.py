@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import bridge as _bridges
-from .view import Meta
+from .view import Meta, meta
 
 if TYPE_CHECKING:
     from .plan import Lowering
@@ -111,10 +111,12 @@ class Custom(Op):
 class Inst:
     """An operation with everything that does not vary from call to call: input views, output, static arguments.
 
-    Interned by the operation tables, so a plan's key can be made of identities.
+    Interned by the operation tables, so a plan's key can be made of identities. Where a view begins does not belong to that
+    structure: `base` is the same instruction with every offset but 0 as 1, and `offsets` are the real ones, which a plan takes
+    as it takes scalars. So a window that slides over data, or a position that grows, schedules nothing anew.
     """
 
-    __slots__ = ("compute", "ins", "op", "out", "queue", "scalars", "static")
+    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static")
 
     def __init__(
         self,
@@ -138,6 +140,22 @@ class Inst:
         self.static = static
         self.compute = compute or out.dtype.compute
         self.queue = queue_of(out.device)
+        self.base: Inst = self
+        self.offsets: tuple[int, ...] = ()
+        if op.kind != "custom":
+            self.offsets = tuple(m.offset for m in self.views() if m.offset)
+            if any(x != 1 for x in self.offsets):
+                started = tuple(_started(m) for m in ins)
+                region = _started(static) if op.kind == "write" else static
+                self.base = inst(op, started, out, scalars, region, compute)
+
+    def views(self) -> tuple[Meta, ...]:
+        """The views whose beginnings vary: those of the inputs, and the region of a write."""
+        return (*self.ins, self.static) if self.op.kind == "write" else self.ins
+
+
+def _started(m: Meta) -> Meta:
+    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
 
 
 _insts: dict[tuple, Inst] = {}
@@ -379,7 +397,10 @@ def flush_queue(q: Queue) -> None:
     for pos, n in enumerate(nodes):
         n.pos = pos
         n.uses = 0
-        add(n.inst)
+        i = n.inst
+        add(i.base)
+        if i.offsets:
+            scalars.extend(i.offsets)
         for s in n.srcs:
             if s.buf is None:
                 s.uses += 1

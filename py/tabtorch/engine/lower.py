@@ -82,6 +82,15 @@ class Kernel:
             self.patches.append((w, key, type))
         return Expr("param", type, (), self.roles[role])
 
+    def offset(self, key: tuple[int, int]) -> Expr:
+        """Where view `key` = (position of the node, which of its views) begins: a scalar of the node."""
+        role = ("begin", key)
+        if role not in self.roles:
+            self.roles[role] = len(self.words)
+            self.patches.append((len(self.words), ("begin", *key), "u32"))
+            self.words.append(0)
+        return Expr("param", "u32", (), self.roles[role])
+
     # ---- buffers
 
     def bind(self, ref: Ref, access: str = "r") -> str:
@@ -324,7 +333,8 @@ def split_dims(
 
 
 def index_of(k: Kernel, m: Meta, factors: list[Factor], role: Any) -> Expr:
-    """Where in its storage the element of view `m` at a point of the domain lies. `role` names this access."""
+    """Where in its storage the element of view `m` at a point of the domain lies. `role` names this access; a pair of ints is
+    a view of a node, whose beginning may differ from run to run."""
     if m.whole or m.numel == 0:
         return linear(k, factors)
     parts = split_dims(m.shape, m.strides, [n for _, n, _ in factors])
@@ -333,7 +343,9 @@ def index_of(k: Kernel, m: Meta, factors: list[Factor], role: Any) -> Expr:
         factors = [(k.let(linear(k, factors), "i"), n, ("all", *(r for _, _, r in factors)))]
         parts = split_dims(m.shape, m.strides, [n])
         assert parts is not None, (m, n)
-    out: Expr = k.dim(m.offset, ("O", role)) if m.offset else U0
+    out: Expr = U0
+    if m.offset:
+        out = k.offset(role) if isinstance(role, tuple) and type(role[0]) is int else k.dim(m.offset, ("O", role))
     for f, (dims, (e, n, frole)) in enumerate(zip(parts, factors, strict=True)):
         merged: list[list[int]] = []
         for size, step in dims:
@@ -419,7 +431,7 @@ class Point:
             if m.shape[d] != 1 and m.strides[d]:
                 e = e + (c if m.strides[d] == 1 else c * self.dim(m.strides[d], ("at", i, d)))
         if m.offset:
-            e = e + self.dim(m.offset, ("at", i))
+            e = e + self.k.offset((self.pos, i))
         return self.values.element(self.pos, i, e)
 
     def dim(self, v: int, role: Any) -> Expr:

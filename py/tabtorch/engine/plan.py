@@ -265,7 +265,7 @@ class Builder:
             v.home = [(i, region.numel, "i")]
             val = v.source(p, 1, v.home)
             val = fit(cast(val, region.dtype.compute), region.dtype.name)
-            k.store_bits(Ref(out.key, region.dtype), index_of(k, region, v.home, "region"), val)
+            k.store_bits(Ref(out.key, region.dtype), index_of(k, region, v.home, (p, len(n.srcs))), val)
 
         low.launch(self.label(g), region.numel, body)
 
@@ -369,6 +369,11 @@ class Builder:
         scalar_of: dict[Any, int] = {}
         types: list[str] = []
         for p, n in enumerate(nodes):
+            if n.inst.offsets:
+                for i, m in enumerate(n.inst.views()):
+                    if m.offset:
+                        scalar_of["begin", p, i] = len(types)
+                        types.append("u32")
             for i, t in enumerate(n.inst.scalars):
                 if t in ("c64", "c128"):
                     for part in (0, 1):
