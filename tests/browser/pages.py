@@ -79,6 +79,7 @@ class Editor:
         prompt.click()
         prompt.press("Escape")  # nothing is left of what was typed before
         for line in lines:
+            self.wait()
             self.page.keyboard.insert_text(line)
             rows = prompt.evaluate("e => e.rows")
             prompt.press("Enter")

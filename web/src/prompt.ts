@@ -22,6 +22,7 @@ export class Prompt {
   #at = this.#history.length;
   #draft = "";
   #asking = false;
+  #again = false; // Enter was pressed while the last one was being carried out
 
   constructor(input: HTMLTextAreaElement, marks: HTMLElement, handlers: PromptHandlers) {
     this.#input = input;
@@ -57,7 +58,11 @@ export class Prompt {
   }
 
   async #enter(now: boolean): Promise<void> {
-    if (this.#asking || !this.#handlers.ready()) return;
+    if (this.#asking) {
+      this.#again = true;
+      return;
+    }
+    if (!this.#handlers.ready()) return;
     const source = this.#input.value.replace(/\n[ \t]+$/, "\n"); // a blank line ends a block, indented or not
     if (!source.trim()) return;
     this.#asking = true;
@@ -72,6 +77,9 @@ export class Prompt {
       await this.#handlers.submit(source);
     } finally {
       this.#asking = false;
+      const again = this.#again;
+      this.#again = false;
+      if (again) void this.#enter(false);
     }
   }
 
