@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .expr import cast, const, variable
 from .graph import Buffer, Custom, Inst, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
 from .view import Meta, contiguous_meta
@@ -36,8 +37,6 @@ def _lower_pack(i: Inst, low: Any) -> None:
         def body(
             k: Kernel, t: Any, part: list[int] = part, ends: list[int] = ends, start: int = start, total: int = total
         ) -> None:
-            from .expr import cast, const, variable
-
             v = k.var(const(0, "f32"), "value")
             begin: Any = const(0, "u32")
             for which, j in enumerate(part):

@@ -75,8 +75,6 @@ class RowKernel:
         if n.op.kind == "contract":
             x = cast(self.v.source(p, 0, factors), n.compute)
             y = cast(self.v.source(p, 1, factors), n.compute)
-            if n.compute == "f32" and self.k.js:
-                return x * y
             return x * y
         return cast(self.v.source(p, 0, factors), n.compute)
 
