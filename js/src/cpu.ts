@@ -262,6 +262,10 @@ export class CpuDevice {
     handle.bytes(0, data.byteLength).set(data);
   }
 
+  write(id: number, offset: number, data: Uint8Array): void {
+    this.peek(id, offset, data.byteLength, "write").set(data);
+  }
+
   alloc(id: number, nbytes: number): void {
     const handle = this.create(id, nbytes, sizeClass(nbytes), "zeros");
     if (handle.block.dirty) new Uint8Array(handle.block.data).fill(0);

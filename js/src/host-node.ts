@@ -6,7 +6,7 @@
  * 1 = an error: JSON `[{kind, operation, message}]`. Requests are carried out strictly in order.
  *
  *   1 execute       payload: a block of commands. No reply; its errors are kept for the next read or synchronize
- *   2 read          payload: JSON {id, offset, nbytes}. Reply: the bytes, or the errors so far
+ *   2 read          payload: JSON {id, offset, nbytes}, or a list of them. Reply: the bytes, or the errors so far
  *   3 info          reply: JSON, see Runtime.info
  *   4 stats         reply: JSON, see Runtime.stats
  *   5 resetStats    reply: empty
@@ -15,6 +15,8 @@
  *   8 init          payload: JSON {device: "webgpu" | "cpu" | "auto"}. Starts a runtime (anew, where there was one).
  *                   Reply: info; with no GPU it says `webgpu: null` and the `reason`
  *   9 loseDevice    reply: empty, once the device is gone
+ *  10 startTimes    reply: see Runtime.startTimes
+ *  11 takeTimes     reply: JSON, see Runtime.takeTimes
  *
  * Standard output carries frames only. The process ends when its standard input does.
  */
@@ -43,6 +45,8 @@ const Kind = {
   TAKE_ERRORS: 7,
   INIT: 8,
   LOSE_DEVICE: 9,
+  START_TIMES: 10,
+  TAKE_TIMES: 11,
 } as const;
 
 interface Dawn {
@@ -112,6 +116,22 @@ function check(of: Runtime): void {
   if (records !== "[]") throw new Failure(records);
 }
 
+interface ReadSpec {
+  id: number;
+  offset: number;
+  nbytes: number;
+}
+
+function joined(parts: Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.byteLength, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.byteLength;
+  }
+  return all;
+}
+
 async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | null> {
   if (kind === Kind.INIT) {
     const { device } = JSON.parse(new TextDecoder().decode(payload)) as { device: string };
@@ -125,10 +145,13 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
       runtime.execute(payload);
       return null;
     case Kind.READ: {
-      const { id, offset, nbytes } = JSON.parse(new TextDecoder().decode(payload));
+      const wanted = JSON.parse(new TextDecoder().decode(payload)) as ReadSpec | ReadSpec[];
+      const from = runtime;
       let bytes: Uint8Array;
       try {
-        bytes = await runtime.readAsync(id, offset, nbytes);
+        bytes = Array.isArray(wanted)
+          ? joined(await Promise.all(wanted.map(({ id, offset, nbytes }) => from.readAsync(id, offset, nbytes))))
+          : await from.readAsync(wanted.id, wanted.offset, wanted.nbytes);
       } catch (error) {
         check(runtime); // what came before explains it best
         throw error;
@@ -158,6 +181,10 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
       runtime.loseDevice();
       if (JSON.parse(runtime.info()).webgpu !== null) await runtime.deviceLost;
       return nothing;
+    case Kind.START_TIMES:
+      return text(runtime.startTimes());
+    case Kind.TAKE_TIMES:
+      return text(runtime.takeTimes());
     default:
       throw new Error(`unknown request ${kind}`);
   }

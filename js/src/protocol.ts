@@ -15,6 +15,7 @@ export const Op = {
   ALIAS: 7,
   ALLOC: 8,
   FORGET: 9,
+  WRITE: 10,
 } as const;
 
 export const WEBGPU = 0;

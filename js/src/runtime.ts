@@ -189,6 +189,16 @@ export class Runtime {
     this.counters.reset();
   }
 
+  /** Times dispatches on the GPU until `takeTimes`: "true", or "false" where it cannot. */
+  startTimes(): string {
+    return String(this.gpu?.startTimes() ?? false);
+  }
+
+  /** Their nanoseconds, as a JSON list. Call `synchronize` before. */
+  takeTimes(): string {
+    return JSON.stringify(this.gpu?.takeTimes() ?? []);
+  }
+
   /** Loses the GPU device, as a driver reset would. For tests. */
   loseDevice(): void {
     this.gpu?.loseDevice();
@@ -223,6 +233,9 @@ export class Runtime {
           break;
         case Op.UPLOAD:
           this.on(reader.arg(1)).upload(reader.arg(0), reader.data(3, reader.arg(2)));
+          break;
+        case Op.WRITE:
+          this.owner(reader.arg(0)).write(reader.arg(0), reader.arg(1), reader.data(3, reader.arg(2)));
           break;
         case Op.ALLOC:
           this.on(reader.arg(1)).alloc(reader.arg(0), reader.arg(2));

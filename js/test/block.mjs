@@ -55,6 +55,10 @@ export class Block {
     return this.command(5, [id, dev, data.byteLength], data);
   }
 
+  write(id, offset, data) {
+    return this.command(10, [id, offset, data.byteLength], data);
+  }
+
   copy(dst, dev, src, nbytes) {
     return this.command(6, [dst, dev, src, nbytes]);
   }

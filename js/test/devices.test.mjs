@@ -27,6 +27,22 @@ for (const dev of [0, 1]) {
       assert.deepEqual(await readAs(runtime, Uint8Array, c, 3, 1), [2, 3, 4]);
     });
 
+    test("pieces are written into a buffer, after the work before and ahead of the work behind", async () => {
+      const [a, b, c, d] = [id(), id(), id(), id()];
+      const block = new Block().alloc(a, dev, 16).write(a, 0, f32(1, 2)).write(a, 8, f32(3, 4)).run(1, [a, b], [10, 0]);
+      await execute(runtime, block.write(a, 4, f32(9)).run(1, [a, c], [1, 0]).alloc(d, dev, 7));
+      assert.deepEqual(await readAs(runtime, Float32Array, b, 4), [10, 20, 30, 40]);
+      assert.deepEqual(await readAs(runtime, Float32Array, c, 4), [1, 9, 3, 4]);
+      const bytes = Uint8Array.of(1, 2, 3, 4, 5, 6, 7);
+      await execute(runtime, new Block().write(d, 0, bytes.slice(0, 4)).write(d, 4, bytes.slice(4)));
+      assert.deepEqual(await readAs(runtime, Uint8Array, d, 7), [...bytes]);
+      runtime.execute(new Block().write(a, 12, f32(1, 2)).bytes());
+      assert.match(errors(runtime)[0].message, /bytes 12 to 20 of a buffer of 16/);
+      runtime.execute(new Block().write(9999, 0, f32(1)).bytes());
+      assert.match(errors(runtime)[0].message, /no buffer 9999/);
+      await execute(runtime, new Block().free(a, b, c, d));
+    });
+
     test("a run patches its scalars, and the template stays as it was", async () => {
       const [a, b, c] = [id(), id(), id()];
       const block = new Block().upload(a, dev, f32(1, 2, 3, 4));

@@ -14,6 +14,7 @@ import { type Dispatch, GpuPlan, type Output, type Temp } from "./plan";
 import { Readback } from "./readback";
 import { ErrorScopes } from "./scopes";
 import { Stream } from "./stream";
+import { Timer } from "./timer";
 import { Uniforms } from "./uniforms";
 
 const LOST = "the GPU device was lost";
@@ -230,6 +231,24 @@ export class GpuDevice {
     this.stats.uploadBytes += nbytes;
   }
 
+  /** Bytes into a buffer, in the order of the stream; `offset` is a multiple of 4, and so is the end, or it is the buffer's. */
+  write(id: number, offset: number, data: Uint8Array<ArrayBuffer>): void {
+    this.use("write");
+    const { block, offset: start, nbytes } = this.handle(id, "write");
+    const size = (data.byteLength + 3) & ~3;
+    if (
+      offset % 4 !== 0 ||
+      offset + data.byteLength > nbytes ||
+      (size !== data.byteLength && offset + data.byteLength < nbytes)
+    )
+      fail("internal", "write", `bytes ${offset} to ${offset + data.byteLength} of a buffer of ${nbytes}`);
+    this.submit(); // what is recorded comes first
+    this.device.queue.writeBuffer(block.buffer, start + offset, data.buffer, data.byteOffset, size);
+    if (size >= 2 ** 20) this.device.queue.submit([]); // else the pieces of a large file gather before the first is copied
+    this.stats.uploads++;
+    this.stats.uploadBytes += data.byteLength;
+  }
+
   alloc(id: number, nbytes: number): void {
     this.use("zeros", id);
     const block = this.lease(id, nbytes, "zeros");
@@ -308,7 +327,25 @@ export class GpuDevice {
     this.flush();
     if (this.lost === null) await nudged(device, device.queue.onSubmittedWorkDone()).catch(() => this.deviceLost);
     await this.scopes.settled();
+    await this.stream.timer?.settled();
     if (this.lost !== null) throw new CommandError(this.lost);
+  }
+
+  /** Times every dispatch from now on; false where the device cannot. */
+  startTimes(): boolean {
+    if (!this.device.features.has("timestamp-query")) return false;
+    this.submit();
+    this.stream.timer ??= new Timer(this.device);
+    return true;
+  }
+
+  /** Ends that: the nanoseconds of each dispatch, in order. To be called when all is synchronized. */
+  takeTimes(): number[] {
+    const { timer } = this.stream;
+    this.submit();
+    this.stream.timer = null;
+    timer?.destroy();
+    return timer?.times ?? [];
   }
 
   /** As a driver reset would. */
