@@ -72,7 +72,7 @@ class Bridge:
         raise NotImplementedError
 
     def _call(self, name: str) -> str:
-        """One of `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`: its text, "" for none."""
+        """One of `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`, `startTimes`, `takeTimes`: its text, "" for none."""
         raise NotImplementedError
 
     async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
@@ -101,6 +101,13 @@ class Bridge:
             self.flush()
         return block.upload(dev, data)
 
+    def write(self, ident: int, offset: int, data: Any) -> None:
+        """Bytes into a buffer from `offset` on, in the order of the stream; a piece of a large one, which goes at once."""
+        block = self.block
+        if block.pos and block.pos + len(data) > SEND_ABOVE:
+            self.flush()
+        block.write(ident, offset, data)
+
     def forget_kernels(self, ids: Iterable[int]) -> None:
         """Drop compiled kernels that no plan uses any more."""
         self.block.forget(0, ids)
@@ -126,6 +133,11 @@ class Bridge:
         self.flush()
         return self._read(ident, dev, offset, nbytes) if nbytes else b""
 
+    def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
+        """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""
+        self.flush()
+        return [self._read(*each) if each[3] else b"" for each in wanted]
+
     # -- seldom
 
     def stats(self) -> dict[str, Any]:
@@ -138,6 +150,17 @@ class Bridge:
         """Set the counters that count events back to nought."""
         self.flush()
         self._call("resetStats")
+
+    def start_times(self) -> bool:
+        """Times every dispatch on the GPU from now on; False where it has no timestamps."""
+        self.flush()
+        return self._call("startTimes") == "true"
+
+    def take_times(self) -> list[float]:
+        """Ends that: the nanoseconds of each dispatch, in order."""
+        self.synchronize()
+        times: list[float] = json.loads(self._call("takeTimes"))
+        return times
 
     def lose_device(self) -> None:
         """Destroy the GPU device, as a driver reset would. For tests."""

@@ -16,7 +16,7 @@ __all__ = ["CPU", "WEBGPU", "BlockWriter"]
 
 WEBGPU, CPU = 0, 1
 
-KERNEL, PLAN, RUN, FREE, UPLOAD, COPY, ALIAS, ALLOC, FORGET = range(1, 10)
+KERNEL, PLAN, RUN, FREE, UPLOAD, COPY, ALIAS, ALLOC, FORGET, WRITE = range(1, 11)
 
 INITIAL = 1 << 18
 SHRINK_ABOVE = 1 << 24
@@ -148,6 +148,10 @@ class BlockWriter:
         ident = self.new_buffer()
         self._bytes(UPLOAD, (ident, dev), view, nbytes)
         return ident
+
+    def write(self, ident: int, offset: int, data: Any) -> None:
+        """`WRITE` of a bytes-like object into a buffer from byte `offset` on, a multiple of 4, as its length is but at the end."""
+        self._bytes(WRITE, (ident, offset), data, len(data))
 
     def copy(self, dev: int, source: int, nbytes: int) -> int:
         """`COPY`: the id of the new buffer on `dev`, with the first `nbytes` of `source`."""

@@ -16,19 +16,24 @@ import struct
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
 from tabtorch.bridge.base import Bridge, check_device, raise_errors, requested_device
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
 
-EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE = range(1, 10)
+EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE, START_TIMES, TAKE_TIMES = range(
+    1, 12
+)
 _KINDS = {
     "info": INFO,
     "stats": STATS,
     "resetStats": RESET_STATS,
     "takeErrors": TAKE_ERRORS,
     "loseDevice": LOSE_DEVICE,
+    "startTimes": START_TIMES,
+    "takeTimes": TAKE_TIMES,
 }
 _LARGEST = (1 << 32) - 1
 _header = struct.Struct("<2I")
@@ -137,6 +142,17 @@ class NodeBridge(Bridge):
 
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes))
+
+    def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
+        """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""
+        self.flush()
+        asked = [{"id": ident, "offset": offset, "nbytes": n} for ident, _, offset, n in wanted if n]
+        view = memoryview(self._ask(READ, json.dumps(asked).encode()) if asked else b"")
+        found, at = [], 0
+        for *_, n in wanted:
+            found.append(view[at : at + n])
+            at += n
+        return found
 
     def _call(self, name: str) -> str:
         return self._ask(_KINDS[name]).decode()

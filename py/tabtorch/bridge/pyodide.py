@@ -8,6 +8,7 @@ number. Waiting needs JSPI (`run_sync`); where that is missing, a read goes thro
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -57,6 +58,10 @@ GLUE = """
         return refused(error);
       }
     },
+    async readAll(wanted) {
+      const reads = JSON.parse(wanted).map(([id, dev, offset, nbytes]) => runtime.readAsync(id, offset, nbytes));
+      return checked(await Promise.all(reads).catch(refused));
+    },
     refusal: () => refusal,
     canvasWorks: () => Boolean(runtime.canvasWorks()),
     synchronize: async () => {
@@ -94,6 +99,7 @@ class PyodideBridge(Bridge):
         self._execute_js = glue.execute
         self._read_js = glue.read
         self._read_async_js = glue.readAsync
+        self._read_all_js = glue.readAll
         self._read_canvas_js = glue.readCanvas
         self._synchronize_js = glue.synchronize
         self._call_js = glue.call
@@ -141,6 +147,19 @@ class PyodideBridge(Bridge):
         except JsException as error:
             self._failed("the read failed", error)
         return self._bytes(found)
+
+    def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
+        """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""
+        if not can_run_sync():
+            return super().read_many(wanted)
+        self.flush()
+        try:
+            found = run_sync(self._read_all_js(json.dumps(wanted)))
+        except JsException as error:
+            self._failed("the read failed", error)
+        if found is None:
+            self._bytes(None)
+        return [each.to_bytes() for each in found]
 
     def _bytes(self, found: Any) -> bytes:
         if found is None:
@@ -210,10 +229,15 @@ def _cannot_wait(what: str, instead: str) -> NoReturn:
     )
 
 
-def _create() -> Any:
-    """A promise of the runtime."""
+def load_runtime() -> None:
+    """Puts `tabtorchRuntime` into this realm."""
     if not run_js("'tabtorchRuntime' in globalThis"):
         run_js(files(__package__).joinpath("runtime.js").read_text())
+
+
+def _create() -> Any:
+    """A promise of the runtime."""
+    load_runtime()
     return run_js(CREATE)(requested_device())
 
 

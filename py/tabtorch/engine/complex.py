@@ -9,7 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from . import functions as fn
-from .expr import Complex, Expr, absolute, asinh, const, cos, cosh, exp, isinf, log, sin, sinh, sqrt, tanh, where
+from .expr import (
+    Complex,
+    Expr,
+    absolute,
+    asinh,
+    const,
+    cos,
+    cosh,
+    exp,
+    isinf,
+    isnan,
+    log,
+    signbit,
+    sin,
+    sinh,
+    sqrt,
+    tanh,
+    where,
+)
 
 
 def modulus(z: Complex) -> Expr:
@@ -34,10 +52,20 @@ def _over_i(z: Complex) -> Complex:
     return Complex(z.im, -z.re)
 
 
+def _nil(*values: Expr) -> Expr:
+    """0 with the sign of the product of these."""
+    sign = signbit(values[0])
+    for v in values[1:]:
+        sign = sign ^ signbit(v)
+    return where(sign, const(-0.0, values[0].type), const(0, values[0].type))
+
+
 def _exp(z: Complex) -> Complex:
     r = exp(z.re)
-    im = where(z.im == 0.0, z.im, r * sin(z.im))
-    return Complex(where(z.im == 0.0, r, r * cos(z.im)), im)
+    # an infinite modulus, or none, asks no angle
+    vanishes, grows = z.re == -math.inf, (z.re == math.inf) & ~(absolute(z.im) < math.inf)
+    im = where(vanishes & ~(absolute(z.im) < math.inf), 0.0, where(z.im == 0.0, z.im, r * sin(z.im)))
+    return Complex(where((z.im == 0.0) | vanishes | grows, r, r * cos(z.im)), im)
 
 
 def _expm1(z: Complex) -> Complex:
@@ -96,19 +124,28 @@ def _sqrt(z: Complex) -> Complex:
 
 
 def _reciprocal(z: Complex) -> Complex:
-    return const(1, z.type) / z
+    at_zero = Complex(const(math.inf, z.re.type), const(math.nan, z.re.type))
+    return where((z.re == 0.0) & (z.im == 0.0), at_zero, const(1, z.type) / z)
 
 
 def _rsqrt(z: Complex) -> Complex:
     return _reciprocal(_sqrt(z))
 
 
+def _grown(z: Complex, v: Expr) -> Expr:
+    """Infinite where the modulus is and there is no angle."""
+    return where(isinf(z.re) & ~(absolute(z.im) < math.inf), math.inf, v)
+
+
 def _sinh(z: Complex) -> Complex:
-    return Complex(sinh(z.re) * cos(z.im), cosh(z.re) * sin(z.im))
+    x, y = z.re, z.im
+    return Complex(where(x == 0.0, x, _grown(z, sinh(x) * cos(y))), where(y == 0.0, y, cosh(x) * sin(y)))
 
 
 def _cosh(z: Complex) -> Complex:
-    return Complex(cosh(z.re) * cos(z.im), sinh(z.re) * sin(z.im))
+    x, y = z.re, z.im
+    im = where((x == 0.0) | (y == 0.0), _nil(x, y), sinh(x) * sin(y))
+    return Complex(_grown(z, cosh(x) * cos(y)), im)
 
 
 def _tanh(z: Complex) -> Complex:
@@ -122,15 +159,16 @@ def _tanh(z: Complex) -> Complex:
     e = exp(absolute(z.re) * -2.0) * 4.0
     re = where(far, t, t / where(far, 1.0, d))
     im = where(far, e * s * c, sech2 * s * c / where(far, 1.0, d))
-    return Complex(re, im)
+    im = where(isinf(z.re), _nil(z.im), im)
+    return Complex(where(z.re == 0.0, z.re, re), where(z.im == 0.0, z.im, im))
 
 
 def _sin(z: Complex) -> Complex:
-    return Complex(sin(z.re) * cosh(z.im), cos(z.re) * sinh(z.im))
+    return _over_i(_sinh(_times_i(z)))
 
 
 def _cos(z: Complex) -> Complex:
-    return Complex(cos(z.re) * cosh(z.im), -(sin(z.re) * sinh(z.im)))
+    return _cosh(_times_i(z))
 
 
 def _tan(z: Complex) -> Complex:
@@ -151,19 +189,27 @@ def _asin(z: Complex) -> Complex:
     """Kahan, Branch cuts for complex elementary functions (1987)."""
     a, b = _roots(z)
     re = fn.atan2(z.re, a.re * b.re - a.im * b.im)
-    return Complex(re, asinh(a.re * b.im - a.im * b.re))
+    v = Complex(re, asinh(a.re * b.im - a.im * b.re))
+    infinite = const(math.inf, z.im.type)
+    v = where(isinf(z), Complex(fn.atan2(z.re, absolute(z.im)), fn.copysign(infinite, z.im)), v)
+    return Complex(where(z.re == 0.0, z.re, v.re), v.im)
 
 
 def _acos(z: Complex) -> Complex:
     a, b = _roots(z)
     re = fn.atan2(a.re, b.re) * 2.0
-    return Complex(re, asinh(b.re * a.im - b.im * a.re))
+    v = Complex(re, asinh(b.re * a.im - b.im * a.re))
+    infinite = const(math.inf, z.im.type)
+    v = where(isinf(z), Complex(fn.atan2(absolute(z.im), z.re), fn.copysign(infinite, -z.im)), v)
+    return Complex(where((z.re == 0.0) & isnan(z.im), math.pi / 2, v.re), v.im)
 
 
 def _acosh(z: Complex) -> Complex:
     a = _sqrt(Complex(z.re - 1.0, z.im))
     b = _sqrt(Complex(z.re + 1.0, z.im))
-    return Complex(asinh(a.re * b.re + a.im * b.im), fn.atan2(a.im, b.re) * 2.0)
+    v = Complex(asinh(a.re * b.re + a.im * b.im), fn.atan2(a.im, b.re) * 2.0)
+    v = where(isinf(z), Complex(const(math.inf, z.re.type), angle(z)), v)
+    return Complex(v.re, where((z.re == 0.0) & isnan(z.im), math.pi / 2, v.im))
 
 
 def _atanh(z: Complex) -> Complex:
@@ -174,9 +220,11 @@ def _atanh(z: Complex) -> Complex:
     u, v = where(near, a, 0.0), where(near, y, 1.0)
     re = fn.log1p(u * 4.0 / ((1.0 - u) * (1.0 - u) + v * v)) * 0.25
     im = fn.atan2(v * 2.0, (1.0 - u) * (u + 1.0) - v * v) * 0.5
-    re = where(near, fn.copysign(re, x), const(0, x.type))
+    re = where(near, fn.copysign(re, x), _nil(x))
     im = where(near, im, fn.copysign(const(math.pi / 2, y.type), y))
-    return Complex(re, im)
+    none = const(math.nan, x.type)
+    re = where(isnan(z) & ~isinf(z) & (x != 0.0), none, re)
+    return Complex(re, where(isnan(y) | (isnan(x) & ~isinf(y)), none, im))
 
 
 def _atan(z: Complex) -> Complex:

@@ -374,8 +374,8 @@ def define(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 from .complex import FUNCTIONS
 
                 return FUNCTIONS[name](*args)
-            first = args[0]
-            return Expr("call", first.type, (first, *(_lift(a, first) for a in args[1:])), name)
+            like = next(a for a in args if isinstance(a, Expr))
+            return Expr("call", like.type, tuple([_lift(a, like) for a in args]), name)
 
         f.__name__ = name
         f.__doc__ = body.__doc__
@@ -393,3 +393,27 @@ def definition(name: str) -> Callable[..., Any] | None:
 def variable(name: str, type: str) -> Expr:
     """A name that the kernel around the expression declares."""
     return Expr("var", type, (), name)
+
+
+class Loop:
+    """A loop of one function: the variables that it carries, their first values, and what becomes of them."""
+
+    __slots__ = ("count", "first", "go", "limit", "names", "next")
+
+    def __init__(self, name: str, limit: int, body: Callable[..., Any], first: tuple[Expr, ...]) -> None:
+        self.count = name + "_k"
+        self.limit = limit
+        self.first = first
+        self.names = [f"{name}_{i}" for i in range(len(first))]
+        count = cast(variable(self.count, "u32"), first[0].type)
+        self.go, *self.next = body(count, *(variable(n, x.type) for n, x in zip(self.names, first, strict=True)))
+
+
+def repeat(name: str, limit: int, body: Callable[..., Any], *first: Expr) -> tuple[Expr, ...]:
+    """The state after `(go, *state) = body(k, *state)` for k = 0, 1, … below `limit`, as long as `go` holds.
+
+    k has the type of the first value. Only inside `define`, under a name of its own there: the body may use nothing but
+    its state and what the function has.
+    """
+    loop = Loop(name, limit, body, first)
+    return tuple([Expr("after", x.type, (), (loop, i)) for i, x in enumerate(first)])

@@ -65,9 +65,11 @@ class Graph:
     """The needed nodes of a window, who reads whom, and the groups they are dealt to."""
 
     def __init__(
-        self, nodes: list[Any], live: list[bool], *, split: Any, size: int = MAX_NODES, limit: int = 8
+        self, nodes: list[Any], live: list[bool], *, split: Any, sizes: dict[int, int] | None = None, limit: int = 8
     ) -> None:
-        self.size = size  # nodes in one kernel; a smaller one is tried where kernels would bind too many buffers
+        self.sizes = (
+            sizes or {}
+        )  # most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
         self.limit = limit
         self.nodes = nodes
         self.live = live
@@ -116,7 +118,11 @@ class Graph:
             kind = n.inst.op.kind
             size = n.inst.out.numel
             if kind in ("reduce", "contract") or any(
-                s.buf is None and s.pos in per_row and s.inst.out.numel == size for s in n.srcs
+                s.buf is None
+                and s.pos in per_row
+                and s.inst.out.numel == size
+                and (kind != "map" or self._joinable(s.pos, pos, i))
+                for i, s in enumerate(n.srcs)
             ):
                 per_row.add(pos)
             if not self.needed[pos] or kind != "map":
@@ -129,7 +135,9 @@ class Graph:
             readers = self.readers[pos]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
             ok = pos not in per_row or all(self.nodes[r].inst.ins[i].numel <= size for r, i in readers)
-            if self.size == 1 and n.srcs:  # the last resort of a kernel that binds too much: each node by itself
+            if (
+                n.srcs and self.sizes.get(pos) == 1
+            ):  # the last resort of a kernel that binds too much: each node by itself
                 ok = False
             outside = not n.srcs  # a constant is never worth a buffer
             for r, i in readers:
@@ -142,7 +150,7 @@ class Graph:
                     outside = True
                     grows = ri.ins[i].numel > 2 * out.numel
                     many = len(readers) > 1 or grows or kind == "contract"
-                    if cost > min(self.size, CHEAP if many else SINGLE):
+                    if cost > min(self.sizes.get(pos, MAX_NODES), CHEAP if many else SINGLE):
                         ok = False
                         break
             if ok and outside:
@@ -218,7 +226,8 @@ class Graph:
 
     def _merge(self, a: Group, b: Group) -> bool:
         """Makes one group of two that share points, if no third has to come between them."""
-        if len(a.nodes) + len(b.nodes) > self.size or a.split or b.split:
+        count = len(a.nodes) + len(b.nodes)
+        if count > MAX_NODES or a.split or b.split or (self.sizes and count > self._most([*a.nodes, *b.nodes])):
             return False
         shapes = {(g.O, g.K) for g in (a, b) if g.kind != "map"}
         if {a.kind, b.kind} - {"map", "row", "contract"} or len(shapes) > 1 or a.kind == b.kind == "contract":
@@ -309,7 +318,9 @@ class Graph:
 
     def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
         n = self.nodes[pos]
-        if len(g.nodes) >= self.size or g.kind in ("write", "custom"):
+        if len(g.nodes) >= MAX_NODES or g.kind in ("write", "custom"):
+            return False
+        if self.sizes and len(g.nodes) >= self._most([*g.nodes, pos]):
             return False
         if any(self.of[q] is g for q in other):
             return False
@@ -348,6 +359,10 @@ class Graph:
             return False
         self._add(g, pos, level, max(g.phase[q] for q, _ in mine))
         return True
+
+    def _most(self, nodes: list[int]) -> int:
+        """How many nodes the kernel of these may have."""
+        return min(self.sizes.get(p, MAX_NODES) for p in nodes)
 
     def _fits(self, pos: int, g: Group) -> bool:
         """Whether the group with this node would still bind few enough buffers, as far as is known yet."""
@@ -409,6 +424,17 @@ class Graph:
         for pos, deps in self.deps.items():
             g = self.of[pos]
             out.update(q for q in deps if self.of[q] is not g)
+        return out
+
+    def deep(self, g: Group) -> set[int]:
+        """The nodes of a group and the virtual ones that it computes besides."""
+        out = set(g.nodes)
+        stack = list(g.nodes)
+        while stack:
+            for s in self.nodes[stack.pop()].srcs:
+                if s.buf is None and s.pos in self.virtual and s.pos not in out:
+                    out.add(s.pos)
+                    stack.append(s.pos)
         return out
 
     def binds(self, g: Group, stored: set[int]) -> int:

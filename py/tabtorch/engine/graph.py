@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: nodes collected before a window is sent although nobody reads
 WINDOW = 256
+#: the same in a compiled function, which is planned as a whole
+HELD = 8192
 #: bytes of values in a window after which it is sent, so that dead ones can be freed
 WATERMARK = 256 << 20
 
@@ -57,10 +59,10 @@ class Reduce(Op):
     """A monoid over the trailing dimensions of its input (the view puts them last; `static` = how many are kept).
 
     `lift(x, k)` makes a state (tuple of expressions) of an element and its index, `combine` joins two, `result` ends it.
-    `init(type)` is the neutral state.
+    `init(type)` is the neutral state. `sums`: joining adds the states' parts.
     """
 
-    __slots__ = ("combine", "init", "lift", "result")
+    __slots__ = ("combine", "init", "lift", "result", "sums")
     kind = "reduce"
 
     def __init__(
@@ -70,8 +72,10 @@ class Reduce(Op):
         lift: Callable[[Any, Any], tuple],
         combine: Callable[[tuple, tuple], tuple],
         result: Callable[[tuple], Any],
+        sums: bool = False,
     ) -> None:
         super().__init__(name)
+        self.sums = sums
         self.init = init
         self.lift = lift
         self.combine = combine
@@ -133,6 +137,12 @@ class Inst:
                 f"{op.name}: {out.dtype.name} is not available on webgpu (WGSL has no 64-bit floats): "
                 f"use {narrow}, or device='cpu'"
             )
+        for m in ins:
+            if m.device.number != out.device.number:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{out.device.public} and {m.device.public}!"
+                )
         self.op = op
         self.ins = ins
         self.out = out
@@ -194,7 +204,7 @@ class Buffer:
         memory.add(device, nbytes)
 
     def __del__(self) -> None:
-        if self.id:
+        if self.id and memory is not None:  # it is None where Python is ending
             memory.live[self.device] -= self.nbytes
             self.free(self.id)
 
@@ -251,7 +261,7 @@ def runtime_ended() -> None:
     target._targets.clear()
     for q in _queues.values():
         _give_up(q.nodes)
-        q.nodes = []
+        q.nodes, q.windows = [], []
         q.bytes = 0
     for o in gc.get_objects():
         if type(o) is Buffer and o.id:
@@ -281,21 +291,39 @@ class Node:
 class Queue:
     """The nodes of one device that have not been sent yet."""
 
-    __slots__ = ("bytes", "device", "nodes")
+    __slots__ = ("bytes", "device", "nodes", "windows")
 
     def __init__(self, device: Any) -> None:
         self.device = device
         self.nodes: list[Node] = []
         self.bytes = 0
+        self.windows: list[int] = []  # positions of nodes that are to be windows onto another node's memory
 
 
 _queues: dict[Any, Queue] = {}
+
+#: the calls of `vmap` that are under way, innermost last; how many batched values there are; what a queue's nodes are kept
+#: in: func/batch.py has another list while there are any
+levels: list[Any] = []
+#: how many transforms of torch.func are under way, `vmap` included
+nesting = [0]
+batches = [0]
+node_list: type[list] = list
+
+
+class _Nowhere(list):
+    """What waits on the meta device: nothing. A node there has a shape and a dtype, and never a value."""
+
+    def append(self, n: Node) -> None:
+        n.srcs = n.scalars = ()
 
 
 def queue_of(device: Any) -> Queue:
     q = _queues.get(device)
     if q is None:
         q = _queues[device] = Queue(device)
+        if device.type == "meta":
+            q.nodes = _Nowhere()
     return q
 
 
@@ -310,7 +338,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
     q = i.queue
     nodes = q.nodes
     nodes.append(n)
-    if len(nodes) >= WINDOW:
+    if len(nodes) >= WINDOW and (held is None or len(nodes) >= HELD):
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     else:
@@ -324,7 +352,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                     nodes.pop()
                     raise
             q.bytes += nbytes
-            if q.bytes > WATERMARK:
+            if q.bytes > WATERMARK and held is None:
                 flush_queue(q)
     return n
 
@@ -335,7 +363,9 @@ _upload = Op("upload")
 
 def from_host(data: Any, m: Meta, host: Any = None) -> Node:
     """A node that holds `data` (bytes of a contiguous tensor)."""
-    n = Node(inst(_upload, (), m), (), ())
+    n = blank(m)
+    if m.device.type == "meta":
+        return n
     nbytes = m.numel * m.dtype.itemsize
     check_size(nbytes, m)
     n.buf = Buffer(bridge().upload(m.device.number, data), nbytes, m.device.number)
@@ -343,8 +373,24 @@ def from_host(data: Any, m: Meta, host: Any = None) -> Node:
     return n
 
 
+def blank(m: Meta) -> Node:
+    """A value on the meta device."""
+    return Node(inst(_upload, (), m), (), ())
+
+
+def reserve(m: Meta) -> Node:
+    """A node whose bytes come later, in pieces, with the bridge's `write`."""
+    n = Node(inst(_upload, (), m), (), ())
+    nbytes = m.numel * m.dtype.itemsize
+    check_size(nbytes, m)
+    n.buf = Buffer(bridge().alloc(m.device.number, nbytes), nbytes, m.device.number)
+    return n
+
+
 def check_size(nbytes: int, m: Meta) -> None:
     """Raises RuntimeError for a tensor that the device cannot hold in one buffer."""
+    if m.device.type == "meta":
+        return
     limit = _limits.get(m.device.number)
     if limit is None:
         gpu = bridge().info.get("webgpu") if m.device.number == 0 else None
@@ -383,45 +429,78 @@ _BASE = _calibrate()
 _plans: dict[tuple, Any] = {}
 
 
+class Window:
+    """A window about to be sent: its structure (`key`, which `live` is to be added to), what it reads, its numbers."""
+
+    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars")
+
+    def __init__(self, q: Queue) -> None:
+        nodes = self.nodes = q.nodes
+        aliases = q.windows
+        q.nodes, q.windows = node_list(), []
+        q.bytes = 0
+        key: list[Any] = []
+        add = key.append
+        inputs: list[Node] = []
+        scalars: list[Any] = []
+        for pos, n in enumerate(nodes):
+            n.pos = pos
+            n.uses = 0
+            i = n.inst
+            add(i.base)
+            if i.offsets:
+                scalars.extend(i.offsets)
+            for s in n.srcs:
+                if s.buf is None:
+                    s.uses += 1
+                    add(s.pos)
+                else:
+                    # an input met before has its place, counted from -1 down, in pos
+                    p = s.pos
+                    if p < 0 and -p <= len(inputs) and inputs[-p - 1] is s:
+                        s.uses += 1
+                    else:
+                        inputs.append(s)
+                        p = s.pos = -len(inputs)
+                        s.uses = 1
+                    add(p)
+            if n.scalars:
+                scalars.extend(n.scalars)
+        n = s = None  # type: ignore[assignment]  # else the loop variables would count as owners
+        self.live = live = [r > _BASE + x.uses for r, x in zip(refcounts(nodes), nodes)]
+        self.free = [r <= _BASE + x.uses for r, x in zip(refcounts(inputs), inputs)]
+        self.key = key
+        self.inputs = inputs
+        self.scalars = scalars
+        self.aliased: list[tuple[Node, Node]] = []
+        for p in aliases:
+            if live[p] and nodes[p].srcs[0].buf is None:  # never stored: a place in what its source stores
+                self.aliased.append((nodes[p], nodes[p].srcs[0]))
+        for w, flat in self.aliased:
+            live[w.pos] = False
+            live[flat.pos] = True
+
+    def alias(self) -> None:
+        """Gives the nodes that are windows their memory, once there is some."""
+        for w, flat in self.aliased:
+            base = flat.buf
+            assert base is not None
+            m = w.inst.ins[0]
+            size = m.dtype.itemsize
+            ident = bridge().alias(base.id, m.offset * size, m.numel * size)
+            w.buf = Buffer(ident, 0, base.device, base, m.offset * size)
+
+
 def flush_queue(q: Queue) -> None:
     """Sends a window: looks its plan up by structure, or makes one, and runs it."""
-    nodes = q.nodes
-    if not nodes:
+    if not q.nodes:
         return
-    q.nodes = []
-    q.bytes = 0
-    key: list[Any] = []
-    add = key.append
-    inputs: list[Node] = []
-    scalars: list[Any] = []
-    for pos, n in enumerate(nodes):
-        n.pos = pos
-        n.uses = 0
-        i = n.inst
-        add(i.base)
-        if i.offsets:
-            scalars.extend(i.offsets)
-        for s in n.srcs:
-            if s.buf is None:
-                s.uses += 1
-                add(s.pos)
-            else:
-                # an input met before has its place, counted from -1 down, in pos
-                p = s.pos
-                if p < 0 and -p <= len(inputs) and inputs[-p - 1] is s:
-                    s.uses += 1
-                else:
-                    inputs.append(s)
-                    p = s.pos = -len(inputs)
-                    s.uses = 1
-                add(p)
-        if n.scalars:
-            scalars.extend(n.scalars)
-    n = s = None  # type: ignore[assignment]  # else the loop variables would count as owners
-    live = [r > _BASE + x.uses for r, x in zip(refcounts(nodes), nodes)]
-    free = [r <= _BASE + x.uses for r, x in zip(refcounts(inputs), inputs)]
-    add(tuple(live))
-    add(tuple(free))
+    if held is not None:
+        held.cut(q)
+    w = Window(q)
+    nodes, key = w.nodes, w.key
+    key.append(tuple(w.live))
+    key.append(tuple(w.free))
     k = tuple(key)
     try:
         plan = _plans.get(k)
@@ -432,12 +511,14 @@ def flush_queue(q: Queue) -> None:
                 for old in _plans.values():
                     old.forget()
                 _plans.clear()
-            plan = _plans[k] = make_plan(q.device, nodes, live, inputs, free)
+            plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
             plans_made.append(len(nodes))
             del plans_made[:-64]
             counts["plans"] += 1
         counts["flushes"] += 1
-        plan.run(nodes, inputs, scalars)
+        plan.run(nodes, w.inputs, w.scalars)
+        if w.aliased:
+            w.alias()
     except BaseException:
         _give_up(nodes)
         raise
@@ -457,8 +538,14 @@ counts = {"plans": 0, "flushes": 0}
 plans_made: list[int] = []
 
 
+#: a compiled function that is being run: windows stay open until it ends, and it is told what leaves them (see compiled/record.py)
+held: Any = None
+
+
 def flush() -> None:
     """Sends everything that waits, on every device, in one call to JavaScript."""
+    if held is not None:
+        return
     for q in _queues.values():
         if q.nodes:
             flush_queue(q)
@@ -469,12 +556,24 @@ def buffer_of(n: Node) -> Buffer:
     """The node's memory, after sending its window if need be."""
     if n.buf is None:
         flush_queue(n.inst.queue)
-    assert n.buf is not None
+        if n.buf is None:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     return n.buf
+
+
+def read_many(wanted: list[tuple[Node, int, int]]) -> list[Any]:
+    """As `read` for each (node, offset, nbytes), with one wait for all of them."""
+    runtime = bridge()
+    found = [(buffer_of(n), offset, nbytes) for n, offset, nbytes in wanted]
+    if not all(b.id for b, _, nbytes in found if nbytes):
+        raise lost()
+    return runtime.read_many([(b.id, b.device, offset, nbytes) for b, offset, nbytes in found])
 
 
 def read(n: Node, offset: int, nbytes: int) -> bytes:
     """Bytes of a value on the host; waits for the device."""
+    if held is not None:
+        held.read()
     runtime = bridge()  # first: if the last one has died, this is where its buffers are found to be gone
     b = buffer_of(n)
     if nbytes == 0:

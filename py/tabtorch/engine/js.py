@@ -19,7 +19,8 @@ _PRELUDE = {
     "tt_f": "", "tt_u": "", "tt_i": "",
     "tt_round": "const tt_round = (x) => { const r = Math.round(x); return Object.is(r, 0) && x < 0 ? -0 : Math.abs(x % 1) === 0.5 && r % 2 !== 0 ? r - 1 : r; };",
     "tt_f2l": "const tt_f2l = (x) => x >= -9223372036854775808 && x < 9223372036854775808 ? BigInt(Math.trunc(x)) : -9223372036854775808n;",
-    "tt_f2i": "const tt_f2i = (x) => { const t = Math.trunc(x); return t >= -2147483648 && t <= 2147483647 ? t | 0 : x !== x || Math.abs(t) >= 9223372036854775808 ? -2147483648 : Number(BigInt.asIntN(32, BigInt(t))); };",
+    "tt_f2i": "const tt_f2i = (x) => { const t = Math.trunc(x); return t >= -2147483648 && t <= 2147483647 ? t | 0 : -2147483648; };",
+    "tt_divisor": "const tt_divisor = b => { if (b == 0) throw new Error('ZeroDivisionError'); return b; };",
     "tt_l_div": "const tt_l_div = (a, b) => b === 0n ? 0n : BigInt.asIntN(64, a / b);",
     "tt_l_mod": "const tt_l_mod = (a, b) => b === 0n ? 0n : a % b;",
     "tt_l_shl": "const tt_l_shl = (a, n) => n > 63n || n < 0n ? 0n : BigInt.asIntN(64, a << n);",
@@ -42,8 +43,8 @@ _PRELUDE = {
   for (; y > 0n; y >>= 1n, x = BigInt.asIntN(64, x * x)) if (y & 1n) r = BigInt.asIntN(64, r * x);
   return r;
 };""",
-    "tt_gcd": "const tt_gcd = (a, b) => { while (b) [a, b] = [b, a % b]; return Math.abs(a) | 0; };",
-    "tt_l_gcd": "const tt_l_gcd = (a, b) => { while (b) [a, b] = [b, a % b]; return BigInt.asIntN(64, a < 0n ? -a : a); };",
+    "tt_gcd": "const tt_gcd = (a, b) => { a = Math.abs(a) | 0; b = Math.abs(b) | 0; while (a) [a, b] = [(b % a) | 0, a]; return b; };",
+    "tt_l_gcd": "const tt_l_gcd = (a, b) => { [a, b] = [a, b].map((x) => BigInt.asIntN(64, x < 0n ? -x : x)); while (a) [a, b] = [b % a, a]; return b; };",
     "tt_bf16": "const tt_bf16 = (x) => { tt_buf; tt_f[0] = x; const b = tt_u[0]; return x !== x ? 0x7fc0 : ((b + 0x7fff + ((b >>> 16) & 1)) >>> 16) & 0xffff; };",
     "tt_b2f": "const tt_b2f = (h) => { tt_buf; tt_u[0] = h << 16; return tt_f[0]; };",
     "tt_f16": """const tt_f16 = (x) => {
@@ -66,6 +67,7 @@ _PRELUDE = {
 _MATH = {"rsqrt": "1 / Math.sqrt", "round": "tt_round", "exp2": "2 ** "}
 #: (function, type) -> its helper
 _HELPERS = {
+    ("divisor", "i32"): "tt_divisor", ("divisor", "i64"): "tt_divisor",
     ("pow", "f32"): "tt_pow", ("pow", "f64"): "tt_pow", ("fmod", "f32"): "tt_fmod", ("fmod", "f64"): "tt_fmod",
     ("pow", "i32"): "tt_ipow", ("pow", "i64"): "tt_l_pow", ("gcd", "i32"): "tt_gcd", ("gcd", "i64"): "tt_l_gcd",
 }  # fmt: skip
@@ -213,8 +215,10 @@ class JavaScript(Renderer):
             if f in ("f32", "f64"):
                 return f"tt_f2l({a})"
             return f"BigInt({a})" if f != "bool" else f"({a} ? 1n : 0n)"
+        if t == "f32" and f in ("f64", "i32", "i64"):  # integers of more than 24 bits are rounded, as C does
+            return f"Math.fround({f'Number({a})' if f == 'i64' else a})"
         if f == "i64":
-            if t in ("f32", "f64"):
+            if t == "f64":
                 return f"Number({a})"
             return f"Number(BigInt.as{'Uint' if t == 'u32' else 'Int'}N(32, {a}))"
         if f == "bool":
@@ -223,7 +227,7 @@ class JavaScript(Renderer):
             if f in ("f32", "f64"):
                 return f"tt_f2i({a})" if t == "i32" else f"({a} >>> 0)"
             return f"({a} {'| 0' if t == 'i32' else '>>> 0'})"
-        return f"Math.fround({a})" if t == "f32" and f == "f64" else a
+        return a
 
     def fit(self, name: str, a: str) -> str:
         return {

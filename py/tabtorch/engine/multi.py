@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import graph
 from .expr import cast, const, variable
-from .graph import Buffer, Custom, Inst, Node, bridge, buffer_of, emit, inst, lost
+from .graph import Buffer, Custom, Inst, Map, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
-from .view import Meta, contiguous_meta
+from .view import Meta, contiguous_meta, contiguous_strides, meta
 
 ALIGN = 64
+#: pieces that one launch packs
+MOST = 64
 
 
 def padded(n: int) -> int:
@@ -26,8 +29,16 @@ def _lower_pack(i: Inst, low: Any) -> None:
     most = max(1, low.target.buffers - 1)
     start = 0
     out = low.output
-    for first in range(0, len(i.ins), most):
-        part = list(range(first, min(first + most, len(i.ins))))
+    parts: list[list[int]] = []
+    bound: set[Any] = set()
+    for j in range(len(i.ins)):
+        key = low.input(j).key
+        if not parts or len(bound | {key}) > most or len(parts[-1]) == MOST:
+            parts.append([])
+            bound = set()
+        bound.add(key)
+        parts[-1].append(j)
+    for part in parts:
         ends = []
         total = 0
         for j in part:
@@ -59,17 +70,49 @@ PACK = Custom("pack", _lower_pack)
 
 def pack(nodes: list[Node], metas: list[Meta]) -> Node:
     """One flat float32 value with these tensors one after another, each padded to a multiple of 64 elements with zeros."""
+    nodes, metas = _sources(nodes, metas)
     d = metas[0].device
     out = contiguous_meta((sum(padded(m.numel) for m in metas),), metas[0].dtype, d)
     return emit(inst(PACK, tuple(metas), out), tuple(nodes))
 
 
+def _sources(nodes: list[Node], metas: list[Meta]) -> tuple[list[Node], list[Meta]]:
+    """The same values, windows as views of what they are windows of: so that a launch can take more of them."""
+    flats: dict[int, Node] = {}
+    sources, views = list(nodes), list(metas)
+    for k, (n, m) in enumerate(zip(nodes, metas, strict=True)):
+        b = n.buf
+        size = m.dtype.itemsize
+        if b is None and n.inst.op is PLACE and n.srcs:
+            flat, at = n.srcs[0], n.inst.ins[0].offset
+        elif b is not None and b.base is not None:
+            at = b.offset // size
+            if id(b.base) in flats:
+                flat = flats[id(b.base)]
+            else:
+                flat = Node(inst(_WINDOW, (), contiguous_meta((b.base.nbytes // size,), m.dtype, m.device)), (), ())
+                flat.buf = b.base
+                flats[id(b.base)] = flat
+        else:
+            continue
+        sources[k] = flat
+        views[k] = meta(m.shape, m.strides, m.offset + at, m.dtype, m.device)
+    return sources, views
+
+
 def flat_of(nodes: list[Node], metas: list[Meta]) -> Node | None:
     """The flat value these nodes are all the windows of, in this order, if they are: then nothing has to be packed."""
     first = nodes[0].buf
+    size = metas[0].dtype.itemsize
+    if first is None and nodes[0].inst.op is PLACE:  # windows that wait
+        at = 0
+        for n, m in zip(nodes, metas, strict=True):
+            if n.inst.op is not PLACE or not n.srcs or n.srcs[0] is not nodes[0].srcs[0] or n.inst.ins[0].offset != at:
+                return None
+            at += padded(m.numel)
+        return nodes[0].srcs[0] if nodes[0].srcs[0].inst.out.numel == at else None
     if first is None or first.base is None:
         return None
-    size = metas[0].dtype.itemsize
     at = 0
     for n, m in zip(nodes, metas, strict=True):
         b = n.buf
@@ -85,19 +128,46 @@ def flat_of(nodes: list[Node], metas: list[Meta]) -> Node | None:
 
 def windows(flat: Node, metas: list[Meta]) -> list[Node]:
     """Nodes that are windows onto a flat value, where `pack` would have put them. The flat buffer lives as long as any of them."""
+    if flat.buf is None and graph.held is not None:
+        return _waiting(flat, metas)
     base = buffer_of(flat)
     if not base.id:
         raise lost("window")
-    size = flat.inst.out.dtype.itemsize
+    key = tuple(metas)
+    places = _places.get(key)
+    if places is None:
+        if len(_places) > 1000:
+            _places.clear()
+        places = _places[key] = []
+        at = 0
+        for m in metas:
+            size = m.dtype.itemsize
+            i = inst(_WINDOW, (), contiguous_meta(m.shape, m.dtype, m.device))
+            places.append((i, at * size, m.numel * size))
+            at += padded(m.numel)
+    alias = bridge().alias
+    out = []
+    for i, offset, nbytes in places:
+        n = Node(i, (), ())
+        n.buf = Buffer(alias(base.id, offset, nbytes), 0, base.device, base, offset)
+        out.append(n)
+    return out
+
+
+def _waiting(flat: Node, metas: list[Meta]) -> list[Node]:
+    """The same of a value that waits: nodes that get their memory with it, and can be read before."""
+    q = flat.inst.queue
     out = []
     at = 0
     for m in metas:
-        n = Node(inst(_WINDOW, (), contiguous_meta(m.shape, m.dtype, m.device)), (), ())
-        nbytes = m.numel * size
-        n.buf = Buffer(bridge().alias(base.id, at * size, nbytes), 0, base.device, base, at * size)
-        out.append(n)
+        seen = meta(m.shape, contiguous_strides(m.shape), at, m.dtype, m.device)
+        q.windows.append(len(q.nodes))
+        out.append(emit(inst(PLACE, (seen,), contiguous_meta(m.shape, m.dtype, m.device)), (flat,)))
         at += padded(m.numel)
     return out
 
 
+PLACE = Map("window", lambda x: x)
+#: for the tensors of a flat buffer, their windows: the Inst, where it begins, and its size, in bytes
+_places: dict[tuple[Meta, ...], list[tuple[Inst, int, int]]] = {}
 _WINDOW = Custom("window", lambda i, low: None)

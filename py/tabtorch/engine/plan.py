@@ -8,7 +8,7 @@ from . import tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
 from .graph import Buffer, bridge, check_size, lost
-from .lower import Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
+from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
 from .rows import RowKernel
 from .target import Target, target
 from .view import Meta
@@ -19,17 +19,32 @@ _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i6
 _kernels: dict[tuple, int] = {}
 
 
-def make_plan(device: Any, nodes: list[Any], live: list[bool], inputs: list[Any], free: list[bool]) -> Plan:
-    """Schedules a window."""
+def make_plan(
+    device: Any,
+    nodes: list[Any],
+    live: list[bool],
+    inputs: list[Any],
+    free: list[bool],
+    targets: list[tuple[int, int]] = [],  # noqa: B006  # never written
+    keep: frozenset[int] = frozenset(),
+) -> Plan:
+    """Schedules a window. `targets`: (position, input) where a value has to end in the memory of an input, which nobody
+    else reads; it gets memory of its own besides if it is in `keep`."""
     t = target(device.number)
-    size = MAX_NODES
+    sizes: dict[int, int] = {}
     while True:
-        g = Graph(nodes, live, split=t.split, size=size, limit=t.buffers)
+        g = Graph(nodes, live, split=t.split, sizes=sizes, limit=t.buffers)
         stored = g.stored()
-        if size == 1 or all(g.binds(x, stored) <= t.buffers for x in g.groups if x.nodes):
+        tight = [x for x in g.groups if x.nodes and x.kind != "custom" and g.binds(x, stored) > t.buffers]
+        smaller = {}
+        for x in tight:
+            for p in g.deep(x):
+                if sizes.get(p, MAX_NODES) > 1:
+                    smaller[p] = max(1, min(sizes.get(p, MAX_NODES), len(x.nodes) + 1) // 2)
+        if not smaller:
             break
-        size = max(1, size // 2)
-    return Builder(t, g, stored, inputs, free).plan()
+        sizes.update(smaller)
+    return Builder(t, g, stored, inputs, free, targets, keep).plan()
 
 
 class Lowering:
@@ -97,7 +112,16 @@ class Lowering:
 class Builder:
     """Makes one plan."""
 
-    def __init__(self, t: Target, graph: Graph, stored: set[int], inputs: list[Any], free: list[bool]) -> None:
+    def __init__(
+        self,
+        t: Target,
+        graph: Graph,
+        stored: set[int],
+        inputs: list[Any],
+        free: list[bool],
+        targets: list[tuple[int, int]],
+        keep: frozenset[int],
+    ) -> None:
         self.target = t
         self.graph = graph
         self.nodes = graph.nodes
@@ -112,6 +136,9 @@ class Builder:
         self.shared: dict[int, Any] = {}  # position -> slot key it takes over
         self._find_last_reads()
         self._share()
+        #: values that are copied to their place in the end, and all that have one
+        self.copied = [(p, k) for p, k in targets if p in keep or not self._at_once(p, k)]
+        self.settled = {p: k for p, k in targets if p not in keep}
 
     # ---- buffers: ("in", k), ("p", position), ("t", temp)
 
@@ -172,6 +199,39 @@ class Builder:
                 and self._only_here(base.pos, p, 0)
             ):
                 self.shared[p] = self.key_of(base)
+
+    def _at_once(self, p: int, k: int) -> bool:
+        """Lets value `p` be written to the memory of input `k` where it is computed, if nothing reads that afterwards."""
+        if p in self.shared:
+            return self.shared[p] == ("in", k)
+        g = self.graph.of.get(p)
+        if g is None or ("in", k) in self.shared.values():
+            return False
+        root = _root(self.inputs[k])
+        at = self.place[g.index]
+        for j, x in enumerate(self.inputs):
+            last = self.last_read.get(("in", j), -1)
+            if _root(x) is root and last >= at and (j != k or last > at or not self._own_point(g, k, p)):
+                return False
+        self.shared[p] = ("in", k)
+        return True
+
+    def _own_point(self, g: Group, k: int, p: int) -> bool:
+        """Whether each thread of the kernel of `g` reads of input `k` the element alone that it then writes."""
+        if g.kind != "map" or self.nodes[p].inst.out.dtype.name in PACKED:
+            return False
+        stack = [(q, not self.nodes[q].inst.op.indexed) for q in g.nodes]
+        while stack:
+            q, here = stack.pop()
+            n = self.nodes[q]
+            for s, m in zip(n.srcs, n.inst.ins):
+                if s.buf is not None:
+                    if -s.pos - 1 == k and not (here and m.whole and m.numel == g.O and m.dtype is s.inst.out.dtype):
+                        return False
+                elif s.pos in self.graph.virtual:
+                    x = s.inst
+                    stack.append((s.pos, here and m.whole and m.numel == x.out.numel and not x.op.indexed))
+        return True
 
     def _only_here(self, src: Any, pos: int, i: int) -> bool:
         """Whether, in its own group, node `pos` takes `src` only as input `i`."""
@@ -308,6 +368,9 @@ class Builder:
                 self.emit_custom(g)
             else:
                 self.emit_row(g)
+        for p, k in self.copied:
+            m = self.nodes[p].inst.out
+            self.steps.append({"copy": [self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize]})
         return self._finish()
 
     def _finish(self) -> Plan:
@@ -323,6 +386,9 @@ class Builder:
             key = self.shared.get(p, ("p", p))
             if key[0] == "in":
                 taken.append((p, key[1]))
+                continue
+            if p in self.settled:
+                taken.append((p, self.settled[p]))
                 continue
             aliases[p] = key
             if key not in slots:
@@ -392,6 +458,10 @@ class Builder:
         return Plan(self.target.number, nodes, nslots, nin, fresh, taken, outputs, temps, types, steps)
 
 
+def _root(n: Any) -> Buffer:
+    return n.buf.base or n.buf
+
+
 class Plan:
     """A window ready to run: defined once in JavaScript, replayed with other buffers and scalars."""
 
@@ -441,21 +511,25 @@ class Plan:
             b = Buffer(new(), nbytes, self.device)
             out.append(b)
             ids.append(b.id)
-        if self.complex:
-            flat: list[Any] = []
-            for s in scalars:
-                if type(s) is complex:
-                    flat += (s.real, s.imag)
-                else:
-                    flat.append(s)
-            scalars = flat
-        self.pack(*ids, *scalars)
+        self.pack(*ids, *self.flat(scalars))
         for (p, _), b in zip(self.fresh, out, strict=True):
             nodes[p].buf = b
         for p, k in self.taken:
             nodes[p].buf = inputs[k].buf
         for n in nodes:
             n.srcs = n.scalars = ()
+
+    def flat(self, scalars: list[Any]) -> list[Any]:
+        """The scalars as `pack` takes them: complex ones are two."""
+        if not self.complex:
+            return scalars
+        flat: list[Any] = []
+        for s in scalars:
+            if type(s) is complex:
+                flat += (s.real, s.imag)
+            else:
+                flat.append(s)
+        return flat
 
     def forget(self) -> None:
         """Drops the plan's record in JavaScript."""

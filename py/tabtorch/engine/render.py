@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .expr import Expr, definition, variable
+from .expr import Expr, Loop, definition, variable
 
 _INLINE = ("var", "const", "param")
 
@@ -35,7 +35,7 @@ class Renderer:
         self.lines.append("  " * self.indent + text)
 
     def name(self, hint: str = "v") -> str:
-        self.count += 1
+        self.count += 2 if self.count in (15, 31) else 1  # none may be called i32, or f16
         return f"{hint}{self.count}"
 
     def push(self, head: str) -> None:
@@ -101,6 +101,8 @@ class Renderer:
         known = self._find(key)
         if known is not None:
             return known
+        if e.op == "after":
+            return self.repeated(*e.value)
         args = [self.text(a) for a in e.args]
         out = self.spell(e, args)
         if len(out) > 48 or e.op in ("load", "call", "fit"):
@@ -110,6 +112,24 @@ class Renderer:
         # remembered even when it has no name of its own: the same text means the same value in this scope
         self.scopes[-1][key] = out
         return out
+
+    def repeated(self, loop: Loop, i: int) -> str:
+        """The variable that holds state `i` of a loop once it has run; the loop itself comes out with the first of them."""
+        if self._find(("loop", id(loop))) is None:
+            for name, x in zip(loop.names, loop.first, strict=True):
+                self.declare_var(name, x.type, self.text(x))
+            u = "u" if self.language == "wgsl" else ""
+            self.loop(loop.count, f"0{u}", f"{loop.limit}{u}")
+            after = [loop.go, *loop.next]  # all of it is known before any state changes
+            kept = [(self.name(), x.type, self.text(x)) for x in after]
+            for part in kept:
+                self.declare(*part)
+            for name, part in zip(loop.names, kept[1:], strict=True):
+                self.line(f"{name} = {part[0]};")
+            self.line(f"if (!{kept[0][0]}) {{ break; }}")
+            self.pop()
+            self.scopes[-1]["loop", id(loop)] = ""
+        return str(loop.names[i])
 
     def call_defined(self, fname: str, type: str, arg_types: tuple[str, ...]) -> str:
         """The name of a function made with `define`, rendered once a kernel."""
@@ -158,6 +178,9 @@ class Renderer:
         raise NotImplementedError
 
     def declare(self, name: str, type: str, text: str) -> None:
+        raise NotImplementedError
+
+    def loop(self, i: str, start: str, end: str) -> None:
         raise NotImplementedError
 
     def declare_var(self, name: str, type: str, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from .expr import Complex, Expr, cast, const, fit, minimum, variable
+from .expr import Complex, Expr, cast, const, fit, isnan, minimum, variable, where
 from .lower import PACKED, U0, Factor, Kernel, Ref, grid_for, index_of, map_kernel, threads_head
 from .wgsl import TYPES
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .fuse import Group
     from .plan import Builder
 
+#: a thread adds so many elements before it adds their sum to what came before
+_BLOCK = const(16, "u32")
 #: where the states of a reduction are kept between its two stages
 _STATE_DTYPE = {
     "f32": dtypes.float32,
@@ -77,6 +79,28 @@ class RowKernel:
             y = cast(self.v.source(p, 1, factors), n.compute)
             return x * y
         return cast(self.v.source(p, 0, factors), n.compute)
+
+    def lost(self, p: int, state: list[Any]) -> list[Any]:
+        """What rounding takes from the sums of a state: a variable for each part that is one."""
+        op = self.b.nodes[p].inst.op
+        sums = not self.k.js and (op.kind == "contract" or op.sums)
+        return [self.k.var(const(0, "f32")) if sums and x.type == "f32" else None for x in state]
+
+    def join(self, p: int, state: list[Any], lost: list[Any], new: Any) -> None:
+        """Joins a block's state to that of those before; the errors of sums are added up (Knuth's two-sum)."""
+        k = self.k
+        totals = [k.let(x, "s") for x in self.reduce_state(p)[2](tuple(state), tuple(new))]
+        for var, c, x, total in zip(state, lost, new, totals, strict=True):
+            if c is not None:
+                part = k.let(total - var, "part")
+                k.assign(c, c + ((var - (total - part)) + (x - part)))
+            k.assign(var, total)
+
+    def settle(self, state: list[Any], lost: list[Any]) -> None:
+        """Gives back what was lost; where a sum is infinite or NaN that is no number."""
+        for var, c in zip(state, lost, strict=True):
+            if c is not None:
+                self.k.assign(var, where(isnan(c), var, var + c))
 
     def finish(self, p: int, state: tuple) -> Any:
         n = self.b.nodes[p].inst
@@ -190,9 +214,10 @@ class RowKernel:
         blocked = bool(reduces) and not k.js and not self.wide and self._is_float(reduces)
         if blocked:
             # sums in blocks: the rounding error then grows with the number of blocks, not of elements
-            outer = k.loop(length, hint="kb", step=const(64, "u32"))
+            lost = {p: self.lost(p, states[p]) for p in reduces}
+            outer = k.loop(length, hint="kb", step=_BLOCK)
             kb = outer.__enter__()
-            end = r.text(minimum(kb + const(64, "u32"), length))
+            end = r.text(minimum(kb + _BLOCK, length))
             inner = {p: [k.var(x) for x in self.reduce_state(p)[0]] for p in reduces}
             kk = r.name("k")
             r.loop(kk, r.text(kb), end)
@@ -225,11 +250,10 @@ class RowKernel:
             del v.inside[p]
         if blocked:
             for p in reduces:
-                _, _, combine = self.reduce_state(p)
-                new = tuple(k.let(x, "s") for x in combine(tuple(states[p]), tuple(inner[p])))
-                for var, x in zip(states[p], new, strict=True):
-                    k.assign(var, x)
+                self.join(p, states[p], lost[p], inner[p])
             outer.__exit__()
+            for p in reduces:
+                self.settle(states[p], lost[p])
         v.home = [(o, g.O, "o")]
         for p in reduces:
             state = tuple(states[p])
@@ -316,9 +340,10 @@ class RowKernel:
             r.loop(kk, f"{r.text(start)} + lid", r.text(end), "256u")
             inner = state
         else:
+            lost = self.lost(p, state)
             kb = r.name("kb")
-            r.loop(kb, r.text(start), r.text(end), "64u")
-            stop = r.text(minimum(variable(kb, "u32") + const(64, "u32"), end))
+            r.loop(kb, r.text(start), r.text(end), r.text(_BLOCK))
+            stop = r.text(minimum(variable(kb, "u32") + _BLOCK, end))
             inner = [k.var(x) for x in init]
             r.loop(kk, kb, stop)
         ke = variable(kk, "u32")
@@ -329,10 +354,9 @@ class RowKernel:
             k.assign(var, x)
         r.pop()
         if not wide:
-            new = [k.let(x, "s") for x in combine(tuple(state), tuple(inner))]
-            for var, x in zip(state, new, strict=True):
-                k.assign(var, x)
+            self.join(p, state, lost, inner)
             r.pop()
+            self.settle(state, lost)
         final: Any = tuple(state)
         if wide:
             final = self._join_threads(p, final)
@@ -359,15 +383,15 @@ class RowKernel:
         k = self.k
         for p in reduces:
             refs, chunks = self.partial[p]
-            init, _, combine = self.reduce_state(p)
+            init = self.reduce_state(p)[0]
             n = k.dim(chunks, ("chunks", p))
             state = [k.var(x) for x in init]
+            lost = self.lost(p, state)
             start, step = (variable("lid", "u32"), const(256, "u32")) if self.wide else (U0, None)
             with k.loop(n, start, step=step) as c:
                 at = k.let(o * n + c, "i")
-                got = tuple(cast(k.load(ref, at), x.type) for ref, x in zip(refs, init, strict=True))
-                new = [k.let(x, "s") for x in combine(tuple(state), got)]
-                for var, x in zip(state, new, strict=True):
-                    k.assign(var, x)
+                got = [k.let(cast(k.load(ref, at), x.type), "c") for ref, x in zip(refs, init, strict=True)]
+                self.join(p, state, lost, got)
+            self.settle(state, lost)
             joined = self._join_threads(p, tuple(state)) if self.wide else tuple(state)
             self.v.inside[p] = k.let(self.finish(p, joined), "x")

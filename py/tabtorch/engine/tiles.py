@@ -9,7 +9,7 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..files import PACKAGE
+from ..files import kernel
 from .expr import Expr, cast, fit, variable
 from .lower import PACKED, U0, Factor, Kernel, index_of
 from .view import meta
@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 
 @cache
 def algorithm(name: str) -> str:
-    """The text of `wgsl/NAME` (beside the package in a wheel, at the top of the repository in a checkout) or `kernels/NAME`."""
-    for folder in (PACKAGE / "engine" / "kernels", PACKAGE / "wgsl", PACKAGE.parent.parent / "wgsl"):
-        f = folder / name
-        if f.exists():
-            return re.sub(r"^\s*//.*\n", "", f.read_text(), flags=re.M).rstrip()
-    raise FileNotFoundError(name)
+    """The text of a kernel's file, without comments."""
+    return re.sub(r"^\s*//.*\n", "", kernel(name), flags=re.M).rstrip()
 
 
 def sizes(inst: Any) -> tuple[int, int, int, int]:

@@ -27,6 +27,11 @@ _PRELUDE = {
     "tt_nan": "fn tt_nan() -> f32 { return bitcast<f32>(tt_bits.y); }",
     "tt_isnan": "fn tt_isnan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "tt_isinf": "fn tt_isinf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }",
+    # compilers make a maximum or minimum of such a select, and those of GPUs give the other value beside NaN
+    "tt_pick": """fn tt_pick(b: f32, a: f32, first: bool) -> f32 {
+  if (tt_isnan(b)) { return b; }
+  return select(b, a, first);
+}""",
     "tt_bf16": """fn tt_bf16(x: f32) -> u32 {
   let b = bitcast<u32>(x);
   if ((b & 0x7fffffffu) > 0x7f800000u) { return 0x7fc0u; }
@@ -124,6 +129,11 @@ _PRELUDE = {
   if (x < 0.0f) { return tt_l_neg(r); }
   return r;
 }""",
+    # as x86 has it: the least integer stands for all that do not fit, and for NaN
+    "tt_f2i": """fn tt_f2i(x: f32) -> i32 {
+  if ((bitcast<u32>(x) & 0x7fffffffu) >= 0x4f000000u) { return i32(0x80000000u); }
+  return i32(x);
+}""",
     "tt_l2f": """fn tt_l2f(x: vec2<u32>) -> f32 {
   let a = tt_l_abs(x);
   var r = 0.0f;
@@ -204,7 +214,8 @@ class Wgsl(Renderer):
         if op == "load":
             return self.load(e.value, a[0])
         if op == "select":
-            return f"select({a[2]}, {a[1]}, {a[0]})"
+            name = "tt_pick" if t == "f32" and self.chooses(e) else "select"
+            return f"{name}({a[2]}, {a[1]}, {a[0]})"
         at = e.args[0].type
         if op == "call":
             return self.native(e, a)
@@ -245,6 +256,13 @@ class Wgsl(Renderer):
         if op == "xor" and t == "bool":
             return f"({a[0]} != {a[1]})"
         return f"({a[0]} {_INFIX[op]} {a[1]})"
+
+    def chooses(self, e: Expr) -> bool:
+        """Whether a select gives one of the two values compared, the last of which may be NaN."""
+        cond, last = e.args[0], e.args[2]
+        if cond.op not in ("lt", "le", "gt", "ge") or last.op == "const":
+            return False
+        return set(map(self._key, cond.args)) == set(map(self._key, e.args[1:]))
 
     def long(self, op: str, a: list[str], e: Expr) -> str:
         if op in ("add", "sub", "mul", "neg"):
@@ -295,7 +313,7 @@ class Wgsl(Renderer):
             if t == "f32":
                 return f"tt_l2f({a})"
             return f"({a}).x" if t == "u32" else f"bitcast<i32>(({a}).x)"
-        return f"{TYPES[t]}({a})"
+        return f"tt_f2i({a})" if f == "f32" and t == "i32" else f"{TYPES[t]}({a})"
 
     def fit(self, name: str, a: str) -> str:
         return {

@@ -99,14 +99,14 @@ PRELUDE = {
   return r;
 }""",
     "tt_gcd": """fn tt_gcd(x: i32, y: i32) -> i32 {
-  var a = u32(abs(x)); var b = u32(abs(y));
-  while (b != 0u) { let t = a % b; a = b; b = t; }
-  return i32(a);
+  var a = abs(x); var b = abs(y);
+  while (a != 0) { let t = b % a; b = a; a = t; }
+  return b;
 }""",
     "tt_l_gcd": """fn tt_l_gcd(x: vec2<u32>, y: vec2<u32>) -> vec2<u32> {
   var a = tt_l_abs(x); var b = tt_l_abs(y);
-  while ((b.x | b.y) != 0u) { let t = tt_l_divu(a, b).zw; a = b; b = t; }
-  return a;
+  while ((a.x | a.y) != 0u) { let t = tt_l_mod(b, a); b = a; a = t; }
+  return b;
 }""",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from types import ModuleType
 from typing import Any
@@ -35,10 +36,22 @@ class _Operations(ModuleType):
 sys.modules[__name__].__class__ = _Operations
 
 
+def load_library(path: Any) -> None:
+    """OSError: operators compiled for PyTorch do not run here."""
+    raise OSError(f"Could not load this library: {path} (tabtorch runs no compiled operators)")
+
+
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    f = core.function(name)
+    if name == "aten":  # `torch.ops.aten`
+        return importlib.import_module("tabtorch.ops.aten")
+    f: Any = core.function(name)
+    if f is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is None:
+        # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError
+        from ..library import Namespace
+
+        f = Namespace(name)
     if f is None:
         raise core.Missing(f"module 'tabtorch.ops' has no attribute '{name}'")
     globals()[name] = f

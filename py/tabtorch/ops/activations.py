@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import ops
 from ..engine import functions as fn
+from ..engine import special_functions as sf
 from ..engine.expr import Complex, absolute, const, exp, isnan, tanh, where
 from .core import Row, elementwise
 from .formulas import conjugate, floating, linear, rule, zero
@@ -414,7 +415,7 @@ def _gelu_mode(approximate: str) -> bool:
 def _gelu(x: Any, approximate: str = "none") -> Any:
     if _gelu_mode(approximate):
         return x * 0.5 * (tanh((x + x * x * x * _GELU_K) * _GELU_C) + 1.0)
-    return x * (fn.erf(x * _SQRT_HALF) + 1.0) * 0.5
+    return x * (sf.erf(x * _SQRT_HALF) + 1.0) * 0.5
 
 
 def _gelu_slope(x: Any, approximate: str) -> Any:
@@ -422,7 +423,7 @@ def _gelu_slope(x: Any, approximate: str) -> Any:
         t = tanh((x + x * x * x * _GELU_K) * _GELU_C)
         inner = (x * x * (3 * _GELU_K) + 1.0) * _GELU_C
         return (t + 1.0) * 0.5 + x * 0.5 * (1.0 - t * t) * inner
-    return (fn.erf(x * _SQRT_HALF) + 1.0) * 0.5 + x * exp(x * x * -0.5) * _NORMAL
+    return (sf.erf(x * _SQRT_HALF) + 1.0) * 0.5 + x * exp(x * x * -0.5) * _NORMAL
 
 
 def _gelu_curve(gg: Any, g: Any, x: Any, approximate: str) -> Any:

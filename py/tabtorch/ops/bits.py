@@ -8,9 +8,11 @@ from .. import dtypes, ops
 from ..autograd.tape import record
 from ..engine.expr import absolute, bitcast, cast, const, exp2, floor, isinf, isnan, log2, signbit, where
 from ..tensor import Tensor
-from .core import Row, elementwise
-from .formulas import floating, rule
+from .core import Row, elementwise, register
+from .dispatch import check_tensors
+from .formulas import floating, nothing, rule
 from .launch import into_two, named, operation
+from .promotion import common_dtype
 
 # ---- mantissa and exponent
 
@@ -103,12 +105,17 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
 # ---- the neighbour
 
 
-def _next32(x: Any, y: Any) -> Any:
-    b = bitcast(x, "i32")
-    away = (y > x) == (x > 0.0)
-    smallest = bitcast(const(1, "i32"), "f32")
-    step = bitcast(where(away, b + 1, b - 1), "f32")
-    return where(x == 0.0, where(y > 0.0, smallest, -smallest), step)
+def _next_bits(unit: int) -> Any:
+    """Of float32, whose last bit is `unit`: 0x10000 for bfloat16, its upper half."""
+
+    def f(x: Any, y: Any) -> Any:
+        b = bitcast(x, "i32")
+        away = (y > x) == (x > 0.0)
+        smallest = bitcast(const(unit, "i32"), "f32")
+        step = bitcast(where(away, b + unit, b - unit), "f32")
+        return where(x == 0.0, where(y > 0.0, smallest, -smallest), step)
+
+    return f
 
 
 def _next64(x: Any, y: Any) -> Any:
@@ -127,43 +134,52 @@ def _next64(x: Any, y: Any) -> Any:
     return where(x == 0.0, where(y > 0.0, const(5e-324, "f64"), const(-5e-324, "f64")), moved)
 
 
-def _nextafter(x: Any, y: Any) -> Any:
-    moved = _next32(x, y) if x.type == "f32" else _next64(x, y)
-    return where(isnan(x) | isnan(y), x + y, where(x == y, y, moved))
+def _next16(x: Any, y: Any) -> Any:
+    """Of halves, which float32 holds exactly: a unit is 2^-10 of the leading bit, and below 2^-14 all are 2^-24."""
+    a = absolute(x)
+    b = bitcast(a, "i32")
+    tiny = a < 2.0**-14
+    unit = where(tiny, const(2.0**-24, x.type), cast(bitcast(b & 0x7F800000, "f32"), x.type) * 2.0**-10)
+    away = (y > x) == (x > 0.0)
+    gap = where(((b & 0x7FFFFF) == 0) & (a > 2.0**-14) & ~away, unit * 0.5, unit)
+    step = where(isinf(a), const(65504.0, x.type), where(away, a + gap, a - gap))
+    return where(x == 0.0, where(y > 0.0, const(2.0**-24, x.type), -(2.0**-24)), where(signbit(x), -step, step))
 
 
-def _full_width(kernel: str) -> Any:
-    types = floating(kernel)
+def _nextafter(next32: Any) -> Any:
+    def expr(x: Any, y: Any) -> Any:
+        moved = next32(x, y) if x.type == "f32" else _next64(x, y)
+        return where(isnan(x) | isnan(y), x + y, where(x == y, y, moved))
 
-    def check(row: Row, d: Any) -> Any:
-        if d.itemsize == 2:
-            raise NotImplementedError(f"nextafter of {d!r} is not there yet in tabtorch")
-        return types(row, d)
-
-    return check
+    return expr
 
 
-def _no_gradient(g: Any, x: Any, y: Any, out: Any) -> Any:
-    raise NotImplementedError("the derivative for 'nextafter' is not implemented.")
-
-
-def _both_tensors(d: Any, operands: list[Any]) -> None:
-    for k, name in enumerate(("input", "other")):
-        if not isinstance(operands[k], Tensor):
-            kind = type(operands[k]).__name__
-            raise TypeError(f"nextafter(): argument '{name}' (position {k + 1}) must be Tensor, not {kind}")
-
-
-_no_gradient.refuses = True  # type: ignore[attr-defined]
-elementwise(
-    Row(
-        "nextafter",
-        _nextafter,
-        (_no_gradient, _no_gradient),
-        _full_width("nextafter_cpu"),
-        "input, other",
-        "The next number after input, towards other.",
-        cost=8,
-        check=_both_tensors,
+for _suffix, _f in (("", _next_bits(1)), ("_float16", _next16), ("_bfloat16", _next_bits(0x10000))):
+    elementwise(
+        Row(
+            "_nextafter" + _suffix,
+            _nextafter(_f),
+            (lambda g, x, y, out: ops.where(x == y, 0, g), lambda g, x, y, out: nothing(g)),
+            floating("nextafter_cpu"),
+            "input, other",
+            "The next number after input, towards other.",
+            cost=8,
+            method=False,
+            backward_name="NextafterBackward0",
+        )
     )
-)
+
+
+def _by_width(form: str) -> Any:
+    def nextafter(input: Tensor, other: Tensor, **out: Any) -> Any:
+        """The next number after input, towards other."""
+        check_tensors("nextafter" + form, input=input, other=other)
+        d = common_dtype([input, other])
+        suffix = "_" + d.name if d.itemsize == 2 and d.category == 2 else ""
+        return getattr(ops, "_nextafter" + suffix + form)(input, other, **out)
+
+    return nextafter
+
+
+register("nextafter", _by_width(""), method=True)
+register("nextafter_", _by_width("_"), method=True, torch=False)

@@ -8,7 +8,8 @@ from .. import dtypes, ops
 from ..engine import functions as fn
 from ..engine.expr import Complex, absolute, call, cast, const, idiv, isinf, isnan, where
 from .core import Row, elementwise, register
-from .formulas import is_float, isfinite, negative, real_test, rule, zero
+from .dispatch import check_tensors
+from .formulas import conj, is_float, isfinite, negative, real_test, rule, zero
 
 
 def _ordered(f: Any) -> Any:
@@ -33,6 +34,7 @@ for _name, _alias, _f, _doc in (
             "input, other",
             _doc,
             aliases=_alias,
+            numbers="1",
         )
     )
 
@@ -117,11 +119,10 @@ elementwise(_same_close)
 @register("isclose", method=True)
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Whether |input - other| <= atol + rtol * |other|, element by element. Both of one dtype (RuntimeError)."""
+    check_tensors("isclose", input=input, other=other)
     a, b = input._meta.dtype, other._meta.dtype
     if a is not b:
-        from ..autograd.tape import TYPE_NAMES
-
-        raise RuntimeError(f"{TYPE_NAMES[a.name]} did not match {TYPE_NAMES[b.name]}")
+        raise RuntimeError(f"{dtypes.TYPE_NAMES[a.name]} did not match {dtypes.TYPE_NAMES[b.name]}")
     if rtol < 0:
         raise RuntimeError(f"rtol must be greater than or equal to zero, but got {rtol:g}")
     if atol < 0:
@@ -134,9 +135,12 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
 
 # ---- logic and bits
 
-elementwise(Row("logical_and", lambda x, y: x & y, None, "logic", "input, other", "Both are not 0."))
-elementwise(Row("logical_or", lambda x, y: x | y, None, "logic", "input, other", "One of the two is not 0."))
-elementwise(Row("logical_xor", lambda x, y: x ^ y, None, "logic", "input, other", "Exactly one of the two is not 0."))
+for _name, _f, _doc in (
+    ("logical_and", lambda x, y: x & y, "Both are not 0."),
+    ("logical_or", lambda x, y: x | y, "One of the two is not 0."),
+    ("logical_xor", lambda x, y: x ^ y, "Exactly one of the two is not 0."),
+):
+    elementwise(Row(_name, _f, None, "logic", "input, other", _doc, numbers=""))
 elementwise(Row("logical_not", lambda x: ~x, None, "logic", doc="It is 0.", public_inplace=False))
 
 elementwise(Row("bitwise_and", lambda x, y: x & y, None, "bitwise", "input, other", "Bits set in both."))
@@ -197,6 +201,7 @@ elementwise(
         domain=(-60, 60),
         cost=40,
         public_inplace=True,
+        numbers="",
     )
 )
 elementwise(
@@ -210,6 +215,7 @@ elementwise(
         domain=(-60, 60),
         cost=40,
         public_inplace=True,
+        numbers="",
     )
 )
 elementwise(
@@ -217,14 +223,15 @@ elementwise(
         "ldexp",
         lambda x, y: x * (_power_of_two(y)),
         (
-            lambda g, x, y, out: g * ops.exp2(y),
-            lambda g, x, y, out: g * out * 0.6931471805599453,
+            lambda g, x, y, out: g * conj(ops.exp2(y)),
+            lambda g, x, y, out: g * conj(out * 0.6931471805599453),
         ),
         "float",
         "input, other",
         "input * 2**other.",
         backward_name="LdexpBackward0",
         public_inplace=True,
+        numbers="",
     )
 )
 
@@ -245,4 +252,4 @@ for _op, _name in (
     ("__lshift__", "bitwise_left_shift"),
     ("__rshift__", "bitwise_right_shift"),
 ):
-    register(_op, lambda input, other, _name=_name: getattr(ops, _name)(input, other))
+    register(_op, lambda input, other, _name=_name: getattr(ops, _name)(input, other), doc=f"`torch.{_name}`.")

@@ -145,6 +145,7 @@ elementwise(
         "input, min",
         "The larger of input and min.",
         public_inplace=True,
+        numbers="1",
     )
 )
 elementwise(
@@ -156,6 +157,7 @@ elementwise(
         "input, max",
         "The smaller of input and max.",
         public_inplace=True,
+        numbers="1",
     )
 )
 
@@ -195,6 +197,7 @@ for _name, _choice, _sign, _doc in (
             "input, other",
             _doc,
             inplace=False,
+            numbers="",
         )
     )
 elementwise(
@@ -206,6 +209,7 @@ elementwise(
         "input, other",
         "The larger of two; the other one where one is NaN.",
         inplace=False,
+        numbers="",
     )
 )
 elementwise(
@@ -217,6 +221,7 @@ elementwise(
         "input, other",
         "The smaller of two; the other one where one is NaN.",
         inplace=False,
+        numbers="",
     )
 )
 
@@ -237,6 +242,7 @@ elementwise(
         rule(complex_error=RuntimeError("heaviside is not yet implemented for complex tensors.")),
         "input, values",
         "0 below 0, values at 0, 1 above.",
+        numbers="",
     )
 )
 

@@ -12,6 +12,7 @@ from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .core import register
 from .launch import into, operation
+from .mixing import together
 
 
 def need_tensor(name: str, argument: str, position: int, x: Any) -> None:
@@ -34,11 +35,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and the same elements. Waits for the device."""
     need_tensor("equal", "other", 2, other)
-    if input.device != other.device:
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, "
-            f"{input.device} and {other.device}!"
-        )
+    input, other = together((input, other))
     if input.shape != other.shape:
         return False
     return bool(ops.eq(input.detach(), other.detach()).all().item())
@@ -160,6 +157,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
+    indices = indices.to(dtypes.int64)
     return tuple(
         indices.div(math.prod(shape[d + 1 :]), rounding_mode="floor").remainder(n) for d, n in enumerate(shape)
     )
@@ -178,7 +176,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
     flat = flat.scatter(0, place, ops.arange(n, device=input.device)).narrow(0, 0, size)
     if not input.ndim:
         return into(out, ops.empty((size, 0), dtype=dtypes.int64, device=input.device))
-    columns = [ops.where(flat < 0, fill_value, c) for c in unravel_index(flat.clamp(min=0), tuple(input.shape))]
+    shape = tuple(max(s, 1) for s in input.shape)  # an empty tensor has no places to divide by its sizes
+    columns = [ops.where(flat < 0, fill_value, c) for c in unravel_index(flat.clamp(min=0), shape)]
     return into(out, ops.stack(columns, 1))
 
 
@@ -193,6 +192,12 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     d = wrap_dim(dim, v.ndim)
     rest = tuple(k for k in range(v.ndim) if k != d)
     return v.norm(pow, rest, keepdim=True) if rest else v.abs()
+
+
+@register("_weight_norm")
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """g v / |v|, the norm over all dimensions but one (-1: over all)."""
+    return v * (g / norm_except_dim(v, 2, dim))
 
 
 @operation("mvlgamma", aliases=("special_multigammaln",))
@@ -221,9 +226,9 @@ def mvlgamma_(self: Tensor, p: int) -> Tensor:
     return self.copy_(value)
 
 
-register("kron", lambda self, other: ops.kron(self, other), method=True, torch=False)
-register("addmv_", lambda input, *args, **options: input.addmv_(*args, **options))
-register("detach_", lambda input: input.detach_())
+register("kron", lambda self, other: ops.kron(self, other), method=True, torch=False, doc="`torch.kron`.")
+register("addmv_", lambda input, *args, **options: input.addmv_(*args, **options), doc="`addmv` in place.")
+register("detach_", lambda input: input.detach_(), doc="`detach` in place.")
 
 
 # ---- views that are copies
@@ -268,6 +273,12 @@ _copies("unbind", views.unbind, several=True)
 @operation("narrow_copy")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = None) -> Tensor:
     """`narrow` as a copy."""
+    if dim >= input.ndim > 0:
+        raise RuntimeError("Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.")
+    if length < 0 and input.ndim:
+        n = input.shape[dim]
+        at = start + n if start < 0 else start
+        raise RuntimeError(f"start ({at}) + length ({length}) exceeds dimension size ({n}).")
     return into(out, _plain(views.narrow(input, dim, start, length)))
 
 

@@ -17,6 +17,7 @@ from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..shapes import remembered, type_name
 from ..tensor import Tensor
 from .launch import run, view_meta
+from .mixing import device_of, together
 
 #: labels of the first operand, of the second, and of the output
 Spec = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -43,13 +44,14 @@ def plan(a: Meta, b: Meta, spec: Spec, dtype: Any) -> tuple[Inst, Meta, bool]:
         return view_meta(m, shape, tuple(step.get(x, 0) for x in order))
 
     kept = order[: len(lo)]
-    out = contiguous_meta(tuple(size[x] for x in kept), dtype, a.device)
+    device = device_of((a, b))
+    out = contiguous_meta(tuple(size[x] for x in kept), dtype, device)
     ins = (seen(b, lb), seen(a, la)) if swapped else (seen(a, la), seen(b, lb))
     i = inst(CONTRACT, ins, out, static=(len(batch), len(left), len(right), len(summed)))
     shown = out
     if kept != lo:
         step = dict(zip(kept, contiguous_strides(out.shape)))
-        shown = meta(tuple(size[x] for x in lo), tuple(step[x] for x in lo), 0, dtype, a.device)
+        shown = meta(tuple(size[x] for x in lo), tuple(step[x] for x in lo), 0, dtype, device)
     return i, shown, swapped
 
 
@@ -137,7 +139,7 @@ _PLUS = {
 def _plus_plan(c: Meta, m: Meta, beta_one: bool, alpha_one: bool) -> tuple[Inst, Meta]:
     from .places import expanded
 
-    out = contiguous_meta(m.shape, c.dtype, m.device)
+    out = contiguous_meta(m.shape, c.dtype, device_of((m, c)))
     n = (not beta_one) + (not alpha_one)
     kind = m.dtype.compute
     i = inst(_PLUS[beta_one, alpha_one], (expanded(c, m.shape), m), out, (kind,) * n)
@@ -154,13 +156,11 @@ def plus(c: Tensor, m: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     return run(i, shown, c, m, scalars=scalars)
 
 
-def same_types(name: str, a: Tensor, b: Tensor) -> None:
-    """RuntimeError unless both have one dtype and lie on one device."""
+def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both on one device. RuntimeError unless they can be there, and have one dtype."""
     x, y = a._meta, b._meta
     if x.device.number != y.device.number:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {y.device}!"
-        )
+        a, b = together((a, b))
     if x.dtype is not y.dtype:
         if name == "tensordot":
             raise RuntimeError("both inputs should have same dtype")
@@ -171,7 +171,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> None:
             )
         if name == "addmm":
             raise RuntimeError(
-                f"self and mat2 must have the same dtype, but got {type_name(x.dtype)} and {type_name(y.dtype)}"
+                f"mat1 and mat2 must have the same dtype, but got {type_name(x.dtype)} and {type_name(y.dtype)}"
             )
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {c_name(x.dtype)} != {c_name(y.dtype)}"
@@ -180,6 +180,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> None:
         )
     if x.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{_KERNELS.get(name, name)}\" not implemented for 'Bool'")
+    return a, b
 
 
 _KERNELS = {"mm": "addmm_impl_cpu_", "mv": "addmv_impl_cpu", "bmm": "baddbmm_with_gemm", "addmm": "addmm_impl_cpu_"}

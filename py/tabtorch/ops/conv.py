@@ -17,7 +17,9 @@ from ..shapes import remembered
 from ..tensor import Tensor
 from .contract import CONTRACT, c_name, wide_dtype
 from .core import function, register
+from .formulas import conj
 from .launch import run, view_meta
+from .mixing import together
 from .windows import Ints, expand_ints, framed, out_size, padded
 
 #: stride, padding, dilation (one number a dimension each), groups
@@ -149,8 +151,8 @@ def forward(
             (x, w, b),
             y,
             (
-                lambda g, x, w: input_gradient(g, w, None, size, geo),
-                lambda g, x, w: weight_gradient(g, x, kernel, geo),
+                lambda g, x, w: input_gradient(g, conj(w), None, size, geo),
+                lambda g, x, w: weight_gradient(g, conj(x), kernel, geo),
                 lambda g, x, w: _bias_grad(g),
             ),
             (x if w._rg else None, w if x._rg else None),
@@ -181,8 +183,8 @@ def input_gradient(
             (g, w, b),
             y,
             (
-                lambda h, g, w: forward(h, w, None, geo, out, "ConvolutionBackwardBackward0"),
-                lambda h, g, w: weight_gradient(g, h, kernel, geo),
+                lambda h, g, w: forward(h, conj(w), None, geo, out, "ConvolutionBackwardBackward0"),
+                lambda h, g, w: weight_gradient(conj(g), h, kernel, geo),
                 lambda h, g, w: _bias_grad(h),
             ),
             (g if w._rg else None, w if g._rg else None),
@@ -205,8 +207,8 @@ def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor
             (g, x),
             r,
             (
-                lambda h, g, x: forward(x, h, None, geo, out, "ConvolutionBackwardBackward0"),
-                lambda h, g, x: input_gradient(g, h, None, size, geo),
+                lambda h, g, x: forward(conj(x), h, None, geo, out, "ConvolutionBackwardBackward0"),
+                lambda h, g, x: input_gradient(conj(g), h, None, size, geo),
             ),
             (g if x._rg else None, x if g._rg else None),
         )
@@ -229,7 +231,9 @@ def _check(
     if min(stride) <= 0:
         raise RuntimeError("non-positive stride is not supported")
     if min(dilation) <= 0:
-        raise RuntimeError("non-positive dilation is not supported")
+        raise RuntimeError(
+            "dilation should be greater than zero" if min(dilation) < 0 else "non-positive dilation is not supported"
+        )
     ws, xs = list(w.shape), list(x.shape)
     if w.ndim != n + 2:
         raise RuntimeError(
@@ -264,10 +268,6 @@ def _check(
                 f"Calculated padded input size per channel: ({' x '.join(map(str, have))}). "
                 f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
             )
-    if x.device.number != w.device.number or (b is not None and b.device.number != x.device.number):
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {w.device}!"
-        )
     if x.dtype is not w.dtype:
         raise RuntimeError(f"Input type ({type_string(x)}) and weight type ({type_string(w)}) should be the same")
     if b is not None and b.dtype is not x.dtype:
@@ -317,12 +317,22 @@ def _conv(
         if padding == "valid":
             pa: Ints = (0,) * n
         elif padding == "same":
+            if w._meta.ndim != n + 2:
+                k = w._meta.ndim
+                raise RuntimeError(
+                    f"Expected {k}-dimensional input for {k}-dimensional weight{list(w.shape)}, but got {x.ndim}-dimensional "
+                    f"input of size {list(x.shape)} instead"
+                )
             x, pa = same_padding(x, w._meta.shape[2:], st, di)
         else:
             raise RuntimeError(f"Invalid padding string: '{padding}'")
     else:
         pa = expand_ints(padding, n, "padding")
     geo = (st, pa, di, groups)
+    if x._meta.device.number != w._meta.device.number or (
+        b is not None and b._meta.device.number != w._meta.device.number
+    ):
+        (x, w, b), key = together((x, w, b)), None
     _check(x, w, b, n, geo, False)
     out = _out_sizes(x._meta, w._meta, geo)
     if key is not None and was_batched and padding != "same":
@@ -388,6 +398,7 @@ def _conv_transpose(
     st, pa = expand_ints(stride, n, "stride"), expand_ints(padding, n, "padding")
     op, di = expand_ints(output_padding, n, "output_padding"), expand_ints(dilation, n, "dilation")
     geo = (st, pa, di, groups)
+    x, w, b = together((x, w, b))
     _check(x, w, b, n, geo, True, op)
     for o, s, d in zip(op, st, di):
         if o >= s and o >= d:

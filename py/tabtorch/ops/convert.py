@@ -9,15 +9,16 @@ from ..autograd.mode import STATE
 from ..autograd.tape import named, record
 from ..autograd.views import before_write, check_inplace, rebase, view
 from ..device import device as Device
-from ..device import resolve, roaming
+from ..device import resolve, roaming_cpu
 from ..engine import graph
 from ..engine.graph import Map, Node, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta
-from ..layout import contiguous_format, is_contiguous, order_of, preserve_format
+from ..layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
 from ..tensor import Tensor
 from .core import register
 from .dispatch import as_operand, check_device_dtype, laid_out, layout_of, scalar_value, table
 from .inplace import check_overlap, check_shape, covering_order, is_dense, set_node, set_tensor, whole_storage
+from .mixing import WIDE
 
 _CAST = Map("to", lambda x: x)
 _FILL = Map("fill", lambda v: v)
@@ -46,7 +47,7 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
         entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
     i, out, same = entry
     node = t._storage.node
-    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d:
+    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d and not graph.levels:
         return Tensor._wrap(node, out)  # values never change: sharing one is copying it
     return Tensor._wrap(emit(i, (node,)), out)
 
@@ -78,6 +79,14 @@ def transfer(node: Node, device: Any) -> Node:
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
     check_device_dtype(m.dtype, device)
+    if graph.batches[0]:
+        from ..func.batch import Batch, example_of
+
+        b: Any = node.buf
+        if type(b) is Batch:
+            return example_of(b.level, transfer(b.node, device), m)
+    if device.type == "meta":
+        return graph.blank(m)
     nbytes = m.numel * m.dtype.itemsize
     graph.check_size(nbytes, m)
     if device.number == 0:
@@ -98,7 +107,7 @@ def _moved(t: Tensor, device: Any) -> Tensor:
 
 
 def _marked(t: Tensor, device: Any) -> Tensor:
-    """The same memory, said to be on another device of that number."""
+    """The same memory, said to be on another device of that number. As in PyTorch, the cpu's is the tensor itself."""
     m = t._meta
     return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device), "ToCopyBackward0", lambda g: g)
 
@@ -107,8 +116,11 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
     m = t._meta
     if not copy and d is m.dtype and device.number == m.device.number:
-        if memory_format in (None, preserve_format) or is_contiguous(m, memory_format):
-            return t if device is m.device else _marked(t, device)
+        if memory_format in (None, preserve_format) or memory_format is suggested_format(m):
+            if device is m.device:
+                return t
+            if device.number == 1:
+                return _marked(t, device)
     check_device_dtype(d, device)
     if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
         import warnings
@@ -118,8 +130,9 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     if device.number == m.device.number:
         out = converted(t, m.shape, d, order)
         if device is not m.device:
-            out = _marked(out, device)
-    elif device.number == 0 and m.dtype in (dtypes.float64, dtypes.complex128):
+            o = out._meta
+            out._meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
+    elif device.number == 0 and m.dtype in WIDE:
         out = _moved(converted(t, m.shape, d, order), device)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
         small = d.itemsize <= m.dtype.itemsize
@@ -130,7 +143,8 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     if STATE.inference:
         out._inference = True
     elif t._rg and STATE.grad and d.category > 1:
-        record("ToCopyBackward0", (t,), out, lambda g: g)
+        home = m.device
+        record("ToCopyBackward0", (t,), out, (lambda g: g) if home is device else lambda g: g.to(home))
     return out
 
 
@@ -140,10 +154,10 @@ def home_of(t: Tensor, d: dtypes.dtype) -> Any:
     A 64-bit float that named no device lives on cpu only because the GPU has no such type: converted to one it has, it
     goes home.
     """
-    wide = (dtypes.float64, dtypes.complex128)
-    if t._meta.device is roaming and t._meta.dtype in wide and d not in wide:
-        return resolve(None)
-    return t._meta.device
+    here = t._meta.device
+    if here.roaming and (d in WIDE or t._meta.dtype in WIDE):
+        return roaming_cpu if d in WIDE else resolve(None)
+    return here
 
 
 @register("to", torch=False, method=True)
@@ -218,7 +232,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 @register("type", torch=False, method=True)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such, by that name or that class."""
-    from ..autograd.tape import TYPE_NAMES, type_string
+    from ..autograd.tape import type_string
 
     if dtype is None:
         return type_string(self)
@@ -226,15 +240,16 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
     if isinstance(dtype, str):
         where = "cuda" if dtype.startswith("torch.cuda.") else None
         short = dtype.rpartition(".")[2].removesuffix("Tensor")
-        known = {v: k for k, v in TYPE_NAMES.items()}
+        known = {v: k for k, v in dtypes.TYPE_NAMES.items()}
         if short not in known:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = dtypes.PUBLIC[known[short]]
     elif isinstance(dtype, type):
-        found = getattr(dtype, "dtype", None)  # torch.LongTensor has one
+        # torch.LongTensor has one; torch.Tensor stands for the default
+        found = dtypes.get_default_dtype() if dtype is Tensor else getattr(dtype, "dtype", None)
         if not isinstance(found, dtypes.dtype):
             raise ValueError(f"invalid type: '{dtype.__name__}'")
-        where = getattr(dtype, "device", None)
+        where = None if dtype is Tensor else getattr(dtype, "device", None)
         dtype = found
     return convert(self, dtype, home_of(self, dtype) if where is None else resolve(where))
 
@@ -270,7 +285,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     return clone(self, memory_format=f)
 
 
-register("detach", lambda input: input.detach())
+register("detach", lambda input: input.detach(), doc="A view of the same elements that no gradient flows through.")
 
 
 # ---- writes
@@ -293,7 +308,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     inputs = (before_write(self) if recording else None, src)
     value = src
     if v.device.number != m.device.number:
-        if m.device.number == 0 and v.dtype in (dtypes.float64, dtypes.complex128):
+        if m.device.number == 0 and v.dtype in WIDE:
             value = converted(src, v.shape, m.dtype)
         value = _moved(value, m.device)
     set_tensor(self, value)

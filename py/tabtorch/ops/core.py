@@ -10,12 +10,15 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, update_wrapper
+from types import FunctionType
 from typing import Any
 
 #: torch.NAME and Tensor.NAME of what is registered, and of the rows that have been asked for
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
+#: names that begin so are those of a namespace: torch.special.NAME, torch.linalg.NAME
+SPACES = ("special_", "linalg_", "fft_")
 #: every row, by name
 ROWS: dict[str, Row] = {}
 #: public name (aliases and in-place forms too) -> (row, whether it is the in-place form)
@@ -43,6 +46,8 @@ class Row:
     check: called with the promoted dtype and the operands when a new combination of types is met; raises PyTorch's error.
     kernel: the name PyTorch has in '"NAME" not implemented for' (default: name + "_cpu").
     backward_name: name of the grad_fn (default: CamelCase of name + "Backward0"), or a function that tells it of the operands.
+    numbers: the positions of operands that may be Python numbers, e.g. "1" for `eq`, "" for `maximum`; "*" where all may be at
+        once (`add`): then they become a tensor.
     public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
     public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
     """
@@ -63,6 +68,7 @@ class Row:
         "method",
         "name",
         "names",
+        "numbers",
         "operands",
         "out",
         "positional",
@@ -90,6 +96,7 @@ class Row:
         check: Callable[[Any, list[Any]], None] | None = None,
         kernel: str | None = None,
         backward_name: str | Callable[[Sequence[Any]], str] | None = None,
+        numbers: str = "012345",
         public: bool = True,
         public_inplace: bool | None = None,
     ) -> None:
@@ -108,6 +115,7 @@ class Row:
         self.check = check
         self.kernel = kernel or name + "_cpu"
         self.backward_name = backward_name or camel(name) + "Backward0"
+        self.numbers = numbers
         self.public = public
         self.names, self.defaults = parse_signature(args)
         self.positional = len(parse_signature(args.partition("*")[0])[0])
@@ -167,12 +175,14 @@ def register(
     method: bool | Callable[..., Any] = False,
     inplace: Callable[..., Any] | None = None,
     torch: bool = True,
+    doc: str | None = None,
 ) -> Any:
     """Registers `torch.NAME`. With no function it is a decorator.
 
     method: True makes it `Tensor.NAME` as well; a function is that method instead.
     inplace: the function of `torch.NAME_` and `Tensor.NAME_`.
     torch=False: only the method.
+    doc: the documentation of a function that has none, such as a lambda.
     """
     if function is None:
 
@@ -182,15 +192,26 @@ def register(
 
         return decorate
     _note(name, *((name + "_",) if inplace is not None else ()))
+    _describe(function, name, doc)
     if torch:
         FUNCTIONS[name] = function
     if method:
-        METHODS[name] = function if method is True else method
+        METHODS[name] = function if method is True else _describe(method, name, function.__doc__)
     if inplace is not None:
+        _describe(inplace, name + "_", f"`{name}` in place.")
         METHODS[name + "_"] = inplace
         if torch:
             FUNCTIONS[name + "_"] = inplace
     return function
+
+
+def _describe(f: Any, name: str, doc: str | None) -> Any:
+    """What has no name of its own, or no documentation, gets these."""
+    if getattr(f, "__name__", "") == "<lambda>":
+        f.__name__ = f.__qualname__ = name
+    if f.__doc__ is None:
+        f.__doc__ = doc
+    return f
 
 
 _noted: dict[str, dict[str, None]] | None = None
@@ -214,6 +235,9 @@ def table() -> dict[str, str]:
 
 # ---- looking up
 
+
+#: the modules that register names which begin with an underscore
+_PRIVATE = ("tabtorch.ops.native", "tabtorch.ops.foreach", "tabtorch.ops.settings")
 
 #: a module that only a wheel has, with the names that each module registers: see build_wheel.py
 TABLE = "names"
@@ -249,7 +273,7 @@ def _load_for(name: str) -> bool:
     is; a checkout looks through the modules, one by one.
     """
     places = _places()
-    candidates = places.get(name, ()) if places else () if name[0] == "_" else _modules()
+    candidates = places.get(name, ()) if places else (*_PRIVATE, *_modules()) if name[0] == "_" else _modules()
     for module in candidates:
         if module not in sys.modules:
             importlib.import_module(module)
@@ -266,15 +290,15 @@ def _from_row(name: str, is_method: bool) -> Callable[..., Any] | None:
         return None
     from .dispatch import make_function, make_inplace
 
-    f = make_inplace(row, name) if in_place else make_function(row, name)
-    FUNCTIONS[name] = f
-    if row.method and _is_method(name):
-        METHODS[name] = f
-    return f
+    make = make_inplace if in_place else make_function
+    FUNCTIONS[name] = f = make(row, name)
+    if row.method and _is_method(name):  # as in PyTorch, `torch.add` and `Tensor.add` are two functions
+        METHODS[name] = make(row, name)
+    return METHODS[name] if is_method else f
 
 
 def _is_method(name: str) -> bool:
-    return not name.startswith("special_")  # an alias that only torch.special has
+    return not name.startswith(SPACES)  # an alias that only torch.special has
 
 
 def known(name: str) -> bool:
@@ -294,13 +318,127 @@ def function(name: str) -> Callable[..., Any] | None:
 
 def public(name: str) -> Callable[..., Any] | None:
     """The function that PyTorch has as `torch.NAME` too, or None; `function` also has what only torch.nn.functional shows."""
-    f = None if name.startswith("special_") else function(name)
-    return f if f is not None and _is_public(name) else None
+    f = None if name.startswith(SPACES) else function(name)
+    return in_space(name) if f is not None and _is_public(name) else None
+
+
+def in_space(name: str) -> Callable[..., Any] | None:
+    """The function that a namespace shows: `in_space("linalg_inv")` is `torch.linalg.inv`."""
+    f = function(name)
+    return shown(name) if f is not None and has_guard(name) else f
+
+
+#: where the code of a guard is said to be
+GUARD = "<torch>"
+#: what `overridden` gives where nobody overrides
+NOTHING = object()
+#: the guards that were asked for
+SHOWN: dict[str, Callable[..., Any]] = {}
+
+
+def has_guard(name: str) -> bool:
+    """Whether `torch.NAME` is not the registered function itself, but its guard: it takes tensors.
+
+    Rows, and functions that are marked `guarded`, look for overrides themselves when they fail.
+    """
+    f = FUNCTIONS[name]
+    if name in ROW_NAMES or not isinstance(f, FunctionType) or getattr(f, "guarded", False):
+        return False
+    return f is METHODS.get(name) or _tensors(f) != []
+
+
+def _tensors(f: Any) -> list[bool]:
+    """For each parameter that is a tensor, or may be one: whether it is the first."""
+    first = own_code(f).co_varnames[:1]
+    return [(k,) == first for k, t in f.__annotations__.items() if k not in ("return", "out") and "Tensor" in str(t)]
+
+
+def own_code(f: Any) -> Any:
+    """The code of a function, also while another is in its place (see `_exchange.py`)."""
+    exchange: Any = sys.modules.get("tabtorch._exchange")
+    record = exchange._records.get(id(f)) if exchange is not None else None
+    return f.__code__ if record is None else record.own
+
+
+def shown(name: str) -> Callable[..., Any]:
+    """`torch.NAME`: a function that calls the registered one, and, should it fail, lets its arguments override it."""
+    f = SHOWN.get(name)
+    if f is None:
+        f = SHOWN[name] = _guard(name, FUNCTIONS[name])
+    return f
+
+
+def _guard(name: str, f: Any) -> Callable[..., Any]:
+    """A function with the parameters of `f`: passing them on by name costs a few ns, *args and **kwargs would cost ten times that."""
+    code = own_code(f)
+    names = list(code.co_varnames)
+    n, k = code.co_argcount, code.co_kwonlyargcount
+    args, only = names[:n], names[n : n + k]
+    rest = names[n + k : n + k + 1] if code.co_flags & 4 else []
+    more = names[n + k + len(rest)] if code.co_flags & 8 else ""
+    head = [*args, *(["*" + rest[0]] if rest else ["*"] if only else []), *only, *(["**" + more] if more else [])]
+    if code.co_posonlyargcount:
+        head.insert(code.co_posonlyargcount, "/")
+    call = [*args, *("*" + r for r in rest), *(f"{o}={o}" for o in only), *(["**" + more] if more else [])]
+    space: dict[str, Any] = {"__name__": "tabtorch.torch", "_f": f, "_overridden": _overridden, "_nothing": NOTHING}
+    text = (
+        f"def {name}({', '.join(head)}):\n try:\n  return _f({', '.join(call)})\n except (TypeError, AttributeError):\n"
+        f"  _r = _overridden({name}, _f, locals())\n  if _r is _nothing: raise\n  return _r\n"
+    )
+    exec(compile(text, GUARD, "exec"), space)
+    w: Any = update_wrapper(space[name], f)
+    w.__name__ = w.__qualname__ = name
+    w.__module__ = "torch"
+    w.__defaults__, w.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+    return w
+
+
+def overridden(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """For a call of `func` that failed: what an argument that overrides it makes of it, else NOTHING."""
+    if not _may_override((*args, *kwargs.values())):
+        return NOTHING
+    from .._overriding import overridden
+
+    return overridden(func, args, kwargs)
+
+
+def _may_override(values: Any) -> bool:
+    return any(
+        hasattr(type(b), "__torch_function__") and not hasattr(type(b), "edge_kind")  # it is no tensor
+        for a in values
+        for b in (a if type(a) in (list, tuple) else a.values() if type(a) is dict else (a,))
+    )
+
+
+def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
+    """See `_overriding.overridden`; `given` are all arguments by name, those that have their default value too.
+
+    Required ones go on by position, others by name: how they were written is not known.
+    """
+    if not _may_override(given.values()):
+        return NOTHING
+    code = own_code(f)
+    n, k = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    required = n - len(f.__defaults__ or ())
+    args = [given[v] for v in names[:required]]
+    kwargs = {v: given[v] for v, d in zip(names[required:n], f.__defaults__ or (), strict=True) if given[v] is not d}
+    kwargs |= {v: given[v] for v in names[n : n + k] if given[v] is not (f.__kwdefaults__ or {}).get(v)}
+    at = n + k
+    if code.co_flags & 4:
+        if given[names[at]]:
+            args += [given[v] for v in names[required:n]]
+            kwargs = {v: x for v, x in kwargs.items() if v not in names[required:n]}
+        args += given[names[at]]
+        at += 1
+    if code.co_flags & 8:
+        kwargs |= given[names[at]]
+    return overridden(func, tuple(args), kwargs)
 
 
 def _is_public(name: str) -> bool:
     entry = ROW_NAMES.get(name)
-    if name.startswith("special_"):
+    if name.startswith(SPACES):
         return False
     return entry is None or (entry[0].public_inplace if entry[1] else entry[0].public)
 
@@ -308,11 +446,24 @@ def _is_public(name: str) -> bool:
 def method(name: str) -> Callable[..., Any] | None:
     """The function that is the method `Tensor.NAME`, or None."""
     while True:
-        f = METHODS.get(name) or _from_row(name, True)
+        f = guarded_method(name) or _from_row(name, True)
         if f is not None:
             return f
         if not _load_for(name):
             return None
+
+
+def reached(f: Any) -> Any:
+    """Itself: a function of a namespace that does not come from the registry, and was asked for."""
+    return f
+
+
+def guarded_method(name: str) -> Callable[..., Any] | None:
+    """The registered method, behind a guard where an argument beside the tensor itself is a tensor too."""
+    f = METHODS.get(name)
+    if isinstance(f, FunctionType) and f is FUNCTIONS.get(name) and False in _tensors(f):
+        METHODS[name] = f = _guard(name, f)
+    return f
 
 
 def load_all() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..device import roaming
 from ..engine.expr import const
 from ..engine.graph import Inst, Map, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, contiguous_strides, meta
 from ..storage import Storage
 from ..tensor import Tensor
-from .core import ROWS, Row
-from .promotion import SCALAR_NAMES, types_of
+from .core import NOTHING, ROWS, Row, overridden
+from .mixing import device_of, together
+from .promotion import types_of
 from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
@@ -45,10 +45,6 @@ def clear_tables() -> None:
 # ---- operands
 
 
-def is_number(x: Any) -> bool:
-    return isinstance(x, _NUMBERS)
-
-
 def as_operand(x: Any) -> Any:
     """A tensor, or a Python number of exactly one of the four types; None for what is neither."""
     if isinstance(x, Tensor):
@@ -65,32 +61,6 @@ def type_name(x: Any) -> str:
     """A type as PyTorch's messages have it."""
     t = type(x)
     return f"numpy.{t.__name__}" if t.__module__ == "numpy" else t.__name__
-
-
-def common_device(row_name: str, operands: list[Any]) -> Any:
-    """The device of the operands, with 0-dimensional cpu tensors brought to it. RuntimeError where they differ."""
-    dev: Any = None
-    for x in operands:
-        if isinstance(x, Tensor) and (dev is None or (x._meta.ndim and x._meta.device.number != dev.number)):
-            if dev is not None:
-                first = next(y for y in operands if isinstance(y, Tensor) and y._meta.device.number == dev.number)
-                if first._meta.ndim or dev.type != "cpu":
-                    raise RuntimeError(
-                        "Expected all tensors to be on the same device, but found at least two devices, "
-                        f"{dev} and {x._meta.device}!"
-                    )
-            dev = x._meta.device
-    for k, x in enumerate(operands):
-        if isinstance(x, Tensor) and x._meta.device.number != dev.number:
-            if x._meta.ndim or x._meta.device.type != "cpu":
-                raise RuntimeError(
-                    f"Expected all tensors to be on the same device, but found at least two devices, {dev} and {x._meta.device}!"
-                )
-            d = x._meta.dtype
-            if d in (dtypes.float64, dtypes.complex128):  # only its category counts beside tensors with dimensions
-                x = x.to(dtypes.float32 if d is dtypes.float64 else dtypes.complex64)
-            operands[k] = x.to(dev)
-    return dev
 
 
 def check_device_dtype(d: Any, device: Any) -> None:
@@ -247,15 +217,15 @@ def infer(
     """
     row = f.row
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
-    device = metas[0].device if len(metas) == 1 or roaming not in [m.device for m in metas] else roaming
+    device = device_of(metas)
     computed, result = types_of(row, operands)
     compares = result is dtypes.bool_
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
     if into is not None:
         if not dtypes.can_cast(result, into.dtype):
             raise RuntimeError(
-                f"result type {SCALAR_NAMES[result.name]} can't be cast to the desired output type "
-                f"{SCALAR_NAMES[into.dtype.name]}"
+                f"result type {dtypes.TYPE_NAMES[result.name]} can't be cast to the desired output type "
+                f"{dtypes.TYPE_NAMES[into.dtype.name]}"
             )
         result = into.dtype
     check_device_dtype(result, device)
@@ -317,7 +287,7 @@ def key_of(operands: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
 
 def apply(f: Family, operands: list[Any], options: dict[str, Any]) -> Tensor:
     """The operation on operands that `as_operand` has seen; at least one is a tensor."""
-    common_device(f.row.name, operands)
+    operands = together(operands)
     key = key_of(operands, options)
     entry = f.any.get(key)
     if entry is None:
@@ -354,6 +324,11 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     out = kwargs.pop("out", None) if kwargs else None
     names = row.names
     if len(args) > row.positional:
+        from .old_order import number_second
+
+        moved = number_second(name, names, args, kwargs)
+        if moved is not None:
+            return (*bind(row, name, *moved)[:2], out)
         s = "" if row.positional == 1 else "s"
         raise TypeError(f"{name}() takes {row.positional} positional argument{s} but {len(args)} were given")
     given = dict(zip(names, args))
@@ -376,13 +351,9 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         v = given[n]
         x = None if v is None else as_operand(v)
         if x is None and not (v is None and n in row.defaults):
-            raise TypeError(f"{name}(): argument '{n}' (position {pos + 1}) must be Tensor, not {type_name(v)}")
+            raise must_be_tensor(name, n, pos, v)
         operands.append(x)
-    if not any(isinstance(x, Tensor) for x in operands):
-        first = next((i for i, x in enumerate(operands) if x is not None), 0)
-        raise TypeError(
-            f"{name}(): argument '{names[first]}' (position {first + 1}) must be Tensor, not {type(operands[first]).__name__}"
-        )
+    _check_numbers(row, name, operands)
     options: dict[str, Any] = {}
     for n in names[row.operands :]:
         if n in given:
@@ -395,6 +366,40 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         elif n not in row.defaults:
             raise TypeError(f'{name}() missing 1 required positional arguments: "{n}"')
     return operands, options, out
+
+
+def _check_numbers(row: Row, name: str, operands: list[Any]) -> None:
+    """TypeError, as PyTorch's parser raises it, for a Python number where none may be; all of them become a tensor where they may."""
+    tensors = [x is None or isinstance(x, Tensor) for x in operands]
+    wrong = [k for k, t in enumerate(tensors) if not t and str(k) not in row.numbers and row.numbers != "*"]
+    if not wrong and any(isinstance(x, Tensor) for x in operands):
+        return
+    if row.numbers == "*":
+        from ..creation import tensor
+
+        operands[0] = tensor(operands[0])
+        return
+    if len(operands) == 1 or not row.numbers:
+        k = wrong[0] if wrong else 0
+        raise must_be_tensor(name, row.names[k], k, operands[k])
+    given = ", ".join("Tensor" if t else type_name(x) for t, x in zip(tensors, operands))
+    forms = [[n == k and "Number" or "Tensor" for n in range(row.operands)] for k in (-1, *map(int, row.numbers))]
+    shown = [", ".join(map(" ".join, zip(types, row.names))) for types in forms if len(types) == row.operands]
+    raise TypeError(
+        f"{name}() received an invalid combination of arguments - got ({given}), but expected one of:\n"
+        + "".join(f" * ({s}, *, Tensor out = None)\n" for s in dict.fromkeys(shown))
+    )
+
+
+def must_be_tensor(name: str, argument: str, position: int, x: Any) -> TypeError:
+    return TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be Tensor, not {type_name(x)}")
+
+
+def check_tensors(name: str, **arguments: Any) -> None:
+    """TypeError for one that is no tensor; in the order of their positions."""
+    for k, (n, x) in enumerate(arguments.items()):
+        if not isinstance(x, Tensor):
+            raise must_be_tensor(name, n, k, x)
 
 
 _SYNONYMS = {"self": "input", "a_min": "min", "a_max": "max"}
@@ -411,6 +416,17 @@ def call(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return row_out(f, name, operands, options, out)
 
 
+def _call_or_override(fn: Any, row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`call`; should it fail, what an argument that overrides `fn`, the public function, makes of it."""
+    try:
+        return call(row, name, args, dict(kwargs))
+    except TypeError:
+        r = overridden(fn, args, kwargs)
+        if r is NOTHING:
+            raise
+        return r
+
+
 # ---- the functions
 
 
@@ -424,7 +440,7 @@ def make_function(row: Row, name: str) -> Callable[..., Any]:
     else:
 
         def fn(*args: Any, **kwargs: Any) -> Any:
-            return call(row, name, args, kwargs)
+            return _call_or_override(fn, row, name, args, kwargs)
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"{name}({row.args})\n\n{row.doc}"
@@ -454,7 +470,13 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
         return t
 
     def first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        operands, options, out = bind(row, name, args, kwargs)
+        try:
+            operands, options, out = bind(row, name, args, kwargs)
+        except TypeError:
+            r = overridden(unary, args, kwargs)
+            if r is NOTHING:
+                raise
+            return r
         if out is not None or options:
             return call(row, name, args, kwargs if out is None else {**kwargs, "out": out})
         i, m, _, _ = infer(f, operands, options)
@@ -466,11 +488,15 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
     return unary
 
 
-def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """`(a, b)` with a tensor first, fast; and the same that learns new combinations. Both: NotImplemented for no operand."""
+def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
+    """`(a, b)` with a tensor first, fast; NotImplemented for what may be no operand.
+
+    method: the operator of Python that it is; its first operand must be a tensor.
+    """
     pairs, last = f.tensors, f.scalar_last
     backward = f.backward
     record = record_binary_named if callable(f.row.backward_name) else record_binary
+    numbered = f.row.numbers == "*" or "1" in f.row.numbers
 
     def binary(a: Any, b: Any) -> Any:
         k = type(b)
@@ -500,13 +526,18 @@ def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, An
 
     def learn(a: Any, b: Any) -> Any:
         x, y = as_operand(a), as_operand(b)
-        if x is None or y is None:
-            return NotImplemented
+        if method and not isinstance(a, Tensor):
+            raise TypeError(
+                f"descriptor '{method}' for 'torch._C.TensorBase' objects doesn't apply to a '{type_name(a)}' object"
+            )
+        if x is None or y is None or not (isinstance(y, Tensor) or numbered):
+            r = overridden(binary, (a, b), {}) if method and y is None else NOTHING
+            return NotImplemented if r is NOTHING else r
         operands = [x, y]
         if not isinstance(x, Tensor) or type(y) in (bool, complex):
             return apply(f, operands, {})
         if isinstance(y, Tensor):
-            if x._meta.device is not y._meta.device:
+            if x._meta.device.number != y._meta.device.number:
                 return apply(f, operands, {})
             i, m, _, _ = infer(f, operands, {})
             if len(pairs) > _LIMIT:
@@ -521,7 +552,7 @@ def binary_core(f: Family) -> tuple[Callable[[Any, Any], Any], Callable[[Any, An
             last[x._meta, type(y)] = (i, m, convert_of(compute, d))
         return binary(x, y)
 
-    return binary, learn
+    return binary
 
 
 _cores: dict[str, Callable[[Any, Any], Any]] = {}
@@ -530,7 +561,7 @@ _cores: dict[str, Callable[[Any, Any], Any]] = {}
 def core_of(f: Family) -> Callable[[Any, Any], Any]:
     c = _cores.get(f.row.name)
     if c is None:
-        c = _cores[f.row.name] = binary_core(f)[0]
+        c = _cores[f.row.name] = binary_core(f)
     return c
 
 
@@ -543,7 +574,7 @@ def _binary(f: Family, name: str) -> Callable[..., Any]:
             r = core(*args)
             if r is not NotImplemented:
                 return r
-        return call(row, name, args, kwargs)
+        return _call_or_override(binary, row, name, args, kwargs)
 
     return binary
 
@@ -559,9 +590,10 @@ def make_inplace(row: Row, name: str) -> Callable[..., Any]:
     return fn
 
 
-def operator(row_name: str) -> Callable[[Any, Any], Any]:
+def operator(row_name: str, method: str = "") -> Callable[[Any, Any], Any]:
     """A binary operator of Python's syntax: NotImplemented for an operand that is none."""
-    return core_of(family(ROWS[row_name]))
+    f = family(ROWS[row_name])
+    return binary_core(f, method) if method else core_of(f)
 
 
 __all__ = [

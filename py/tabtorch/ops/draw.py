@@ -15,7 +15,7 @@ from .. import random_streams as streams
 from ..creation import fill_node
 from ..device import cpu
 from ..engine import draws, philox
-from ..engine.graph import Map, Node, emit, inst
+from ..engine.graph import Map, Node, blank, emit, inst, levels
 from ..engine.view import Meta, contiguous_meta, meta
 from ..random import Generator, HostGenerator, PhiloxGenerator, default_generator
 from ..tensor import Tensor
@@ -108,6 +108,12 @@ def generator_for(generator: Any, device: Any, name: str) -> Any:
 
 def drawn(gen: Any, law: Law, m: Meta, contiguous: bool = True) -> Node:
     """A value of the contiguous Meta `m`, drawn element by element in its order."""
+    if m.device.type == "meta":
+        return blank(m)
+    if levels and not isinstance(gen, PhiloxGenerator):
+        from ..func import batch
+
+        return batch.drawn(m, lambda m: drawn(gen, law, m, contiguous))
     d, n = (m.dtype.to_real(), 2 * m.numel) if law.pairs and m.dtype.is_complex else (m.dtype, m.numel)
     draw = law.host(d, n, contiguous)
     if n == 0:

@@ -140,17 +140,25 @@ def einsum(*args: Any) -> Tensor:
     t, labels = pairs[0]
     for k in range(1, len(pairs)):
         u, more = pairs[k]
-        same_types("einsum", t, u)
+        t, u = same_types("einsum", t, u)
         later = {x for _, ls in pairs[k + 1 :] for x in ls}
         keep = lo if k == len(pairs) - 1 else [x for x in dict.fromkeys((*labels, *more)) if x in later or x in lo]
         keep = [x for x in keep if x in labels or x in more]
-        t = contract(t, u, (tuple(labels), tuple(more), tuple(keep)), "PermuteBackward0" if k > 1 else "BmmBackward0")
+        if t.dtype.category == 1 and _sums_alone(t, labels, more, keep) | _sums_alone(u, more, labels, keep):
+            t, u = t.long(), u.long()
+        name = "ViewBackward0" if set(labels).union(more) - set(keep) else "MulBackward0"
+        t = contract(t, u, (tuple(labels), tuple(more), tuple(keep)), name)
         labels = list(keep)
+    if len(pairs) > 1:
+        return t  # the last step has kept what the output has, in its order
     gone = [d for d, x in enumerate(labels) if x not in lo]
-    if gone:
-        t = t.sum(tuple(gone))
-        labels = [x for x in labels if x in lo]
-    return t if labels == lo else t.permute(tuple(labels.index(x) for x in lo))
+    t = t.permute((*(labels.index(x) for x in lo), *gone))
+    return t.sum(tuple(range(len(lo), t.ndim))) if gone else t
+
+
+def _sums_alone(t: Tensor, own: list[int], other: list[int], keep: list[int]) -> bool:
+    """Whether a dimension of one operand alone is summed: a sum of integers is int64, a product keeps its type."""
+    return any(n != 1 and x not in other and x not in keep for x, n in zip(own, t.shape, strict=True))
 
 
 def _check_sizes(full: list[list[int]], ts: list[Tensor]) -> None:

@@ -65,6 +65,7 @@ elementwise(
         (lambda g, x, y, out, alpha=None: g, lambda g, x, y, out, alpha=None: scaled(g, alpha)),
         args="input, other, *, alpha=1",
         doc="input + alpha * other.",
+        numbers="*",
     )
 )
 elementwise(
@@ -76,6 +77,7 @@ elementwise(
         doc="input - alpha * other.",
         aliases=("subtract",),
         check=_no_bool_sub,
+        numbers="*",
     )
 )
 elementwise(
@@ -90,6 +92,7 @@ elementwise(
         check=_no_bool_sub,
         inplace=False,
         out=False,
+        numbers="1",
     )
 )
 elementwise(
@@ -100,6 +103,7 @@ elementwise(
         args="input, other",
         doc="input * other.",
         aliases=("multiply",),
+        numbers="*",
     )
 )
 
@@ -108,7 +112,7 @@ elementwise(
 
 def _div_trunc(x: Any, y: Any) -> Any:
     if not is_float(x):
-        return idiv(x, y)
+        return idiv(x, fn.divisor(y))
     q = x / y
     if x.type == "f64":
         return trunc(q)
@@ -124,7 +128,7 @@ def _div_trunc(x: Any, y: Any) -> Any:
 
 def _div_floor(x: Any, y: Any) -> Any:
     if not is_float(x):
-        q = idiv(x, y)
+        q = idiv(x, fn.divisor(y))
         return where((q * y != x) & ((x < 0) ^ (y < 0)), q - 1, q)
     m = fn.fmod(x, y)
     d = (x - m) / y - where((m != 0) & ((m < 0) ^ (y < 0)), 1.0, zero(x))
@@ -135,7 +139,7 @@ def _div_floor(x: Any, y: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    m = fn.fmod(x, y) if is_float(x) else imod(x, y)
+    m = fn.fmod(x, y) if is_float(x) else imod(x, fn.divisor(y))
     return where((m != 0) & ((m < 0) ^ (y < 0)), m + y, m)
 
 
@@ -149,6 +153,7 @@ elementwise(
         "input / other; integers become floats.",
         kernel="div_true_cpu",
         backward_name="DivBackward0",
+        numbers="*",
     )
 )
 _div_rules = {k: rule(f"div_{k}_cpu", bools=False) for k in ("trunc", "floor")}
@@ -162,6 +167,7 @@ elementwise(
         "Rounded towards zero.",
         method=False,
         backward_name="DivBackward2",
+        numbers="*",
     )
 )
 elementwise(
@@ -175,6 +181,7 @@ elementwise(
         cost=8,
         method=False,
         backward_name="DivBackward2",
+        numbers="*",
     )
 )
 elementwise(
@@ -187,6 +194,7 @@ elementwise(
         "input / other, rounded down.",
         cost=8,
         backward_name="NotImplemented",
+        numbers="*",
     )
 )
 
@@ -226,12 +234,13 @@ elementwise(
 elementwise(
     Row(
         "fmod",
-        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, y),
+        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, fn.divisor(y)),
         (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.div(x, y, rounding_mode="trunc")),
         rule("fmod_cpu", bools=False),
         "input, other",
         "The remainder with the dividend's sign (C's %).",
         cost=8,
+        numbers="1",
     )
 )
 elementwise(
@@ -337,6 +346,7 @@ elementwise(
         real_float(),
         "input, other",
         "|input| with the sign of other.",
+        numbers="1",
     )
 )
 
@@ -375,6 +385,7 @@ elementwise(
         backward_name=lambda operands: (
             f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0"
         ),
+        numbers="2",
     )
 )
 elementwise(
@@ -389,6 +400,7 @@ elementwise(
         rule=rule("addcmul_cpu_out", bools=False, complexes=True),
         args="input, tensor1, tensor2, *, value=1",
         doc="input + value * tensor1 * tensor2.",
+        numbers="",
     )
 )
 
@@ -417,6 +429,7 @@ elementwise(
         args="input, tensor1, tensor2, *, value=1",
         doc="input + value * tensor1 / tensor2.",
         domain=(0.5, 3.0),
+        numbers="",
     )
 )
 elementwise(
@@ -442,10 +455,8 @@ def _choose(condition: Any, input: Any = None, other: Any = None, **out: Any) ->
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
     d = condition._meta.dtype
     if d is not dtypes.bool_ and d is not dtypes.uint8:
-        from ..autograd.tape import TYPE_NAMES
-
         raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {TYPE_NAMES[d.name]}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.TYPE_NAMES[d.name]}"
         )
     return ops._where(condition, input, other, **out)
 
@@ -456,14 +467,24 @@ register("where", _choose, method=lambda self, condition, other: _choose(conditi
 # ---- complex numbers
 
 elementwise(
-    Row("conj_physical", lambda x: conjugate(x), (lambda g, x, out: conj(g),), doc="The complex conjugate, in memory.")
+    Row(
+        "_conj_physical",
+        lambda x: conjugate(x),
+        (lambda g, x, out: conj(g),),
+        doc="The complex conjugate.",
+        method=False,
+        backward_name="ConjPhysicalBackward0",
+    )
 )
 
 
-@register("conj", method=True)
-def conj_(input: Any) -> Any:
+def _conj_physical(input: Any, **out: Any) -> Any:
     """The complex conjugate; a real tensor is given back as it is."""
-    return ops.conj_physical(input) if input._meta.dtype.is_complex else input
+    return ops._conj_physical(input, **out) if out or input._meta.dtype.is_complex else input
+
+
+register("conj", _conj_physical, method=True)
+register("conj_physical", _conj_physical, method=True, inplace=lambda input: ops._conj_physical_(input))
 
 
 def _itself(input: Any) -> Any:

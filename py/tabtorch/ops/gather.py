@@ -14,6 +14,7 @@ from ..engine.view import Meta, broadcast_shapes, contiguous_meta
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .core import register
+from .mixing import beside
 from .places import (
     check_range,
     expanded,
@@ -92,12 +93,13 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
             raise IndexError("index is out of bounds for dimension with size 0")
         if check and x._meta.numel:
             check_range(t, shape[d], -shape[d], _out_of_bounds(d, shape[d]))
-        if t._meta.device.number != x._meta.device.number:
-            if t._meta.device.type != "cpu":
+        here, there = x._meta.device, t._meta.device
+        if there.number != here.number:
+            if there.type != "cpu" and not (here.roaming or there.roaming):
                 raise RuntimeError(
-                    f"indices should be either on {x.device} or on the same device as the indexed tensor ({x.device})"
+                    f"indices should be either on {here.public} or on the same device as the indexed tensor ({here.public})"
                 )
-            t = t.to(x.device)
+            t = t.to(here)
         m = expanded(t._meta, common)
         out[d] = t if m is t._meta else Tensor._view_of(t, m)
     return tuple(out)
@@ -163,9 +165,9 @@ def check_index_shape(name: str, x: Tensor, dim: int, index: Tensor, what: str =
     """Checks of `gather` and `scatter`; returns the dimension counted from the front."""
     m, mi = x._meta, index._meta
     d = wrap_dim(dim, m.ndim)
-    check_index_dtype(index, f"{name}(): Expected dtype int32/int64 for index")
-    if mi.numel == 0:
+    if mi.numel == 0:  # of any dtype
         return d
+    check_index_dtype(index, f"{name}(): Expected dtype int32/int64 for index")
     if max(m.ndim, 1) != max(mi.ndim, 1):
         raise RuntimeError(f"Index tensor must have the same number of dimensions as {what} tensor")
     return d
@@ -203,7 +205,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                     f"{list(m.shape)} apart from dimension {d}"
                 )
         check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d, m.shape[d] if m.ndim else 1))
-    _same_device("gather", input, index)
+    index = beside(input, index, " (when checking argument for argument index in method wrapper_gather)")
+    mi = index._meta
     shown = contiguous_meta(mi.shape, m.dtype, m.device)
     if mi.numel == 0:
         r = input.new_empty(mi.shape)
@@ -223,25 +226,20 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     if input._rg:
         shape = input._meta.shape
         record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,))
-    return _out(r, out)
+    if out is None:
+        return r
+    from .launch import exact_out, into
+
+    exact_out(out, m.dtype)
+    return into(out, r, input, index)
 
 
-def _same_device(name: str, *tensors: Tensor) -> None:
-    first = tensors[0]._meta.device
-    for t in tensors[1:]:
-        if t._meta.device.number != first.number:
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but found at least two devices, {first} and "
-                f"{t._meta.device}! (when checking argument for argument index in method wrapper_{name})"
-            )
-
-
-def _out(r: Tensor, out: Tensor | None) -> Tensor:
+def _out(r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
     if out is None:
         return r
     from .launch import into
 
-    return into(out, r)
+    return into(out, r, *inputs)
 
 
 @register("take_along_dim", method=True)
@@ -291,7 +289,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if index._meta.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     check_index_dtype(index, "index_select(): Expected dtype int32 or int64 for index")
-    _same_device("index_select", input, index)
+    index = beside(input, index, " (when checking argument for argument index in method wrapper_index_select)")
     if m.ndim == 0:
         if index._meta.numel != 1:
             raise RuntimeError(
@@ -300,14 +298,14 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         check_range(index, 1, 0, lambda i: IndexError("index out of range in self"))
         r = input.detach().clone()
         record("IndexSelectBackward0", (input,), r, lambda g: g)
-        return _out(r, out)
+        return _out(r, out, input, index)
     check_range(index, m.shape[d], 0, lambda i: IndexError("index out of range in self"))
     i = index if index._meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
     if input._rg:
         shape = m.shape
         record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (i,))
-    return _out(r, out)
+    return _out(r, out, input, index)
 
 
 @register("take", method=True)
@@ -315,6 +313,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at flat indices; the result has the shape of `index`. Negative indices count from the end."""
     if index._meta.dtype is not dtypes.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
+    index = beside(input, index)
     n = input._meta.numel
     check_range(index, n, -n, take_error(n))
     flat = input.detach().reshape(-1)
@@ -322,7 +321,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._rg:
         shape = input._meta.shape
         record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,))
-    return _out(r, out)
+    return _out(r, out, input, index)
 
 
 def take_error(n: int) -> Any:
@@ -345,7 +344,7 @@ def embedding(
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
         f"torch.{type_name(indices.dtype)}Tensor instead (while checking arguments for embedding)",
     )
-    _same_device("embedding", weight, indices)
+    indices = beside(weight, indices, " (when checking argument for argument index in method wrapper_embedding)")
     check_range(indices, m.shape[0], 0, lambda i: IndexError("index out of range in self"))
     i = indices if indices._meta.ndim else indices.reshape(1)
     r = index_prepared(weight.detach(), (i,))

@@ -8,10 +8,11 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import HOOKS, record
 from ..autograd.views import before_write, check_inplace, rebase
-from ..engine.graph import Inst, Node, Write, emit, inst
+from ..engine.graph import Inst, Node, Write, batches, emit, inst, levels
 from ..engine.view import Meta, contiguous_meta
+from ..shapes import type_name
 from ..tensor import Tensor
 from .core import Row
 from .dispatch import (
@@ -19,19 +20,18 @@ from .dispatch import (
     apply,
     as_operand,
     bind,
-    common_device,
     convert_of,
     expanded,
     family,
     infer,
     key_of,
+    must_be_tensor,
     nodes_of,
     scalars_of,
     table,
-    type_name,
 )
-from .promotion import SCALAR_NAMES
-from .tape import make_node
+from .mixing import beside, together
+from .tape import make_node, pack
 
 _WRITE = Write("write")
 
@@ -62,10 +62,19 @@ def whole_storage(t: Tensor) -> bool:
     return m.whole and m.numel == out.numel and m.dtype is out.dtype
 
 
+def check_batched(s: Any, node: Node, arithmetic: bool = False) -> None:
+    """RuntimeError for a write inside `vmap` of what differs between examples to what does not. Only where there are batches."""
+    from ..func.batch import check_write
+
+    check_write(s, node, arithmetic)
+
+
 def set_node(t: Tensor, node: Node) -> None:
     """Gives all elements of `t` the values of `node`, contiguous in the shape and dtype of `t`. No check, no record."""
     s = t._storage
     m = t._meta
+    if batches[0]:
+        check_batched(s, node)
     if whole_storage(t):
         s.node = node
     elif m.numel:
@@ -88,7 +97,9 @@ def set_tensor(t: Tensor, value: Tensor) -> None:
 
     m = t._meta
     v = value._meta
-    if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value):
+    if batches[0]:
+        check_batched(t._storage, value._storage.node)
+    if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value) and not levels:
         t._storage.node = value._storage.node  # values never change: sharing one is copying it
         t._storage.version += 1
         return
@@ -105,8 +116,11 @@ def is_dense(m: Meta) -> bool:
     return True
 
 
-def check_overlap(t: Tensor, inputs: Any) -> None:
-    """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read."""
+def check_overlap(t: Tensor, inputs: Any, whole: bool = False) -> None:
+    """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read.
+
+    whole: an input that is `t`, or shows all of it, will not do either, for the places that are read are not those written.
+    """
     m = t._meta
     if not m.contiguous and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
         raise RuntimeError(
@@ -114,13 +128,13 @@ def check_overlap(t: Tensor, inputs: Any) -> None:
             "Please clone() the tensor before performing the operation."
         )
     for x in inputs:
-        if not isinstance(x, Tensor) or x is t or x._storage.root is not t._storage.root:
+        if not isinstance(x, Tensor) or (x is t and not whole) or x._storage.root is not t._storage.root:
             continue
         v = x._meta
         if not m.numel or not v.numel or not is_dense(m) or not is_dense(v):
             continue
         if m.offset == v.offset and m.numel == v.numel:
-            partial = m.strides != v.strides
+            partial = whole or m.strides != v.strides
         else:
             partial = m.offset < v.offset + v.numel and v.offset < m.offset + m.numel
         if partial:
@@ -188,7 +202,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             if entry is not None and not (STATE.grad and (self._rg or (not number and b._rg))) and not self._inference:
                 i, convert = entry
                 s = self._storage
-                if s.node.inst.out is i.out and (number or b._storage is not s):
+                if s.node.inst.out is i.out and (number or b._storage is not s) and not batches[0]:
                     if number:
                         s.node = emit(i, (s.node,), (b if convert is None else convert(b),))
                     else:
@@ -197,21 +211,14 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                     return self
         if len(args) == 1 and not kwargs and row.operands == 2:
             other = as_operand(args[0])
-            if other is None:
-                raise TypeError(
-                    f"{name}(): argument '{row.names[1]}' (position 1) must be Tensor, not {type_name(args[0])}"
-                )
+            if other is None or not (isinstance(other, Tensor) or row.numbers == "*" or "1" in row.numbers):
+                raise must_be_tensor(name, row.names[1], 0, args[0])
             operands: list[Any] = [self, other]
             options: dict[str, Any] = {}
         else:
             operands, options, _ = bind(row, name, (self, *args), kwargs)
         check_inplace(self)
-        common_device(row.name, operands)
-        if operands[0] is not self:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"{operands[0].device} and {self.device}!"
-            )
+        operands = [beside(self, x, scalars=True) for x in operands]
         recording = STATE.grad and f.backward is not None and any(isinstance(x, Tensor) and x._rg for x in operands)
         check_overlap(self, operands[1:])
         i, compute, d, covers = _inst_for(f, operands, options, self)
@@ -220,6 +227,8 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
         if recording:  # what it saves of the others has the version from before the write
             fn = make_node(f.backward, self, [before_write(self), *operands[1:]], options)
+        if batches[0]:
+            check_batched(s, node, True)
         if covers:
             s.node = node
             s.version += 1
@@ -228,7 +237,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         if fast is not None and covers and len(args) == 1 and not kwargs:
             other = args[0]
             if isinstance(other, Tensor):
-                if other._meta.device is self._meta.device:
+                if other._meta.device.number == self._meta.device.number:
                     fast[self._meta, other._meta] = (i, None)
             elif type(other) in (int, float) and i.scalars:
                 fast[self._meta, type(other)] = (i, convert_of(compute, d))
@@ -236,6 +245,8 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             if fn.out is not None:
                 fn.out = (s, self._meta, s.version)
             rebase(self, fn)
+            if HOOKS:
+                pack(self, fn)
         return self
 
     return inplace
@@ -244,7 +255,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
 def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], out: Any) -> Tensor:
     """`out=`: the result is written to `out`, which is returned; an empty one is resized."""
     check_out(name, out, [x for x in operands if isinstance(x, Tensor)])
-    common_device(name, operands)
+    operands = together(operands)
     before = STATE.grad
     STATE.grad = False
     try:
@@ -269,14 +280,12 @@ def check_out(name: str, out: Any, inputs: list[Tensor]) -> None:
 
 def write_out(out: Tensor, value: Tensor) -> Tensor:
     """Writes a result to the `out` argument: castable dtype, same device, resized if need be. RuntimeError as PyTorch's."""
+    check_overlap(out, ())
+    value = beside(out, value)
     v, m = value._meta, out._meta
-    if v.device.number != m.device.number:
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {v.device} and {m.device}!"
-        )
     if not dtypes.can_cast(v.dtype, m.dtype):
         raise RuntimeError(
-            f"result type {SCALAR_NAMES[v.dtype.name]} can't be cast to the desired output type {SCALAR_NAMES[m.dtype.name]}"
+            f"result type {type_name(v.dtype)} can't be cast to the desired output type {type_name(m.dtype)}"
         )
     if v.shape != m.shape:
         if m.numel:

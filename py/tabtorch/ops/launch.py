@@ -13,7 +13,7 @@ from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .core import register
+from .core import NOTHING, overridden, register
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -23,27 +23,39 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
     """Registers a function as `torch.NAME` (and `Tensor.NAME`); its keywords may have NumPy's names."""
 
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
-        known = f.__code__.co_varnames  # the same keyword must not be renamed where it is the function's own
+        # the same keyword must not be renamed where it is the function's own
+        known = getattr(f, "__wrapped__", f).__code__.co_varnames
 
-        @wraps(f)
-        def public(*args: Any, **kw: Any) -> Any:
-            if kw:
-                for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
-                    kw[_NUMPY_NAMES[old]] = kw.pop(old)
-                if kw.get("out") is not None:
-                    _no_grad_with_out(name, args, kw)
-            return f(*args, **kw)
+        def make() -> Callable[..., Any]:
+            @wraps(f)
+            def public(*args: Any, **kw: Any) -> Any:
+                try:
+                    if kw:
+                        for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
+                            kw[_NUMPY_NAMES[old]] = kw.pop(old)
+                        if kw.get("out") is not None:
+                            _no_grad_with_out(name, args, kw)
+                    return f(*args, **kw)
+                except (TypeError, AttributeError):
+                    r = overridden(public, args, kw)
+                    if r is NOTHING:
+                        raise
+                    return r
 
-        public.__name__ = public.__qualname__ = name
+            public.__name__ = public.__qualname__ = name
+            public.guarded = True  # type: ignore[attr-defined]
+            return public
+
+        public = make()
         for n in (name, *aliases):
-            register(n, public, method=method)
+            register(n, public, method=make() if method else False)
         return public
 
     return decorate
 
 
-def in_place(f: Callable[..., Any]) -> None:
-    """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor."""
+def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., Tensor]:
+    """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor. structured: PyTorch's message is that of such kernels."""
 
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
         check_inplace(self)
@@ -59,6 +71,11 @@ def in_place(f: Callable[..., Any]) -> None:
         result = f(before_write(self) if self._rg and STATE.grad else self, *args, **kw)
         have, want = self._meta, result._meta
         if have.shape != want.shape:
+            if structured:
+                raise RuntimeError(
+                    f"Bad in-place call: input tensor size {list(have.shape)} and output tensor size {list(want.shape)} "
+                    "should match"
+                )
             raise RuntimeError(
                 f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
             )
@@ -72,6 +89,7 @@ def in_place(f: Callable[..., Any]) -> None:
     g.__name__ = g.__qualname__ = f.__name__ + "_"
     g.__doc__ = f.__doc__
     register(g.__name__, g, method=True, torch=False)
+    return g
 
 
 def _no_grad_with_out(name: str, args: tuple, kw: dict[str, Any]) -> None:
@@ -100,6 +118,8 @@ def dims_of(ndim: int, dim: Any) -> tuple[int, ...]:
     """A `dim` argument (None or () for all) as sorted positive dimensions."""
     if dim is None or dim == ():
         return tuple(range(ndim))
+    if ndim > 64:
+        raise RuntimeError("only tensors with up to 64 dims are supported")
     if type(dim) is tuple:
         return tuple(sorted(d for d in wrap_dims(dim, ndim) if ndim))
     return (wrap_dim(dim, ndim),) if ndim else _checked_zero(dim)
@@ -125,17 +145,18 @@ def check_dtype(name: str, d: Any, bad: tuple[str, ...]) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
 
 
-def no_complex(name: str, t: Tensor) -> None:
-    if t._meta.dtype.is_complex:
-        raise RuntimeError(f"{name} does not support complex input")
+def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
+    """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`.
 
-
-def into(out: Tensor | None, result: Tensor) -> Tensor:
-    """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`."""
+    inputs: what the operation reads elsewhere than it writes, so that they must not lie where `out` does.
+    """
     if out is None:
         return result
+    from .inplace import check_overlap
+
     have, want = out._meta, result._meta
-    if have.device.number != want.device.number:
+    check_overlap(out, ())
+    if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
     if not dtypes.can_cast(want.dtype, have.dtype):
         raise RuntimeError(
@@ -153,8 +174,29 @@ def into(out: Tensor | None, result: Tensor) -> Tensor:
                 stacklevel=4,
             )
         out.resize_(want.shape)
+    check_overlap(out, inputs, True)
     out.copy_(result)
     return out
+
+
+def exact_out(out: Tensor | None, dtype: Any) -> None:
+    """RuntimeError for an `out` of another dtype, where PyTorch's operation converts nothing."""
+    if out is not None and out._meta.dtype is not dtype:
+        want, have = dtypes.CXX_NAMES[dtype.name], dtypes.CXX_NAMES[out._meta.dtype.name]
+        raise RuntimeError(f"Expected out tensor to have dtype {want}, but got {have} instead")
+
+
+def with_out(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` with a keyword `out`."""
+
+    @wraps(f)
+    def g(*args: Any, out: Any = None, **kw: Any) -> Any:
+        r = f(*args, **kw)
+        if out is not None and STATE.grad and (r._rg or out._rg):
+            _no_grad_with_out(f.__name__, (r,), {"out": out})
+        return into(out, r)
+
+    return g
 
 
 def into_two(out: Any, result: Any) -> Any:

@@ -13,9 +13,10 @@ from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
 from .gather import index_prepared
+from .mixing import beside, moved
 from .nonzero import nonzero_tuple
-from .places import expanded
-from .scatter import base_node, finish, index_put_node
+from .places import every_example, expanded, host_values
+from .scatter import base_node, finish
 
 # the mask arrives in the compute type of the values
 _FILL = Map("masked_fill", lambda x, mask, v: where(mask != 0, v, x))
@@ -47,14 +48,14 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
-    _same_device(x, mask)
+    mask = beside(x, mask)
     shape = broadcast_shapes(mask._meta.shape, m.shape) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
     if tensor_value is not None:
         v: Any = tensor_value.detach()
         if v._meta.device.number != m.device.number:
-            v = v.to(m.device)
+            v = moved(v, m.device)
         if v._meta.dtype.is_complex and not m.dtype.is_complex:
             raise RuntimeError("value cannot be converted to type float without overflow")
     else:
@@ -71,14 +72,6 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
     if x._rg or (tensor_value is not None and tensor_value._rg):
         record(name, (x, tensor_value), r, grads, (mask,))
     return r
-
-
-def _same_device(x: Tensor, other: Tensor) -> None:
-    if x._meta.device.number != other._meta.device.number:
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, "
-            f"{x._meta.device} and {other._meta.device}!"
-        )
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -101,7 +94,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
     if mask._meta.dtype is not dtypes.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    _same_device(input, mask)
+    mask = beside(input, mask)
     shape = broadcast_shapes(mask._meta.shape, input._meta.shape)
     x = Tensor._view_of(input, expanded(input._meta, shape))
     m = Tensor._view_of(mask, expanded(mask._meta, shape))
@@ -117,7 +110,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
             return r if shape else r.reshape(())
 
         record("MaskedSelectBackward0", (input,), r, backward, places)
-    return into(out, r)
+    return into(out, r, input, mask)
 
 
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> Tensor:
@@ -129,33 +122,37 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
         raise RuntimeError(
             "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name
         )
-    _same_device(x, mask)
+    mask, source = beside(x, mask), beside(x, source)
     shape = broadcast_shapes(x._meta.shape, mask._meta.shape)
     if shape != x._meta.shape:
         if in_place:
-            raise RuntimeError(
-                f"output with shape {list(x._meta.shape)} doesn't match the broadcast shape {list(shape)}"
-            )
+            mask.expand(x._meta.shape)  # raises
         x = x.expand(shape)
-    places = nonzero_tuple(Tensor._view_of(mask, expanded(mask._meta, shape)))
-    n = places[0]._meta.numel
-    if source._meta.numel < n:
+    size = source._meta.numel
+    wide = Tensor._view_of(mask, expanded(mask._meta, shape))
+    # to know it of a mask that the GPU made would wait for it: there the last element stands for what is missing
+    known = host_values(wide)
+    if (
+        sum(map(bool, known))
+        if known is not None
+        else mask.device.type == "cpu" and int(every_example(wide.sum()).max())
+    ) > size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
+
+    def number(mask: Tensor) -> Any:
+        """Which of the elements under the mask each is, (numel,)."""
+        return (mask.expand(shape).reshape(-1).cumsum(0) - 1).clamp(0, max(size - 1, 0))
 
     def node(t: Tensor) -> Any:
         t = t.detach()
-        if n == 0:
+        if not size or not wide._meta.numel:
             return base_node(t)
-        flat = source.detach().reshape(-1).narrow(0, 0, n)
-        return index_put_node(t if shape else t.reshape(1), places, flat, False)
+        taken = source.detach().reshape(-1).index_select(0, number(wide)).reshape(shape)
+        return taken.where(wide, t).contiguous()._storage.node
 
     def source_grad(g: Tensor, mask: Tensor) -> Tensor:
-        got = g.masked_select(mask)
-        size = source._meta.numel
-        if got._meta.numel < size:
-            from .joining import cat
-
-            got = cat([got, got.new_zeros((size - got._meta.numel,))])
+        mine: Any = number(mask).masked_fill(mask.expand(shape).reshape(-1).logical_not(), size)
+        got = g.new_zeros((size + 1,)).scatter_add(0, mine, g.reshape(-1)).narrow(0, 0, size)
         return got.reshape(source._meta.shape)
 
     return finish(
@@ -170,7 +167,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy of `input` whose elements under `mask` are those of `source`, in order. Waits for the device."""
+    """A copy of `input` whose elements under `mask` are those of `source`, in order. RuntimeError for too few, where they can be seen."""
     return _masked_scatter(input, mask, source, False)
 
 

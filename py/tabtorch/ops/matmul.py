@@ -10,7 +10,10 @@ from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
 from .core import function, register
+from .formulas import conj
 from .launch import in_place, into, operation
+from .mixing import together
+from .old_order import beta_and_alpha_among
 
 _MM = ((0, 1), (1, 2), (0, 2))
 _BMM = ((0, 1, 2), (0, 2, 3), (0, 1, 3))
@@ -24,13 +27,13 @@ def _by(s: Any) -> str:
     return "x".join(map(str, s))
 
 
-def _check_mm(a: Tensor, b: Tensor, name: str = "mm") -> None:
+def _check_mm(a: Tensor, b: Tensor, name: str = "mm") -> tuple[Tensor, Tensor]:
     if a.ndim != 2:
         raise RuntimeError("self must be a matrix" if name == "mm" else f"mat1 must be a matrix, got {a.ndim}-D tensor")
     if b.ndim != 2:
         raise RuntimeError("mat2 must be a matrix" + ("" if name == "mm" else f", got {b.ndim}-D tensor"))
     _check_inner(a, b)
-    same_types(name, a, b)
+    return same_types(name, a, b)
 
 
 def _check_inner(a: Tensor, b: Tensor) -> None:
@@ -41,18 +44,18 @@ def _check_inner(a: Tensor, b: Tensor) -> None:
 @operation("mm")
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Matrix product: (n, k) and (k, m) to (n, m)."""
-    _check_mm(input, mat2)
+    input, mat2 = _check_mm(input, mat2)
     return into(out, contract(input, mat2, _MM, "MmBackward0"))
 
 
 @operation("bmm")
 def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Products of two batches of matrices: (b, n, k) and (b, k, m) to (b, n, m)."""
-    _check_bmm(input, mat2)
+    input, mat2 = _check_bmm(input, mat2)
     return into(out, contract(input, mat2, _BMM, "BmmBackward0"))
 
 
-def _check_bmm(a: Tensor, b: Tensor) -> None:
+def _check_bmm(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     for name, t in (("batch1", a), ("batch2", b)):
         if t.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
@@ -61,7 +64,7 @@ def _check_bmm(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{x[0]}, {x[2]}] but got: [{y[0]}, {y[1]}]."
         )
-    same_types("bmm", a, b)
+    return same_types("bmm", a, b)
 
 
 @operation("mv")
@@ -73,7 +76,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
         raise RuntimeError(
             f"size mismatch, got input ({input.shape[0]}), mat ({_by(input.shape)}), vec ({vec.shape[0]})"
         )
-    same_types("mv", input, vec)
+    input, vec = same_types("mv", input, vec)
     return into(out, contract(input, vec, _MV, "MvBackward0"))
 
 
@@ -93,7 +96,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
             f"inconsistent tensor size, expected tensor [{input.numel()}] and src [{tensor.numel()}] to have the same number "
             f"of elements, but got {input.numel()} and {tensor.numel()} elements respectively"
         )
-    same_types("dot", input, tensor)
+    input, tensor = same_types("dot", input, tensor)
     return into(out, contract(input, tensor, _DOT, "DotBackward0"))
 
 
@@ -113,7 +116,7 @@ def inner(input: Any, other: Any, *, out: Any = None) -> Tensor:
             "inner() the last dimension must match on both input tensors but got shapes "
             f"{list(input.shape)} and {list(other.shape)}"
         )
-    same_types("inner", input, other)
+    input, other = same_types("inner", input, other)
     a = tuple(range(1, input.ndim))
     b = tuple(range(input.ndim, input.ndim + other.ndim - 1))
     return into(out, contract(input, other, ((*a, 0), (*b, 0), (*a, *b)), "ViewBackward0"))
@@ -150,7 +153,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     if x.ndim == 2 and y.ndim == 2:
         if x.shape[1] != y.shape[0]:
             _check_inner(input, other)
-        same_types("mm", input, other)
+        input, other = same_types("mm", input, other)
         r = contract(input, other, _MM, "MmBackward0")
         return r if out is None else into(out, r)
     if x.ndim == 0 or y.ndim == 0:
@@ -169,7 +172,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
                 )
     if x.shape[-1] != (y.shape[-2] if y.ndim > 1 else y.shape[0]):
         _inner_error(x.shape, y.shape)
-    same_types("mm" if y.ndim == 2 or x.ndim == 2 else "matmul", input, other)
+    input, other = same_types("mm" if y.ndim == 2 or x.ndim == 2 else "matmul", input, other)
     spec = _matmul_spec(x.ndim, y.ndim)
     name = "SqueezeBackward4" if x.ndim == 1 else "UnsafeViewBackward0"
     if x.ndim == y.ndim == 3 and x.shape[0] == y.shape[0]:
@@ -212,7 +215,7 @@ def _rmatmul(self: Tensor, other: Tensor) -> Tensor:
     return matmul(other, self)
 
 
-register("__rmatmul__", _rmatmul, method=True, torch=False)
+register("__rmatmul__", _rmatmul, method=True, torch=False, doc="other @ self.")
 
 
 # ---- products that are added to something
@@ -220,9 +223,10 @@ register("__rmatmul__", _rmatmul, method=True, torch=False)
 
 def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alpha: Any) -> Tensor:
     """beta * c + alpha * (a b), recorded as one."""
-    shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
+    beta, alpha = (s.item() if isinstance(s, Tensor) else s for s in (beta, alpha))
     if c._meta.device.number != a._meta.device.number:
-        same_types(name, c, a)
+        c, a, b = together((c, a, b))
+    shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
     if c._meta.dtype is not a._meta.dtype:
         raise RuntimeError(
             f"self and mat2 must have the same dtype, but got {_type(c)} and {_type(b)}"
@@ -243,7 +247,7 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
         la, lb, lo = spec
 
         def times(g: Tensor, s: Any) -> Tensor:
-            return g if s == 1 else g * s
+            return g if s == 1 else g * conj(s)
 
         shape_a, shape_b = a.shape, b.shape
         record(
@@ -272,13 +276,17 @@ def _expandable(have: Any, want: Any) -> None:
 
 
 @operation("addmm")
+@beta_and_alpha_among
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
-    _check_mm(mat1, mat2, "addmm")
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(input)} and {_type(mat2)}")
+    mat1, mat2 = _check_mm(mat1, mat2, "addmm")
     return into(out, _added("AddmmBackward0", input, mat1, mat2, _MM, beta, alpha))
 
 
 @operation("addmv")
+@beta_and_alpha_among
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:
@@ -286,35 +294,65 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     if mat.shape[1] != vec.shape[0]:
         n = input.shape[0] if input.ndim else mat.shape[0]
         raise RuntimeError(f"size mismatch, got input ({n}), mat ({_by(mat.shape)}), vec ({vec.shape[0]})")
-    same_types("mv", mat, vec)
+    mat, vec = same_types("mv", mat, vec)
     return into(out, _added("AddmvBackward0", input, mat, vec, _MV, beta, alpha))
 
 
 @operation("addr")
+@beta_and_alpha_among
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for name, t in (("vec1", vec1), ("vec2", vec2)):
         if t.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {t.ndim}-D")
+    if input._meta.dtype.name == "bool":
+        c: Any = input
+        ab: Any = vec1.unsqueeze(1)
+        return into(out, (c & bool(beta)) | (ab & vec2 & bool(alpha)))
     return into(out, _added("AddrBackward0", input, vec1, vec2, _OUTER, beta, alpha))
 
 
 @operation("baddbmm")
+@beta_and_alpha_among
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), for each of a batch."""
-    _check_bmm(batch1, batch2)
+    batch1, batch2 = _check_bmm(batch1, batch2)
     return into(out, _added("BaddbmmBackward0", input, batch1, batch2, _BMM, beta, alpha))
 
 
 @operation("addbmm")
+@beta_and_alpha_among
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    _check_bmm(batch1, batch2)
+    batch1, batch2 = _check_bmm(batch1, batch2)
     return into(out, _added("AddbmmBackward0", input, batch1, batch2, _TRACED, beta, alpha))
 
 
-for _f in (addmm, addmv, addr, baddbmm, addbmm):
-    in_place(_f)
+for _f in (addmm, addmv, baddbmm):
+    in_place(_f, structured=True)
+
+
+def _addr_(self: Tensor, vec1: Tensor, vec2: Tensor, **kw: Any) -> Tensor:
+    if self.ndim != 2:
+        raise RuntimeError(f"2D tensor expected, got {self.ndim}D tensor for input")
+    have, want = self.shape, (vec1.numel(), vec2.numel())
+    if have != want:
+        raise RuntimeError(f"size mismatch, input: {list(have)}, v1: {list(vec1.shape)}, v2: {list(vec2.shape)}")
+    return _in_place_addr(self, vec1, vec2, **kw)
+
+
+def _addbmm_(self: Tensor, batch1: Tensor, batch2: Tensor, **kw: Any) -> Tensor:
+    """As PyTorch's, it grows to the size of the result."""
+    shape = (batch1.shape[-2], batch2.shape[-1])
+    if self.shape != shape and batch1.ndim == batch2.ndim == 3 and not self._rg:
+        old = self.clone()
+        return self.resize_(shape).copy_(addbmm(old, batch1, batch2, **kw))
+    return _in_place_addbmm(self, batch1, batch2, **kw)
+
+
+_in_place_addr, _in_place_addbmm = in_place(addr), in_place(addbmm)
+register("addr_", _addr_, method=True, torch=False, doc="`addr` in place.")
+register("addbmm_", _addbmm_, method=True, torch=False)
 
 
 # ---- linear
@@ -331,7 +369,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if w.ndim != 2 or x.shape[-1] != w.shape[1]:
         r: Any = matmul(input, weight.t())
         return r if bias is None else r + bias
-    same_types("mm" if bias is None else "addmm", input, weight)
+    if bias is not None and bias._meta.dtype is not w.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(bias)} and {_type(weight)}")
+    input, weight = same_types("mm" if bias is None else "addmm", input, weight)
     spec = _LINEAR.get(nd)
     if spec is None:
         lead = tuple(range(2, nd + 1))
@@ -348,6 +388,7 @@ _LINEAR: dict[int, Any] = {}
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y_o = x1ᵀ W_o x2 + b_o. `input1` (*, I), `input2` (*, J), `weight` (O, I, J). Returns (*, O)."""
+    input1, input2, weight = together((input1, input2, weight))
     lead = tuple(range(3, input1.ndim + 2))
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
     r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
@@ -422,13 +463,13 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
             f"{input.shape[-2]} by {input.shape[-1]} matrices"
         )
     if n < 0:
-        raise NotImplementedError(
-            "matrix_power with a negative exponent needs the inverse, which tabtorch does not have yet"
-        )
+        inverse = function("linalg_inv")
+        assert inverse is not None
+        input, n = inverse(input), -n
     eye = function("eye")
     assert eye is not None
     if n == 0:
-        return into(out, eye(input.shape[-1], dtype=input.dtype, device=input.device).expand(input.shape).clone())
+        return into(out, input.clone().copy_(eye(input.shape[-1], dtype=input.dtype, device=input.device)))
     power, result = input, None
     while True:
         if n & 1:
@@ -498,7 +539,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
                 f"{b.shape[y]} in dim {y}"
             )
     da, db = [wrap_dim(d, a.ndim) for d in da], [wrap_dim(d, b.ndim) for d in db]
-    same_types("tensordot", a, b)
+    a, b = same_types("tensordot", a, b)
     la = list(range(a.ndim))
     lb = list(range(a.ndim, a.ndim + b.ndim))
     for x, y in zip(da, db, strict=True):

@@ -13,6 +13,7 @@ from ..engine.graph import Map, inst
 from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered
 from ..tensor import Tensor
+from .formulas import conj
 from .launch import dims_of, hashable, into, operation, run
 from .reduce import AMAX, MEAN, SUM, _spread_meta, mean, quiet, reduce, reduction, spread, sum
 
@@ -186,7 +187,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None
         "LogsumexpBackward0",
         (x,),
         r,
-        lambda g, x, r: spread(g, x.shape, dim, keepdim) * (x - spread(r, x.shape, dim, keepdim)).exp(),
+        lambda g, x, r: spread(g, x.shape, dim, keepdim) * conj((x - spread(r, x.shape, dim, keepdim)).exp()),
         (x, r),
     )
     return into(out, r)

@@ -1,4 +1,4 @@
-"""Norms: `norm`, `linalg.norm`, `linalg.vector_norm`, `linalg.matrix_norm` (those that need no decomposition), `dist`, `renorm`."""
+"""Norms: `norm`, `linalg.norm`, `linalg.vector_norm`, `linalg.matrix_norm`, `dist`, `renorm`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .core import function
@@ -80,7 +80,7 @@ def _vector_norm_back(g: Tensor, x: Any, r: Tensor, p: float, dim: Any, keepdim:
     if p == 1:
         return x.sgn() * gs
     if p == 2:
-        return x * (gs / rs).masked_fill(rs == 0, 0)
+        return gs * (x / rs).masked_fill(rs == 0, 0)
     if math.isinf(p):
         return x.sgn() * _shared(g, x.abs(), r, dim, keepdim)
     if p < 1:
@@ -92,8 +92,16 @@ def _vector_norm_back(g: Tensor, x: Any, r: Tensor, p: float, dim: Any, keepdim:
     return x * x.abs().pow(p - 2) * (gs / rs.pow(p - 1)).masked_fill(rs == 0, 0)
 
 
+def _extreme(x: Tensor, ord: float, dim: int, keepdim: bool = False) -> Tensor:
+    """The largest (of none: 0) or the smallest along `dim`, by the sign of `ord`."""
+    if ord < 0:
+        return x.amin(dim, keepdim)
+    return x.amax(dim, keepdim) if x.shape[dim] else x.sum(dim, keepdim)
+
+
 def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """Norm of matrices: "fro", and inf, -inf, 1, -1 (of the sums of absolute values of rows or columns)."""
+    """Norm of matrices: "fro"; inf, -inf, 1, -1 (of the sums of absolute values of rows or columns); "nuc", 2, -2 (of the
+    singular values)."""
     _check(x, "linalg.matrix_norm")
     if dtype is not None:
         x = x.to(dtype)
@@ -104,15 +112,19 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
     if ord == "fro":
         return vector_norm(x, 2, (rows, cols), keepdim)
+    if isinstance(ord, str) and ord != "nuc":
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "nuc" or abs(ord) == 2:
-        raise NotImplementedError(
-            f"linalg.matrix_norm with ord={ord!r} needs singular values, which tabtorch does not have yet"
-        )
+        from .spectral import svdvals
+
+        v = svdvals(x.movedim((rows, cols), (-2, -1)))
+        r = v.sum(-1) if ord == "nuc" else _extreme(v, ord, -1)
+        return r.unsqueeze(min(rows, cols)).unsqueeze(max(rows, cols)) if keepdim else r
     if abs(ord) not in (1, math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     inner, outer = (rows, cols) if abs(ord) == 1 else (cols, rows)
     s = vector_norm(x, 1, inner, True)
-    r = s.amax(outer, True) if ord > 0 else s.amin(outer, True)
+    r = _extreme(s, ord, outer, True)
     return r if keepdim else r.squeeze((rows, cols))
 
 
@@ -144,7 +156,7 @@ def torch_norm(
 ) -> Tensor:
     """The p-norm over `dim` (None: all elements). "fro" is 2."""
     if p == "nuc":
-        return matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype)
+        return into(out, matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype))
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     if input._meta.dtype.category < 2 and dtype is None:
@@ -163,11 +175,11 @@ def _name(x: Tensor) -> str:
 @operation("dist")
 def dist(input: Any, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of input - other."""
-    return vector_norm(input - other, p)
+    return named(vector_norm(input - other, p), "DistBackward0", input, other)
 
 
 @operation("renorm")
-def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any, *, out: Any = None) -> Tensor:
     """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
@@ -180,7 +192,7 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     where = function("where")
     assert where is not None
     scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))
-    return input * scale
+    return into(out, named(input * scale, "RenormBackward0", input))
 
 
 in_place(renorm)
@@ -188,7 +200,7 @@ in_place(renorm)
 
 @operation("nuclear_norm", method=False)
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
-    """The sum of singular values (not there yet)."""
+    """The sum of singular values of matrices."""
     return matrix_norm(input, "nuc", dim, keepdim)
 
 

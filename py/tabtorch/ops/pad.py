@@ -118,12 +118,15 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
 _NAMES = {"reflect": "ReflectionPad{}DBackward0", "replicate": "ReplicationPad{}DBackward0", "circular": "CopySlices"}
 
 
-def pad(input: Tensor, pads: Any, mode: str = "constant", value: Any = None) -> Tensor:
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """`torch.nn.functional.pad`: mode "constant" (with `value`, default 0), "reflect", "replicate" or "circular".
 
     The last three pad the last 1 to 3 dimensions of a tensor that has one or two more. Raises as PyTorch.
     """
-    pads = ints((pads,), "pad", "pad")
+    return _padded(input, ints((pad,), "pad", "pad"), mode, value)
+
+
+def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) -> Tensor:
     if mode == "constant":
         return constant_pad_nd(input, pads, 0 if value is None else value)
     _check_length(input, pads)
@@ -148,8 +151,8 @@ def pad(input: Tensor, pads: Any, mode: str = "constant", value: Any = None) -> 
         n = m.shape[d]
         if mode == "reflect" and (a >= n or b >= n):
             raise RuntimeError(
-                "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
-                f"({a}, {b}) at dimension {d} of input {list(m.shape)}"
+                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got: "
+                f"padding ({a}, {b}) at dimension {d} of input {list(m.shape)}"
             )
         if mode == "circular":
             if a > n or b > n:
@@ -158,7 +161,7 @@ def pad(input: Tensor, pads: Any, mode: str = "constant", value: Any = None) -> 
                 raise RuntimeError("Negative padding value is resulting in an empty dimension")
         if mode == "circular" and (a < 0 or b < 0):  # what is cropped is not there to be wrapped around
             crop = tuple(min(v, 0) for v in pads)
-            return pad(constant_pad_nd(input, crop), tuple(max(v, 0) for v in pads), mode)
+            return _padded(constant_pad_nd(input, crop), tuple(max(v, 0) for v in pads), mode)
         if n + a + b < 1:
             raise RuntimeError(f"input (W: {n}) is too small. Calculated output W: {n + a + b}")
     om = contiguous_meta(tuple(n + a + b for n, (a, b) in zip(m.shape, sides)), m.dtype, m.device)
@@ -174,22 +177,22 @@ def pad(input: Tensor, pads: Any, mode: str = "constant", value: Any = None) -> 
 
 def _pad_back(g: Tensor, shape: tuple[int, ...], sides: Sides, mode: str) -> Tensor:
     """Each element of `g` added to the one it came from, a dimension at a time."""
-    from ..creation import tensor
+    from ..creation import arange
 
     for d, (a, b) in enumerate(sides):
         if not (a or b):
             continue
         n = shape[d]
-        at = tensor([_source(i - a, n, mode) for i in range(n + a + b)], device=g.device)
+        at = _source(arange(-a, n + b, device=g.device), n, mode)
         s = g._meta.shape
         g = g.new_zeros((*s[:d], n, *s[d + 1 :])).index_add(d, at, g)
     return g
 
 
-def _source(i: int, n: int, mode: str) -> int:
+def _source(i: Any, n: int, mode: str) -> Any:
+    """Where in a dimension of size `n` each place `i` of the result comes from, counted from the first that is not padding."""
     if mode == "circular":
         return i % n
     if mode == "reflect":
-        i = abs(i)
-        return i if i < n else 2 * (n - 1) - i
-    return min(max(i, 0), n - 1)
+        return (n - 1) - ((n - 1) - i.abs()).abs()
+    return i.clamp(0, n - 1)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..engine import graph
 from ..engine.expr import Expr, cast, minimum, where
+from ..engine.graph import batches
 from ..engine.lower import Kernel
 from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, meta
 from ..tensor import Tensor
@@ -38,7 +40,9 @@ def offset_at(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr | int:
 
 
 def host_values(t: Tensor) -> list[Any] | None:
-    """The elements of `t`, flat, if they are known without asking the device."""
+    """The elements of `t`, flat, if they are known without asking the device; not in a compiled function, whose next call has others."""
+    if graph.held is not None:
+        return None
     node = t._storage.node
     host = getattr(node, "host", None)
     m = t._meta
@@ -54,9 +58,18 @@ def host_values(t: Tensor) -> list[Any] | None:
     return [host[p] for p in places]
 
 
+def every_example(t: Tensor) -> Tensor:
+    """`t`; inside `vmap` the tensor with the values of all examples, whose check is then that of each."""
+    if not batches[0]:
+        return t
+    from ..func.transforms import debug_unwrap
+
+    return debug_unwrap(t)
+
+
 def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
     """Calls `error(i)` for an index outside low <= i < size, if the values are known on the host."""
-    values = host_values(t)
+    values = host_values(every_example(t))
     if size == 0 and t._meta.numel:
         raise error(values[0] if values else 0)
     if not values:

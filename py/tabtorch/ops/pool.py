@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, ops
 from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
@@ -17,7 +17,8 @@ from ..engine.view import contiguous_meta, meta
 from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
-from .launch import run
+from .launch import into, run
+from .places import every_example
 from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
 from .reduce import AMAX, ARGMAX, SUM
 from .windows import Ints
@@ -156,12 +157,17 @@ def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
         divisor = 1
         for a in k:
             divisor *= a
+    whole_numbers = m.dtype.category < 2
+    if whole_numbers and divisor is not None:
+        return ops.div(y, int(divisor), rounding_mode="trunc")
     if divisor is not None:
         i = inst(_DIVIDE, (m,), contiguous_meta(m.shape, m.dtype, m.device), (m.dtype.compute,))
         return run(i, i.out, y, scalars=(float(divisor),))
     wide = dtypes.float64 if m.dtype is dtypes.float64 else dtypes.float32
     c = inst(_COUNT, (), contiguous_meta(out, wide, m.device), (), (*geo, with_pad))
     count = run(c, c.out)
+    if whole_numbers:
+        return ops.div(y, count.to(m.dtype), rounding_mode="trunc")
     along = meta(m.shape, (*(0,) * (m.ndim - len(out)), *c.out.strides), 0, wide, m.device)
     i = inst(_DIVIDE, (m, along), contiguous_meta(m.shape, m.dtype, m.device))
     return run(i, i.out, y, count)
@@ -197,7 +203,7 @@ def _avg_pool(
         raise RuntimeError("divisor must be not zero")
     geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
     d = x._meta.dtype
-    if d.category != 2:
+    if d.category != 2 and d is not dtypes.int64:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
     grad_name = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
     return _avg_forward(x, geo, with_pad, divisor, grad_name)
@@ -214,17 +220,19 @@ def avg_pool1d(
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None,
+    *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Mean of each window of (N, C, H, W) or (C, H, W)."""
-    return _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return into(out, _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: Any = None,
+    *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
-    return _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return into(out, _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
 
 
 # ---- adaptive: windows floor(i·n/o) to ceil((i+1)·n/o)
@@ -245,18 +253,31 @@ _SHARE = Map("adaptive means", _share_at, indexed=True, cost=10)
 
 
 def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
+    single = output_size is None or isinstance(output_size, int)
+    given = (output_size,) * n if single else tuple(output_size)
+    full = f"adaptive_{name}_pool{n}d"
+    if n > 1 and not single and x.ndim <= len(given):
+        raise ValueError(f"Input dimension should be at least {len(given) + 1}")
     if x.ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"adaptive_{name}_pool{n}d(): Expected {n + 1}D or {n + 2}D tensor, but got{':' if name == 'max' else ''} "
-            f"{list(x.shape)}"
+            f"{full}(): Expected {n + 1}D or {n + 2}D tensor, but got{':' if name == 'max' else ''} {list(x.shape)}"
         )
-    size = x.shape[-n:]
-    given = (output_size,) * n if output_size is None or isinstance(output_size, int) else tuple(output_size)
     if len(given) != n:
-        raise RuntimeError(f"adaptive_{name}_pool{n}d: internal error: output_size.size() must be {n}")
-    o = tuple(int(s if v is None else v) for v, s in zip(given, size, strict=True))
+        if n == 1:
+            raise RuntimeError(f"{full}() argument 'output_size' should contain one int (got {len(given)})")
+        internal = "(): internal error: output_size.size()" if name == "max" else ": output_size"
+        raise RuntimeError(f"{full}{internal} must be {n}")
+    o = tuple(int(s if v is None else v) for v, s in zip(given, x.shape[-n:], strict=True))
     if min(o) < 0:
-        raise RuntimeError("elements of output_size must be greater than or equal to 0 but received " + str(list(o)))
+        wide = o if n > 1 else (1, *o)  # to PyTorch a 1-d pool is a 2-d one
+        if name == "max":
+            shape = [*x.shape[:-n], *wide]
+            raise RuntimeError(f"Trying to create tensor with negative dimension {min(o)}: {shape}")
+        shown = ", ".join(map(str, wide[:2])) + "".join(f",{v}" for v in wide[2:])
+        raise RuntimeError(
+            f"adaptive_avg_pool{len(wide)}d: elements of output_size must be greater than or equal to 0 but received "
+            f"{{{shown}}}"
+        )
     for d in range(1, x.ndim):
         if x.shape[d] == 0 and d >= x.ndim - n:
             raise RuntimeError(
@@ -442,8 +463,9 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
         size = given
     lead = tuple(x.shape[:-n])
     if x.device.type == "cpu" and indices.numel():  # where a read is cheap; on a GPU a bad place is clamped
-        last = int(indices.max().item())
-        if last >= _numel(size) or int(indices.min().item()) < 0:
+        seen = every_example(indices)
+        last = int(seen.max().item())
+        if last >= _numel(size) or int(seen.min().item()) < 0:
             what = "volumes" if n == 3 else "images" if n == 2 else "vectors"
             raise RuntimeError(
                 f"Found an invalid max index: {last} (output {what} are of size {'x'.join(map(str, size))})"
@@ -487,6 +509,7 @@ def _indices_form(f: Any) -> Any:
     def g(*args: Any, **kw: Any) -> Any:
         return f(*args, **kw, return_indices=True)
 
+    g.__doc__ = f.__doc__ + " The places come with it."
     return g
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import remembered
+from ..layout import contiguous_format
+from ..shapes import permuted, remembered
 from ..tensor import Tensor
 from .launch import run, view_meta
 from .reduce import SUM
@@ -94,6 +96,18 @@ def _geometry(
                 if one
                 else f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={s} and dilation={d}"
             )
+    if name not in ("avg_pool1d", "avg_pool3d") and 0 in x.shape[-n - 1 :]:
+        given = list(x.shape)
+        if n == 3:
+            where = x.shape.index(0, x.ndim - 4) - (x.ndim - 4)
+            raise RuntimeError(
+                f"{name}_with_indices_out_cpu_template(): Expected input's non-batch dimensions to have positive length, but "
+                f"input has a shape of {given} and non-batch dimension {where} has length zero!"
+            )
+        raise RuntimeError(
+            f"{name + ': ' if one else ''}Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size "
+            f"for input, but got:{given}"
+        )
     size = tuple(x.shape[-n:])
     out = tuple(out_size(s, a, p, t, d, ceil) for s, a, p, t, d in zip(size, k, pa, st, di, strict=True))
     if min(out) < 1:
@@ -234,20 +248,32 @@ def _max_value(p: Any) -> Any:
     return value
 
 
+def _column_value(p: Any) -> Any:
+    n = len(p.static[0])
+    return lambda at, pos: p.at(0, [*at[:-n], *pos, *at[-n:]])
+
+
 SPREAD_SUM = Map("windows", lambda p: _from_windows(p, _sum_value(p)), indexed=True, cost=12)
 SPREAD_MAX = Map("windows of maxima", lambda p: _from_windows(p, _max_value(p)), indexed=True, cost=16)
+SPREAD_COLUMNS = Map("windows of columns", lambda p: _from_windows(p, _column_value(p)), indexed=True, cost=12)
 #: the same where windows do not overlap: a place has one window, so there is nothing to sum
 _ALONE = {
     SPREAD_SUM: Map("window", lambda p: _from_one_window(p, _sum_value(p)), indexed=True, cost=12),
     SPREAD_MAX: Map("window of maximum", lambda p: _from_one_window(p, _max_value(p)), indexed=True, cost=16),
+    SPREAD_COLUMNS: Map("window of columns", lambda p: _from_one_window(p, _column_value(p)), indexed=True, cost=12),
 }
+
+
+def _leading(op: Map, g: Meta, geo: Geometry) -> Ints:
+    """The dimensions of `g` in front of those of its windows, and of their elements where it has those."""
+    return g.shape[: g.ndim - len(geo[0]) * (2 if op is SPREAD_COLUMNS else 1)]
 
 
 @remembered
 def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst, Inst]:
     k, _, _, _, size, _ = geo
     g = metas[0]
-    lead = g.shape[: g.ndim - len(k)]
+    lead = _leading(op, g, geo)
     full = contiguous_meta((*lead, *size, *k), g.dtype, g.device)
     kept = len(lead) + len(k)
     spread = inst(op, metas, full, (), geo)
@@ -259,7 +285,27 @@ def back_to_places(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tenso
     k, st, _, di, size, _ = geo
     if all(a <= b for a, b in zip(k, st)) and all(x == 1 for x in di):
         g = tensors[0]._meta
-        out = contiguous_meta((*g.shape[: g.ndim - len(k)], *size), g.dtype, g.device)
+        out = contiguous_meta((*_leading(op, g, geo), *size), g.dtype, g.device)
         return run(inst(_ALONE[op], tuple(t._meta for t in tensors), out, (), geo), out, *tensors)
     spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
     return run(total, total.out, run(spread, spread.out, *tensors))
+
+
+# ---- windows as columns, and back
+
+
+def columns(x: Tensor, geo: Geometry) -> Tensor:
+    """The windows of (N, C, *size) as (N, C, *kernel, *out). Recorded."""
+    n, lead = len(geo[0]), x.ndim - len(geo[0])
+    framed = frame(x.detach(), geo, "zero")
+    order = (*range(lead), *range(lead + n, lead + 2 * n), *range(lead, lead + n))
+    r = Tensor._view_of(framed, permuted(_window_view(framed._meta, geo), order)).clone(memory_format=contiguous_format)
+    record("Im2ColBackward0", (x,), r, lambda g: from_columns(g, geo))
+    return r
+
+
+def from_columns(x: Tensor, geo: Geometry) -> Tensor:
+    """The adjoint of `columns`: each element of (N, C, *kernel, *out) added to the place it came from. Recorded."""
+    r = back_to_places(SPREAD_COLUMNS, (x.detach(),), geo)
+    record("Col2ImBackward0", (x,), r, lambda g: columns(g, geo))
+    return r

@@ -11,9 +11,11 @@ from ..engine import functions as fn
 from ..engine.expr import (
     Complex,
     call,
+    const,
     rsqrt,
     sqrt,
 )
+from ..shapes import type_name
 from .core import Row, elementwise, register
 from .formulas import (
     conj,
@@ -95,10 +97,25 @@ def _fixed_power(suffix: str, expr: Any, grad: Any, exponent: float) -> str:
     return elementwise(row).name
 
 
+# The gradient of a square is `_twice`, whose own is a constant that still hangs on input, as pow(input, 0) does in PyTorch:
+# so the third derivative of a square is zeros, and not an error.
+_fixed_power("0", lambda x: const(1, x.type), lambda g, x, out: g * 0, 0)
+elementwise(
+    Row(
+        "_twice",
+        lambda x: x * 2,
+        (lambda g, x, out: g * (ops._pow0(x) * 2),),
+        doc="input * 2.",
+        method=False,
+        inplace=False,
+        out=False,
+    )
+)
+
 #: exponents that have a formula of their own, exact where the general one is not, and cheap
 _FIXED = {
-    1: _fixed_power("1", lambda x: x, lambda g, x, out: g, 1),
-    2: _fixed_power("2", lambda x: x * x, lambda g, x, out: g * conj(x * 2), 2),
+    1: _fixed_power("1", lambda x: x, lambda g, x, out: g * ops._pow0(x), 1),
+    2: _fixed_power("2", lambda x: x * x, lambda g, x, out: g * conj(ops._twice(x)), 2),
     3: _fixed_power("3", lambda x: x * x * x, lambda g, x, out: g * conj(ops._pow2(x) * 3), 3),
     0.5: _fixed_power("_half", lambda x: sqrt(x), lambda g, x, out: g * conj(ops._pow_minus_half(x) * 0.5), 0.5),
     -0.5: _fixed_power("_minus_half", lambda x: rsqrt(x), lambda g, x, out: g * conj(ops._pow(x, -1.5) * -0.5), -0.5),
@@ -138,20 +155,14 @@ def _float_power(suffix: str) -> Any:
         if suffix:
             if input._meta.dtype is not d:
                 raise RuntimeError(
-                    f"the base given to float_power_ has dtype {_scalar_type(input)} but the operation's result requires dtype "
-                    f"{'ComplexDouble' if d is dtypes.complex128 else 'Double'}"
+                    f"the base given to float_power_ has dtype {type_name(input._meta.dtype)} but the operation's result requires "
+                    f"dtype {type_name(d)}"
                 )
             return ops.pow_(input, exponent)
         x, y = (v.to(d) if hasattr(v, "_meta") else v for v in (input, exponent))
         return ops.pow(x, y, **out)
 
     return float_power
-
-
-def _scalar_type(t: Any) -> str:
-    from .promotion import SCALAR_NAMES
-
-    return SCALAR_NAMES[t._meta.dtype.name]
 
 
 register("float_power", _float_power(""), method=True)
@@ -171,7 +182,7 @@ elementwise(
     Row(
         "square",
         _square,
-        (lambda g, x, out: g * conj(x * 2),),
+        (lambda g, x, out: g * conj(ops._twice(x)),),
         _bool_to_long,
         doc="input * input.",
         backward_name="PowBackward0",
@@ -207,5 +218,6 @@ elementwise(
         "input, other",
         "sqrt(input**2 + other**2), without overflow.",
         cost=10,
+        numbers="",
     )
 )

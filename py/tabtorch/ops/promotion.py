@@ -8,25 +8,9 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import bool_, dtype
 
-#: what PyTorch calls a type in "not implemented for"
-SCALAR_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
 
 def not_implemented(kernel: str, d: dtype) -> NotImplementedError:
-    return NotImplementedError(f"\"{kernel}\" not implemented for '{SCALAR_NAMES[d.name]}'")
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.TYPE_NAMES[d.name]}'")
 
 
 def common_dtype(operands: list[Any]) -> dtype:

@@ -188,7 +188,7 @@ def randperm(n: Any, **kw: Any) -> Tensor:
             "randperm", (n,), kw, "(int n, *, torch.Generator generator = None, Tensor out = None, …)"
         )
     out = kw.get("out")
-    d = kw.get("dtype") or (out.dtype if isinstance(out, Tensor) else dtypes.int64)
+    d = dtypes.as_dtype(kw.get("dtype")) or (out.dtype if isinstance(out, Tensor) else dtypes.int64)
     draw = streams.randperm(d, n)
     where = out.device if isinstance(out, Tensor) else placed(d, kw.get("device"))
     gen = generator_for(kw.get("generator"), where, "randperm")
@@ -215,7 +215,7 @@ def _like(name: str, input: Any, law: Callable[[Any], Law], kw: dict[str, Any]) 
     requires_grad = kw.pop("requires_grad", False)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    d = kw.get("dtype") or input.dtype
+    d = dtypes.as_dtype(kw.get("dtype")) or input.dtype
     t = empty_like(input, **kw)
     return finished(fill(t, generator_for(generator, t.device, name), law(d)), requires_grad)
 

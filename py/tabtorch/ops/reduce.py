@@ -18,7 +18,7 @@ from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from . import core
-from .launch import dims_of, hashable, into, into_two, named, operation, run, view_meta
+from .launch import dims_of, exact_out, hashable, into, into_two, named, operation, run, view_meta
 
 # ---- the monoids
 
@@ -82,7 +82,7 @@ def _arg(name: str, before: Any, start: Any) -> Reduce:
 
 
 def _sum_like(name: str, lift: Any, result: Any = _whole) -> Reduce:
-    return Reduce(name, lambda t: _parts(const(0, t)), lambda v, k: _parts(lift(v)), _add, result)
+    return Reduce(name, lambda t: _parts(const(0, t)), lambda v, k: _parts(lift(v)), _add, result, True)
 
 
 SUM = _sum_like("sum", lambda v: v)
@@ -211,7 +211,11 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     lead = len(have) - len(shape)
     if lead < 0 or [1 for a, b in zip(shape, have[lead:]) if a != b and a != 1]:
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(have)}}}.")
-    return sum_to(self, shape)
+    if not shape:
+        return sum(self)
+    dims = tuple(d for d, n in enumerate(have) if d < lead or (shape[d - lead] == 1 and n != 1))
+    r = sum(self, dims, True) if dims else self
+    return r.view(shape) if lead else r
 
 
 # ---- sum, mean, prod
@@ -219,7 +223,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 
 def _sum_dtype(d: Any, dtype: Any) -> Any:
     if dtype is not None:
-        return dtype
+        return dtypes.as_dtype(dtype)
     return dtypes.int64 if d.category < 2 else d
 
 
@@ -268,7 +272,7 @@ _REAL_SCALAR = {"c64": "f32", "c128": "f64"}
 
 @remembered
 def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst, Meta, tuple, float]:
-    d = dtype or m.dtype
+    d = dtypes.as_dtype(dtype) or m.dtype
     if d.category < 2:
         what = "Input dtype" if dtype is None else "Optional dtype"
         raise RuntimeError(
@@ -320,7 +324,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         raise TypeError(
             "prod() received an invalid combination of arguments: argument 'dim' must be int, not " + type(dim).__name__
         )
-    r = reduce(PROD, input, dim, keepdim, _sum_dtype(m.dtype, dtype))
+    d = _sum_dtype(m.dtype, dtype)
+    r = reduce(ALL if d is dtypes.bool_ else PROD, input, dim, keepdim, d)
     if dim is None:
         record("ProdBackward0", (input,), r, lambda g, x: _prod_back(g, x.reshape(-1), 0).reshape(x.shape), (input,))
     else:
@@ -397,15 +402,25 @@ def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, gra
     return r
 
 
+def _same_out(x: Tensor, out: Any) -> None:
+    if out is not None and out._meta.dtype is not x._meta.dtype:
+        raise RuntimeError(
+            f"Expected the dtype for input and out to match, but got {type_name(x._meta.dtype)} for input's dtype and "
+            f"{type_name(out._meta.dtype)} for out's dtype."
+        )
+
+
 @operation("amax")
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Largest element over `dim`; its gradient is shared between equal ones."""
+    _same_out(input, out)
     return into(out, _extreme_over(AMAX, "amax", input, dim, keepdim, "AmaxBackward0", "max_values_cpu"))
 
 
 @operation("amin")
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Smallest element over `dim`; its gradient is shared between equal ones."""
+    _same_out(input, out)
     return into(out, _extreme_over(AMIN, "amin", input, dim, keepdim, "AminBackward0", "min_values_cpu"))
 
 
@@ -449,13 +464,17 @@ def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim
     return kind(values, indices)
 
 
-def _max_or_min(up: bool, input: Tensor, args: tuple, keepdim: bool, kw: dict[str, Any], out: Any) -> Any:
+def _max_or_min(up: bool, input: Any, args: tuple, keepdim: bool, kw: dict[str, Any], out: Any) -> Any:
     name = "max" if up else "min"
+    if not isinstance(input, Tensor):
+        given = ", ".join(type(x).__name__ for x in (input, *args, *kw.values()))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given})")
     op, arg, kind = (AMAX, ARGMAX, MaxResult) if up else (AMIN, ARGMIN, MinResult)
     if "other" in kw or (args and isinstance(args[0], Tensor)):
         f = core.function("maximum" if up else "minimum")
         assert f is not None
-        return f(input, kw.get("other", args[0] if args else None), **({"out": out} if out is not None else {}))
+        other = kw.get("other", args[0] if args else None)
+        return f(input, other, **({"out": out} if out is not None else {}))
     dim = kw.get("dim", args[0] if args else None)
     if len(args) > 1:
         keepdim = args[1]
@@ -501,12 +520,14 @@ def _argument(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tens
 @operation("argmax")
 def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Place of the first largest element, in the whole (flattened) tensor or along `dim`."""
+    exact_out(out, dtypes.int64)
     return into(out, _argument(ARGMAX, "argmax", input, dim, keepdim))
 
 
 @operation("argmin")
 def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Place of the first smallest element, in the whole (flattened) tensor or along `dim`."""
+    exact_out(out, dtypes.int64)
     return into(out, _argument(ARGMIN, "argmin", input, dim, keepdim))
 
 
@@ -517,6 +538,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         )
+    for o in out or ():
+        exact_out(o, input._meta.dtype)
     lo = _extreme_over(AMIN, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     hi = _extreme_over(AMAX, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     return into_two(out, AminmaxResult(lo, hi))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -10,9 +11,10 @@ from .. import ops
 from ..autograd.views import check_inplace
 from ..creation import fill_node, format_strides
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
+from ..layout import memory_format as memory_format_type
 from ..layout import preserve_format
-from ..shapes import TYPE_NAMES, ints
-from ..storage import Storage, UntypedStorage
+from ..shapes import ints, type_name
+from ..storage import Storage, TypedStorage, UntypedStorage
 from ..tensor import Tensor
 from .core import register
 
@@ -114,7 +116,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
             new = meta(source.shape, source.stride(), source._meta.offset, m.dtype, there)
         else:
             new = _geometry(m, storage_offset, size, stride, there)
-    elif isinstance(source, UntypedStorage):
+    elif isinstance(source, (UntypedStorage, TypedStorage)):
         storage, there = source._storage, source.device
         if size is None:
             size = (storage.nbytes // m.dtype.itemsize,)
@@ -148,15 +150,26 @@ def new(self: Tensor, *args: Any, **kw: Any) -> Tensor:
     from .legacy import legacy_constructor
 
     if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not self.dtype:
-        raise TypeError(f"expected {TYPE_NAMES[self.dtype.name]} (got {TYPE_NAMES[args[0].dtype.name]})")
+        raise TypeError(f"expected {type_name(self.dtype)} (got {type_name(args[0].dtype)})")
     r: Tensor = legacy_constructor(Tensor, *args, dtype=self.dtype, device=kw.get("device", self.device))
     return r
 
 
 @register("dim_order", method=True, torch=False)
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """The dimensions from the outermost in memory to the innermost."""
+    """The dimensions from the outermost in memory to the innermost.
+
+    ambiguity_check: True, or memory formats of which exactly one must fit: RuntimeError where there is more than one order.
+    """
     m = self._meta
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format_type) for f in formats):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    many = 1 in m.shape or any(a == b for a, b in pairwise(m.strides))
+    if ambiguity_check is not False and many and sum(self.is_contiguous(f) for f in formats) != 1:
+        raise RuntimeError(
+            "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+        )
     return tuple(sorted(range(m.ndim), key=lambda d: -m.strides[d]))
 
 

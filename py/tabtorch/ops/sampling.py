@@ -25,6 +25,7 @@ from .convert import converted, transfer
 from .core import register
 from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal_law_for, philox_node
 from .inplace import check_out, set_tensor, write_out
+from .mixing import together
 from .random import fill_recorded, make_sized, wrong_arguments
 
 #: what kernels say of an input that they refuse, in PyTorch's words
@@ -99,17 +100,22 @@ def normal(*args: Any, **kw: Any) -> Tensor:
     if given:
         raise wrong_arguments("normal", args, kw, _NORMAL)
     if out is not None:
+        if not isinstance(mean, Tensor):  # PyTorch adds the number to it in place
+            broadcast_shapes(std.shape, out.shape)
         check_out("normal", out, [x for x in (mean, std) if isinstance(x, Tensor)])
     r = _normal_of(mean, std, generator)
     return r if out is None else write_out(out, r)
 
 
 def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        mean, std = together((mean, std))
     like = mean if isinstance(mean, Tensor) else std
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.numel() and not bool((std.detach().min() >= 0).item()):
+        # on webgpu it is not looked at, which would wait for the GPU
+        if std.numel() and std.device.type == "cpu" and not bool((std.detach().min() >= 0).item()):
             raise RuntimeError("normal expects all elements of std >= 0.0")
         shape: tuple[int, ...] = std.shape
         if isinstance(mean, Tensor):

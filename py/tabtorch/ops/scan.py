@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
+from ..autograd.mode import STATE
 from ..autograd.tape import record
-from ..engine.expr import Expr, cast, const, exp, fit, idiv, log, minimum, where
+from ..engine import functions as fn
+from ..engine.expr import Expr, cast, const, exp, fit, idiv, isnan, log, minimum, where
 from ..engine.graph import Custom, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
@@ -21,8 +23,9 @@ from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .core import function
+from .formulas import logaddexp
 from .launch import in_place, into, into_two, named, operation, run
-from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less
+from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less, quiet
 
 _STATE = {
     "f32": dtypes.float32,
@@ -35,9 +38,15 @@ _STATE = {
 
 
 class Scan:
-    """A monoid, as `engine.graph.Reduce` has it; `result` ends the state at every element."""
+    """A monoid, as `engine.graph.Reduce` has it; `result` ends the state at every element.
 
-    def __init__(self, name: str, init: Any, lift: Any, combine: Any, result: Any) -> None:
+    exact: the same, precise for float32, where arithmetic is no wider than that.
+    """
+
+    def __init__(
+        self, name: str, init: Any, lift: Any, combine: Any, result: Any, exact: dict[str, Scan] | None = None
+    ) -> None:
+        self.exact = exact or {}
         self.init = init
         self.lift = lift
         self.combine = combine
@@ -46,6 +55,9 @@ class Scan:
 
     def lower(self, i: Any, low: Lowering) -> None:
         """`static` = (dimension, whether from the end)."""
+        if low.device == 0 and i.compute in self.exact:
+            self.exact[i.compute].lower(i, low)
+            return
         dim, reverse = i.static
         m: Meta = i.ins[0]
         n = m.shape[dim]
@@ -166,9 +178,49 @@ def _extreme(name: str, start: Any, beyond: Any, part: int) -> Scan:
     )
 
 
-SUM = Scan("cumsum", lambda t: _parts(const(0, t)), lambda v, j: _parts(v), _add, _whole)
+def _two_sums(a: tuple, b: tuple) -> tuple:
+    """Sums, then their errors (Knuth's two-sum): PyTorch runs sums of float32 in float64."""
+    n = len(a) // 2
+    totals, errors = [], []
+    for x, y, cx, cy in zip(a[:n], b[:n], a[n:], b[n:], strict=True):
+        t = x + y
+        part = t - x
+        totals.append(t)
+        errors.append((cx + cy) + ((x - (t - part)) + (y - part)))
+    return (*totals, *errors)
+
+
+def _two_product(a: tuple, b: tuple) -> tuple:
+    """A product and its error (Dekker's: heads of 12 bits have exact products)."""
+    x, y = a[0], b[0]
+    p = x * y
+    xh, yh = fn.head(x), fn.head(y)
+    xl, yl = x - xh, y - yh
+    return p, (x * b[1] + a[1] * y) + (((xh * yh - p) + xh * yl + xl * yh) + xl * yl)
+
+
+def _corrected(s: tuple) -> Any:
+    """The value with its error, which is NaN where that is infinite."""
+    n = len(s) // 2
+    return _whole(tuple([where(isnan(c), x, x + c) for x, c in zip(s[:n], s[n:], strict=True)]))
+
+
+def _zeros(t: str) -> tuple:
+    return _parts(const(0, t))
+
+
+_EXACT_SUM = Scan("cumsum", lambda t: _zeros(t) * 2, lambda v, j: (*_parts(v), *_zeros(v.type)), _two_sums, _corrected)
+_EXACT_PROD = Scan(
+    "cumprod", lambda t: (const(1, t), const(0, t)), lambda v, j: (v, const(0, v.type)), _two_product, _corrected
+)
+SUM = Scan("cumsum", _zeros, lambda v, j: _parts(v), _add, _whole, {"f32": _EXACT_SUM, "c64": _EXACT_SUM})
 PROD = Scan(
-    "cumprod", lambda t: _parts(const(1, t)), lambda v, j: _parts(v), lambda a, b: _parts(_whole(a) * _whole(b)), _whole
+    "cumprod",
+    lambda t: _parts(const(1, t)),
+    lambda v, j: _parts(v),
+    lambda a, b: _parts(_whole(a) * _whole(b)),
+    _whole,
+    {"f32": _EXACT_PROD},
 )
 LOG_SUM_EXP = Scan(
     "logcumsumexp",
@@ -176,6 +228,14 @@ LOG_SUM_EXP = Scan(
     lambda v, j: (v, const(1, v.type)),
     _log_add,
     lambda s: log(s[1]) + s[0],
+)
+# a complex logarithm is one of many: PyTorch's comes of adding the elements one by one
+COMPLEX_LOG_SUM_EXP = Scan(
+    "logcumsumexp",
+    lambda t: _parts(const(-math.inf, t)),
+    lambda v, j: _parts(v),
+    lambda a, b: _parts(logaddexp(_whole(b), _whole(a))),
+    _whole,
 )
 MAX, MAX_AT = (_extreme("cummax", _lowest, greater, k) for k in (0, 1))
 MIN, MIN_AT = (_extreme("cummin", _highest, less, k) for k in (0, 1))
@@ -202,7 +262,7 @@ def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None
 
 def _with_dtype(x: Tensor, dtype: Any) -> Any:
     if dtype is not None:
-        return dtype
+        return dtypes.as_dtype(dtype)
     return dtypes.int64 if x._meta.dtype.category < 2 else x._meta.dtype
 
 
@@ -233,11 +293,13 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
 
 def _cumprod_back(g: Any, x: Any, r: Any, dim: int) -> Any:
     """Before the first zero: what follows, over x. At it: the products with it left out. After it: nothing."""
-    if x.ndim == 0:
+    if x.ndim == 0 or not x._meta.numel:
         return g
     conj = x.is_complex()
     select = function("where")
     assert select is not None
+    if STATE.grad and (g._rg or x._rg):
+        return _cumprod_back_twice(g, x.conj() if conj else x, wrap_dim(dim, x.ndim))
     zero = x.detach() == 0
     zeros: Any = _cumsum(zero, dim, dtypes.int64, False)
     first = zero & (zeros == 1)
@@ -250,29 +312,60 @@ def _cumprod_back(g: Any, x: Any, r: Any, dim: int) -> Any:
     return select(first, at, select(zeros == 0, before, nothing))
 
 
+def _cumprod_back_twice(g: Any, x: Any, dim: int) -> Any:
+    """The same with no division and no cases, so that it has all derivatives; takes a matrix a row, as in PyTorch."""
+    x, g = x.movedim(dim, -1), g.movedim(dim, -1)
+    n = x.shape[-1]
+    after = x.new_ones((n, n), dtype=dtypes.bool_).triu(1)  # [k, i]: i comes after k
+    select: Any = function("where")
+    one = x.new_ones(())
+    follow = cumprod(select(after, x.unsqueeze(-2), one), -1)  # [k, j]: the product of x[k + 1 : j + 1]
+    here = (follow * g.unsqueeze(-2)).triu(0).sum(-1)
+    before = cumprod(function("cat")([x.new_ones((*x.shape[:-1], 1)), x.narrow(-1, 0, n - 1)], -1), -1)  # type: ignore[misc]
+    return (before * here).movedim(-1, dim)
+
+
 @operation("logcumsumexp")
 def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
     """Running log(sum(exp(x))) along `dim`."""
-    if input._meta.dtype.category != 2:
+    if input._meta.dtype.category < 2:
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input._meta.dtype)}'")
     return into(out, _logcumsumexp(input, dim, False))
 
 
-def _logcumsumexp(x: Tensor, dim: int, reverse: bool) -> Tensor:
-    r = scan(LOG_SUM_EXP, x, dim, reverse)
-
-    def back(g: Any, x: Any, r: Any) -> Any:
-        select = function("where")
-        assert select is not None
-        low = g.new_full((), dtypes.finfo(g.dtype).min)  # not -inf, whose differences are NaN
-        up = select(g > 0, g.log(), low)
-        down = select(g < 0, (-g).log(), low)
-        plus = (_logcumsumexp(up - r, dim, not reverse) + x).exp()
-        minus = (_logcumsumexp(down - r, dim, not reverse) + x).exp()
-        return plus - minus
-
+def _logcumsumexp(x: Any, dim: int, reverse: bool) -> Any:
+    r = scan(COMPLEX_LOG_SUM_EXP if x.is_complex() else LOG_SUM_EXP, x, dim, reverse)
+    back = lambda g, x, r: _weighted_sum(g, x.conj(), r.conj(), dim, not reverse) if g.ndim else g  # noqa: E731
     record("LogcumsumexpBackward0", (x,), r, back, (x, r))
     return r
+
+
+def _weighted_sum(g: Any, x: Any, r: Any, dim: int, reverse: bool) -> Any:
+    """Running sum of g exp(x - r), x being that of the place where the sum is, so that nothing overflows.
+
+    It is linear in g, which the logarithms that it is made of do not show; so it has a gradient of its own.
+    """
+    x0, r0 = x, r
+    with quiet():
+        if g.is_complex():
+            result = (_logcumsumexp(g.log() - r, dim, reverse) + x).exp()
+        else:
+            select: Any = function("where")
+            if x.numel():  # only differences of x and r count, and those of small numbers are exact
+                top = x.amax(dim, True)
+                top = select(top.isfinite(), top, 0)
+                x, r = x - top, r - top
+            low = g.new_full((), dtypes.finfo(g.dtype).min)  # not -inf, whose differences are NaN
+            up, down = select(g > 0, g.log(), low), select(g < 0, (-g).log(), low)
+            plus = (_logcumsumexp(up - r, dim, reverse) + x).exp()
+            result = plus - (_logcumsumexp(down - r, dim, reverse) + x).exp()
+
+    def back(h: Tensor, g: Tensor, x: Tensor, r: Tensor, result: Tensor) -> tuple[Tensor, ...]:
+        to_g = _weighted_sum(h, -r.conj(), -x.conj(), dim, not reverse)
+        return to_g, h * result.conj(), -g.conj() * to_g
+
+    record("ExpBackward0", (g, x0, r0), result, back, (g, x0, r0, result))
+    return result
 
 
 for _f in (cumsum, cumprod):
@@ -328,6 +421,8 @@ def diff(
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return into(out, input.clone())
     x = input
     parts = [t for t in (prepend, x, append) if t is not None]
     if len(parts) > 1:

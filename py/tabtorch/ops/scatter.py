@@ -1,4 +1,4 @@
-"""Writing at places that depend on data: `index_put`, `scatter` and its kin, `index_add`, `index_copy`, `index_fill`, `put`.
+"""Writing at places that depend on data: `index_put`, `scatter`, `scatter_add`, and what `index_writes` makes of them.
 
 Each has an in-place form. Sums and comparisons of types that have no atomics (16- and 8-bit ones) are made in a 32-bit type
 and converted back.
@@ -15,21 +15,22 @@ from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import emit, inst
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import type_name, wrap_dim
+from ..shapes import type_name
 from ..tensor import Tensor
 from .convert import converted
 from .core import register
 from .gather import (
-    check_index_dtype,
     check_index_shape,
     index_prepared,
     prepared,
     range_error,
-    take_error,
 )
 from .inplace import set_node
+from .launch import with_out
+from .mixing import beside
 from .places import check_range, expanded, layout, lines
 from .scatter_kernels import INDEX_PUT, SCATTER
+from .settings import deterministic
 
 #: types without atomics -> the type sums are made in
 _WIDER = {
@@ -104,10 +105,10 @@ def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, a
     if n == 0:
         return base_node(x.detach().clone())
     if not isinstance(values, Tensor):
-        i = inst(INDEX_PUT, (out, *lay.ins), out, (m.dtype.compute,), (lay, mode))
+        i = inst(INDEX_PUT, (out, *lay.ins), out, (m.dtype.compute,), (lay, mode, deterministic()))
         return emit(i, (base, *nodes), (values,))
     vm, vnode = _values(values, lay.shape, lay.domain)
-    return emit(inst(INDEX_PUT, (out, *lay.ins, vm), out, (), (lay, mode)), (base, *nodes, vnode))
+    return emit(inst(INDEX_PUT, (out, *lay.ins, vm), out, (), (lay, mode, deterministic())), (base, *nodes, vnode))
 
 
 def _values(values: Tensor, shape: tuple[int, ...], domain: tuple[int, ...]) -> tuple[Meta, Any]:
@@ -161,13 +162,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
                 f"Index put requires the source and destination dtypes match, got {type_name(m.dtype)} for the destination "
                 f"and {type_name(vm.dtype)} for the source."
             )
-        if vm.device.number != m.device.number:
-            if vm.ndim or vm.device.type != "cpu":
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{m.device} and {vm.device}!"
-                )
-            values = values.to(m.device)
+        values = beside(x, values, scalars=True)
         out = contiguous_meta(m.shape, m.dtype, m.device)
         if any(t is not None for t in ready):
             shape = layout(out, tuple(None if t is None else t._meta for t in ready)).shape
@@ -222,6 +217,7 @@ def _scatter(
     name: str, x: Tensor, dim: int, index: Tensor, src: Any, mode: str, in_place: bool, grad_name: str
 ) -> Tensor:
     d = check_index_shape("scatter", x, dim, index, "self")
+    index, src = beside(x, index), beside(x, src)
     m, mi = x._meta, index._meta
     tensor_src = src if isinstance(src, Tensor) else None
     if tensor_src is not None:
@@ -270,11 +266,6 @@ def _check_src(x: Tensor, index: Tensor, src: Tensor, d: int) -> None:
     m, mi, ms = x._meta, index._meta, src._meta
     if ms.dtype is not m.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if ms.device.number != m.device.number or mi.device.number != m.device.number:
-        other = ms.device if ms.device.number != m.device.number else mi.device
-        raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {m.device} and {other}!"
-        )
     if mi.numel == 0:
         return
     if max(ms.ndim, 1) != max(mi.ndim, 1):
@@ -314,7 +305,7 @@ def _scatter_node(x: Tensor, d: int, index: Tensor, src: Any, mode: str) -> Any:
         out, mi = small[0], small[1]
         ms = small[2] if ms is not None else None
         d = 1
-    static = (d, mode, out)
+    static = (d, mode, out, deterministic())
     if ms is None:
         return emit(inst(SCATTER, (shown, mi), shown, (m.dtype.compute,), static), (base, index._storage.node), (src,))
     i = inst(SCATTER, (shown, mi, ms), shown, (), static)
@@ -352,6 +343,7 @@ def _scatter_any(
     return _scatter("scatter", x, dim, index, src, _REDUCE_NAMES[reduce], in_place, name)
 
 
+@with_out
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, reduce: str | None = None, value: Any = None
 ) -> Tensor:
@@ -369,6 +361,7 @@ def scatter_(
     return _scatter_any(self, dim, index, src, reduce, True, value)
 
 
+@with_out
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of `input` with `src` added at the places that `index` gives along `dim`."""
     return _scatter("scatter_add", input, dim, index, src, "add", False, "ScatterAddBackward0")
@@ -381,220 +374,3 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 register("scatter", scatter, method=True, inplace=scatter_)
 register("scatter_add", scatter_add, method=True, inplace=scatter_add_)
-
-# ---- along one dimension, with a vector of indices
-
-
-def _vector(name: str, x: Tensor, dim: int, index: Tensor) -> int:
-    d = wrap_dim(dim, x._meta.ndim)
-    if index._meta.ndim > 1:
-        raise IndexError(
-            f"{name}(): Index is supposed to be a vector, but got dim: {index._meta.ndim} with type: "
-            f"{type_name(index.dtype)} and size: {list(index.shape)}"
-        )
-    return d
-
-
-def _along(d: int, index: Tensor) -> tuple[Tensor | None, ...]:
-    return (*(None,) * d, index if index._meta.ndim else index.reshape(1))
-
-
-def _at_least_1d(t: Tensor) -> Tensor:
-    return t if t._meta.ndim else t.reshape(1)
-
-
-def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, in_place: bool) -> Tensor:
-    d = _vector("index_add_", x, dim, index)
-    m, ms = x._meta, source._meta
-    check_index_dtype(index, "index_add_(): Expected dtype int32/int64 for index")
-    if ms.dtype is not m.dtype:
-        raise RuntimeError(
-            f"index_add_(): self ({type_name(m.dtype)}) and source ({type_name(ms.dtype)}) must have the same scalar type"
-        )
-    n = index._meta.numel
-    if ms.ndim and n != ms.shape[d]:
-        raise RuntimeError(
-            f"index_add_(): Number of indices ({n}) should be equal to source.size(dim): ({ms.shape[d]}), for dim: {d}"
-        )
-    if ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]:
-        raise RuntimeError(
-            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
-            f"{list(m.shape)} source.shape = {list(ms.shape)}"
-        )
-    size = m.shape[d] if m.ndim else 1
-    check_range(
-        index, size, 0, range_error(d, size) if m.ndim > 1 else lambda i: IndexError("index out of range in self")
-    )
-    value = source if alpha == 1 else source.detach() * alpha
-
-    def node(t: Tensor) -> Any:
-        t = t.detach()
-        if m.ndim == 0:
-            t = t.reshape(1)
-        return index_put_node(t, _along(d, index), _at_least_1d(value.detach()), True)
-
-    def source_grad(g: Tensor, i: Tensor) -> Tensor:
-        r = g.index_select(d, i)
-        r = r if alpha == 1 else r * alpha
-        return r.reshape(ms.shape)
-
-    return finish(x, node, in_place, "IndexAddBackward0", (source,), (lambda g, i: g, source_grad), (index,))
-
-
-def index_add(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
-) -> Tensor:
-    """A copy of `input` with the slices of `source` (times alpha) added to the slices along `dim` that `index` names."""
-    return _out(_index_add(input, dim, index, source, alpha, False), out)
-
-
-def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """`index_add` in place."""
-    return _index_add(self, dim, index, source, alpha, True)
-
-
-def _out(r: Tensor, out: Tensor | None) -> Tensor:
-    if out is None:
-        return r
-    from .launch import into
-
-    return into(out, r)
-
-
-def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bool) -> Tensor:
-    d = _vector("index_copy_", x, dim, index)
-    m, ms = x._meta, source._meta
-    check_index_dtype(index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype))
-    if ms.dtype is not m.dtype:
-        raise RuntimeError(
-            f"index_copy_(): self and source expected to have the same dtype, but got (self) {type_name(m.dtype)} and "
-            f"(source) {type_name(ms.dtype)}"
-        )
-    n = index._meta.numel
-    if ms.ndim and n != ms.shape[d]:
-        raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})")
-    size = m.shape[d] if m.ndim else 1
-    check_range(index, size, 0, range_error(d, size, IndexError, "index_copy_(): "))
-    if m.ndim and (ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]):
-        raise RuntimeError(
-            "index_copy_(): Source/destination tensor must have same slice shapes. "
-            f"Destination slice shape: {list(m.shape[:d] + m.shape[d + 1 :])} at dimension {d} and source slice shape: "
-            f"{list(ms.shape[:d] + ms.shape[d + 1 :])} at dimension {d}."
-        )
-
-    def node(t: Tensor) -> Any:
-        t = t.detach()
-        return index_put_node(t if m.ndim else t.reshape(1), _along(d, index), _at_least_1d(source.detach()), False)
-
-    return finish(
-        x,
-        node,
-        in_place,
-        "IndexCopyBackward0",
-        (source,),
-        (lambda g, i: g.index_fill(d, i, 0), lambda g, i: g.index_select(d, i).reshape(ms.shape)),
-        (index,),
-    )
-
-
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """A copy of `input` in which the slices along `dim` that `index` names are those of `source`."""
-    return _index_copy(input, dim, index, source, False)
-
-
-def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """`index_copy` in place."""
-    return _index_copy(self, dim, index, source, True)
-
-
-def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) -> Tensor:
-    from ..creation import number
-
-    d = _vector("index_fill_", x, dim, index)
-    check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError)
-    m = x._meta
-    tensor_value = value if isinstance(value, Tensor) else None
-    if tensor_value is not None and tensor_value._meta.ndim:
-        raise RuntimeError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
-        )
-    size = m.shape[d] if m.ndim else 1
-    check_range(index, size, -size, range_error(d, size, IndexError))
-    v = number(value, m.dtype) if tensor_value is None else tensor_value.detach().to(m.dtype).to(m.device)
-
-    def node(t: Tensor) -> Any:
-        t = t.detach()
-        return index_put_node(t if m.ndim else t.reshape(1), _along(d, index), v, False)
-
-    return finish(
-        x,
-        node,
-        in_place,
-        "IndexFillBackward0" if tensor_value is None else "IndexFillBackward1",
-        (tensor_value,),
-        (lambda g, i: g.index_fill(d, i, 0), lambda g, i: g.index_select(d, i).sum()),
-        (index,),
-    )
-
-
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy of `input` in which the slices along `dim` that `index` names hold `value`."""
-    return _index_fill(input, dim, index, value, False)
-
-
-def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """`index_fill` in place."""
-    return _index_fill(self, dim, index, value, True)
-
-
-register("index_add", index_add, method=True, inplace=index_add_)
-register("index_copy", index_copy, method=True, inplace=index_copy_)
-register("index_fill", index_fill, method=True, inplace=index_fill_)
-
-# ---- flat places
-
-
-def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: bool) -> Tensor:
-    m = x._meta
-    check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}")
-    if source._meta.dtype is not m.dtype:
-        raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_name(m.dtype)} and "
-            f"source.dtype = {type_name(source.dtype)}"
-        )
-    if source._meta.numel != index._meta.numel:
-        raise IndexError(
-            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-            f"{source._meta.numel}, index.numel() = {index._meta.numel}"
-        )
-    check_range(index, m.numel, -m.numel, take_error(m.numel))
-
-    def node(t: Tensor) -> Any:
-        flat = t.detach().reshape(-1)
-        return index_put_node(flat, (index.reshape(-1),), source.detach().reshape(-1), accumulate)
-
-    return finish(
-        x,
-        node,
-        in_place,
-        "PutBackward0",
-        (source,),
-        (
-            lambda g, i: g if accumulate else g.put(i, g.new_zeros(i.shape), False),
-            lambda g, i: g.take(i).reshape(source._meta.shape),
-        ),
-        (index,),
-    )
-
-
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` with the elements of `source` at flat indices."""
-    return _put(input, index, source, accumulate, False)
-
-
-def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """`put` in place."""
-    return _put(self, index, source, accumulate, True)
-
-
-register("put", put, method=True, inplace=put_)

@@ -62,11 +62,9 @@ def _apply(k: Kernel, ref: Ref, at: Expr, v: Any, mode: str, shared: bool = True
 
 
 def _index_put(i: Inst, low: Any) -> None:
-    lay, mode = i.static
+    lay, mode, ordered = i.static
 
-    def body(k: Kernel, t: Expr) -> None:
-        coords = [k.let(c, "c") for c in coordinates(k, lay.domain, [(t, prod(lay.domain), "d")], "c")]
-
+    def put(k: Kernel, coords: list[Expr]) -> None:
         def load(j: int, c: list[Expr]) -> Any:
             return k.load(low.input(1 + j), _place(k, i.ins[1 + j], c, ("index", j)))
 
@@ -78,14 +76,30 @@ def _index_put(i: Inst, low: Any) -> None:
             v = k.load(low.input(last), _place(k, i.ins[last], coords, "values"))
         _apply(k, low.output, at, v, mode)
 
-    low.launch(f"{i.op.name} {mode}", prod(lay.domain), body)
+    def one(k: Kernel, t: Expr) -> None:
+        put(k, [k.let(c, "c") for c in coordinates(k, lay.domain, [(t, prod(lay.domain), "d")], "c")])
+
+    def line(k: Kernel, t: Expr) -> None:
+        named = lay.domain[lay.at : lay.at + lay.n]
+        rest = (*lay.domain[: lay.at], *lay.domain[lay.at + lay.n :])
+        c = [k.let(x, "c") for x in coordinates(k, rest, [(t, prod(rest), "d")], "c")]
+        with k.loop(k.dim(prod(named), "length")) as j:
+            p = [k.let(x, "p") for x in coordinates(k, named, [(j, prod(named), "e")], "p")]
+            put(k, [*c[: lay.at], *p, *c[lay.at :]])
+
+    if ordered and low.device == 0:  # a thread makes all the writes that can meet, one after the other
+        low.launch(
+            f"{i.op.name} {mode} lines", prod(lay.domain) // max(prod(lay.domain[lay.at : lay.at + lay.n]), 1), line
+        )
+    else:
+        low.launch(f"{i.op.name} {mode}", prod(lay.domain), one)
 
 
 INDEX_PUT = Custom("index_put", _index_put, in_place=True)
 
 
 def _scatter(i: Inst, low: Any) -> None:
-    axis, mode, out = i.static
+    axis, mode, out, ordered = i.static
     m = i.ins[1]
     n = out.shape[axis]
 
@@ -108,8 +122,8 @@ def _scatter(i: Inst, low: Any) -> None:
         with k.loop(k.dim(m.shape[axis], "length")) as j:
             put(k, [*c[:axis], j, *c[axis:]], False)
 
-    wide = i.out.dtype.name == "int64" and mode in ("prod", "amax", "amin") and low.device == 0
-    if wide:  # no 64-bit atomics: a thread takes a whole line, which no other thread writes to
+    wide = i.out.dtype.name == "int64" and mode in ("prod", "amax", "amin")  # for which there are no atomics
+    if (wide or ordered) and low.device == 0:  # a thread takes a whole line, which no other thread writes to
         low.launch(f"scatter {mode} lines", m.numel // max(m.shape[axis], 1), line)
     else:
         low.launch(f"scatter {mode}", m.numel, one)

@@ -12,8 +12,11 @@ from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
 from .gather import check_index_dtype, check_index_shape, range_error
+from .index_writes import vector_dim
+from .launch import with_out
+from .mixing import beside
 from .places import check_range
-from .scatter import _check_src, _scatter_node, _vector, base_node, finish
+from .scatter import _check_src, _scatter_node, base_node, finish
 
 _MODES = {"sum": "add", "mean": "add", "prod": "prod", "amax": "amax", "amin": "amin"}
 
@@ -62,6 +65,7 @@ def _reduced(
     if reduce not in _MODES:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     d = check_index_shape("scatter", x, dim, index, "self")
+    index, src = beside(x, index), beside(x, src)
     _check_src(x, index, src, d)
     n = x._meta.shape[d] if x._meta.ndim else 1
     check_range(index, n, 0, range_error(d, n))
@@ -160,7 +164,8 @@ def _index_reduce(
 ) -> Tensor:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    d = _vector("index_reduce_", x, dim, index)
+    d = vector_dim("index_reduce_", x, dim, index)
+    index, source = beside(x, index), beside(x, source)
     check_index_dtype(index, "index_reduce(): Expected dtype int32/int64 for index")
     m, ms = x._meta, source._meta
     if ms.dtype is not m.dtype:
@@ -182,6 +187,7 @@ def _index_reduce(
     return _finish(x, d, wide, source, reduce, include_self, in_place, "IndexReduceBackward0")
 
 
+@with_out
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

@@ -14,6 +14,7 @@ from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta, meta
 from ..tensor import Tensor
 from .core import camel, register
+from .launch import into, with_out
 
 #: per dimension of the whole: (first index, length, step); length None for a dimension that was selected away
 Spec = tuple[tuple[int, int | None, int], ...]
@@ -127,17 +128,17 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 @register("diag", method=True)
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
     n = input._meta.ndim
     if n == 1:
-        return diag_embed(input, diagonal)
+        return into(out, diag_embed(input, diagonal))
     if n == 2:
         shape = input._meta.shape
         r = input.detach().diagonal(diagonal).clone()
         if input._rg:
             record("DiagonalBackward0_copy", (input,), r, lambda g: diagonal_embed(g, shape, diagonal, 0, 1))
-        return r
+        return into(out, r)
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
 
 
@@ -159,9 +160,10 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     step = sum(m.strides)
     self.as_strided((min(rows, cols),), (step,), m.offset).fill_(fill_value)
     if wrap and m.ndim == 2 and rows > cols + 1:
-        for top in range(cols + 1, rows, cols + 1):
-            n = min(rows - top, cols)
-            self.as_strided((n,), (step,), m.offset + top * m.strides[0]).fill_(fill_value)
+        from ..creation import arange
+
+        again = arange(rows * cols, device=self.device).view(rows, cols) % (cols + 1) == 0
+        self.masked_fill_(again, fill_value)
     return self
 
 
@@ -169,6 +171,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 
 @register("slice_scatter", method=True)
+@with_out
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:

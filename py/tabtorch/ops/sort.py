@@ -18,6 +18,7 @@ from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import remembered, wrap_dim
 from ..tensor import Tensor
+from .inplace import check_overlap
 from .launch import into, into_two, named, operation, run
 from .reduce import greater, less, quiet
 
@@ -261,6 +262,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     n = input.shape[d] if input.ndim else 1
     if n == 0:
         raise IndexError(f"kthvalue(): Expected reduction dim {d} to have non-zero size.")
+    if out is not None:
+        check_overlap(out[0], (input,), True)
     if not 1 <= k <= n:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     indices = order_of(input, d)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from .. import ops
 from ..autograd.mode import STATE
 from ..engine import functions as fn
-from ..engine.expr import const, exp, isnan, log, where
+from ..engine import special_functions as sf
+from ..engine.expr import exp, fit, isnan, log, rint, sin, where
 from .core import Row, elementwise, register
 from .formulas import conj, linear, real_float, rule, zero
 
@@ -33,7 +35,7 @@ def _only_special(name: str, expr: Any, grad: Any, doc: str, domain: tuple[float
 
 _unary(
     "erf",
-    lambda x: fn.erf(x),
+    lambda x: sf.erf(x),
     lambda g, x, out: g * (ops.exp(-x * x) * _TWO_OVER_ROOT_PI),
     "The error function.",
     (-3, 3),
@@ -41,7 +43,7 @@ _unary(
 )
 _unary(
     "erfc",
-    lambda x: fn.erfc(x),
+    lambda x: sf.erfc(x),
     lambda g, x, out: g * (ops.exp(-x * x) * -_TWO_OVER_ROOT_PI),
     "1 - erf(input), precise.",
     (-3, 5),
@@ -49,7 +51,7 @@ _unary(
 )
 _unary(
     "erfinv",
-    lambda x: fn.erfinv(x),
+    lambda x: sf.erfinv(x),
     lambda g, x, out: g * (ops.exp(out * out) * (1 / _TWO_OVER_ROOT_PI)),
     "The inverse of erf.",
     (-0.99, 0.99),
@@ -58,7 +60,7 @@ _unary(
 )
 _only_special(
     "erfcx",
-    lambda x: fn.erfcx(x),
+    lambda x: sf.erfcx(x),
     lambda g, x, out: g * (2 * x * out - _TWO_OVER_ROOT_PI),
     "exp(input**2) * erfc(input).",
     (-2, 10),
@@ -66,7 +68,7 @@ _only_special(
 )
 _only_special(
     "ndtr",
-    lambda x: fn.erfc(x * -math.sqrt(0.5)) * 0.5,
+    lambda x: sf.erfc(x * -math.sqrt(0.5)) * 0.5,
     lambda g, x, out: g * (ops.exp(x * x * -0.5) * (1 / _ROOT_TWO_PI)),
     "The distribution function of the standard normal distribution.",
     (-4, 4),
@@ -74,7 +76,7 @@ _only_special(
 )
 _only_special(
     "ndtri",
-    lambda x: fn.ndtri(x),
+    lambda x: sf.ndtri(x),
     lambda g, x, out: g * (ops.exp(out * out * 0.5) * _ROOT_TWO_PI),
     "The inverse of ndtr.",
     (0.01, 0.99),
@@ -83,7 +85,7 @@ _only_special(
 )
 _only_special(
     "log_ndtr",
-    lambda x: fn.log_ndtr(x),
+    lambda x: sf.log_ndtr(x),
     lambda g, x, out: g / (ops.special_erfcx(x * -math.sqrt(0.5)) * math.sqrt(math.pi / 2)),
     "log(ndtr(input)).",
     (-10, 4),
@@ -94,58 +96,61 @@ _only_special(
 # ---- gamma
 
 
-def _polygamma(n: int) -> Any:
-    """The row of the n-th derivative of digamma; made when first asked for."""
-    name = f"_polygamma{n}"
-    from .core import ROWS
+def _trigamma(x: Any) -> Any:
+    """At the poles below 0 PyTorch divides by the sine of a rounded multiple of pi."""
+    single = x.type == "f32"
+    turned = fit(x * (3.1415927410125732 if single else math.pi), "float32" if single else "float64")
+    s = sin(turned)
+    return where((x < 0.0) & (x == rint(x)), math.pi**2 / (s * s), sf.trigamma(x))
 
-    if name in ROWS:
-        return getattr(ops, name)
-    if n == 1:
-        expr: Any = fn.trigamma
-    else:
-        scale = (-1.0) ** (n + 1) * math.factorial(n)
 
-        def expr(x: Any) -> Any:
-            return fn.zeta(const(n + 1, x.type), x) * scale
+_unary(
+    "_trigamma",
+    _trigamma,
+    lambda g, x, out: g * polygamma(2, x),
+    "The derivative of digamma.",
+    (0.2, 6),
+    method=False,
+    cost=60,
+    backward_name="PolygammaBackward0",
+    rule=real_float("polygamma"),
+)
+_unary(
+    "_polygamma",
+    lambda x, order=1.0, scale=1.0: sf.zeta(order, x) * scale,
+    lambda g, x, out, order, **_: g * polygamma(int(order), x),
+    "scale * zeta(order, input): derivative order - 1 of digamma.",
+    (0.2, 6),
+    args="input, *, order=0.5, scale=0.5",
+    method=False,
+    cost=400,
+    backward_name="PolygammaBackward0",
+    rule=real_float("polygamma"),
+)
 
-    _unary(
-        name,
-        lambda x: expr(x),
-        lambda g, x, out: g * _polygamma(n + 1)(x),
-        f"Derivative {n} of digamma.",
-        (0.2, 6),
-        method=False,
-        cost=60 if n == 1 else 400,
-        backward_name="PolygammaBackward0",
-        rule=real_float("polygamma"),
-    )
-    return getattr(ops, name)
+
+def _derivative(n: int, form: str = "") -> Any:
+    """The function of a tensor that is derivative n of digamma; `form` "_" the one in place."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    if n < 2:
+        return getattr(ops, ("digamma", "_trigamma")[n] + form)
+    scale = (-1.0) ** (n + 1) * (float(math.factorial(n)) if n < 171 else math.inf)
+    return partial(getattr(ops, "_polygamma" + form), order=float(n + 1), scale=scale)
 
 
 def polygamma(n: int, input: Any, **out: Any) -> Any:
-    """Derivative n of digamma. RuntimeError for negative n; for n >= 2, NaN where input is negative."""
-    if n < 0:
-        raise RuntimeError("polygamma(n, x) does not support negative n.")
-    return ops.digamma(input, **out) if n == 0 else _polygamma(n)(input, **out)
-
-
-def _polygamma_(self: Any, n: int) -> Any:
-    if n < 0:
-        raise RuntimeError("polygamma(n, x) does not support negative n.")
-    if n == 0:
-        return ops.digamma_(self)
-    _polygamma(n)
-    return getattr(ops, f"_polygamma{n}_")(self)
+    """Derivative n of digamma. RuntimeError for negative n."""
+    return _derivative(n)(input, **out)
 
 
 register("polygamma", polygamma, method=lambda self, n: polygamma(n, self))
-register("polygamma_", _polygamma_, method=True, torch=False)
+register("polygamma_", lambda self, n: _derivative(n, "_")(self), method=True, torch=False, doc="`polygamma` in place.")
 register("special_polygamma", polygamma)
 
 _unary(
     "lgamma",
-    lambda x: fn.lgamma(x),
+    lambda x: sf.lgamma(x),
     lambda g, x, out: g * ops.digamma(x),
     "log |gamma(input)|.",
     (0.1, 10),
@@ -155,8 +160,8 @@ _unary(
 )
 _unary(
     "digamma",
-    lambda x: fn.digamma(x),
-    lambda g, x, out: g * _polygamma(1)(x),
+    lambda x: sf.digamma(x),
+    lambda g, x, out: g * polygamma(1, x),
     "The derivative of lgamma.",
     (0.2, 10),
     aliases=("special_digamma", "special_psi"),
@@ -174,11 +179,11 @@ _no_zeta_gradient.refuses = True  # type: ignore[attr-defined]
 elementwise(
     Row(
         "special_zeta",
-        lambda x, y: fn.zeta(x, y),
+        lambda x, y: sf.zeta(x, y),
         (_no_zeta_gradient, lambda g, x, y, out: g * -x * ops.special_zeta(x + 1, y)),
         rule("zeta_cpu", to_float=True, half=False),
         "input, other",
-        "Hurwitz's zeta function: the sum of (k + other)**-input over k >= 0; NaN for negative other.",
+        "Hurwitz's zeta function: the sum of (k + other)**-input over k >= 0.",
         (1.2, 6.0),
         cost=400,
         method=False,
@@ -190,7 +195,7 @@ elementwise(
 
 _unary(
     "i0",
-    lambda x: fn.i0(x),
+    lambda x: sf.i0(x),
     lambda g, x, out: g * ops.special_i1(x),
     "Modified Bessel function of order 0.",
     (-12, 12),
@@ -198,7 +203,7 @@ _unary(
 )
 _only_special(
     "i0e",
-    lambda x: fn.i0e(x),
+    lambda x: sf.i0e(x),
     lambda g, x, out: g * (ops.special_i1e(x) - ops.sgn(x) * out),
     "exp(-|input|) * i0(input).",
     (-20, 20),
@@ -221,14 +226,14 @@ def _i1e_grad(x: Any, out: Any) -> Any:
 
 _only_special(
     "i1",
-    lambda x: fn.i1(x),
+    lambda x: sf.i1(x),
     lambda g, x, out: g * _i1_grad(x, out, ops.i0),
     "Modified Bessel function of order 1.",
     (-12, 12),
 )
 _only_special(
     "i1e",
-    lambda x: fn.i1e(x),
+    lambda x: sf.i1e(x),
     lambda g, x, out: g * _i1e_grad(x, out),
     "exp(-|input|) * i1(input).",
     (-20, 20),
@@ -255,7 +260,7 @@ elementwise(
         _sigmoid_backward,
         (
             lambda gg, g, y, out: ops._sigmoid_backward(gg, conj(y)),
-            lambda gg, g, y, out: gg * conj(g) * (1 - 2 * y),
+            lambda gg, g, y, out: conj(gg) * g * (1 - 2 * conj(y)),
         ),
         "arith",
         "grad, output",
@@ -313,7 +318,7 @@ elementwise(
 
 def _logit_grad(g: Any, x: Any, eps: Any) -> Any:
     """One node; where it is to be differentiated again, the same as a formula."""
-    if x.requires_grad and STATE.grad:
+    if x._rg and STATE.grad:
         v = g / (x * (1 - x))
         return v if eps is None else ops.where((x < eps) | (x > 1 - eps), 0, v)
     return ops._logit_backward(g, x) if eps is None else ops._logit_backward(g, x, eps=eps)
@@ -378,4 +383,8 @@ for _special, _plain in (
     ("special_sinc", "sinc"),
     ("special_round", "round"),
 ):
-    register(_special, lambda *args, _plain=_plain, **options: getattr(ops, _plain)(*args, **options))
+    register(
+        _special,
+        lambda *args, _plain=_plain, **options: getattr(ops, _plain)(*args, **options),
+        doc=f"`torch.{_plain}`.",
+    )

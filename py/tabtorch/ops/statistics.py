@@ -11,6 +11,7 @@ from ..shapes import type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import register
 from .launch import into_two, named, operation
+from .places import every_example, host_values
 
 # ---- covariance
 
@@ -28,8 +29,9 @@ def _weights(name: str, w: Any, n: int, category: int, kind: str) -> None:
         raise RuntimeError(
             f"cov(): expected {name} to have the same numel as there are observations in the input but got {w.numel()} != {n}"
         )
-    # looking at the values waits for a GPU, so only the cpu device does
-    if w.device.type == "cpu" and n and bool((w < 0).any()):
+    # looking at values that only the device has would wait for it
+    known = w.reshape(-1).tolist() if w.device.type == "cpu" else host_values(w)
+    if any(v < 0 for v in known or ()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
@@ -69,7 +71,7 @@ def cov(
             )
     else:
         total = w.sum()
-        if x.device.type == "cpu" and not bool(total):
+        if x.device.type == "cpu" and not bool(every_example(total).all()):
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         centre = (x * w).sum(1) / total
         if aweights is not None and correction:
@@ -129,7 +131,7 @@ def _edges(x: Tensor, bins: int, bounds: Any, k: int, who: str) -> Tensor:
         return ops.linspace(0, 1, bins + 1, dtype=x.dtype, device=x.device)
     low, high = x.aminmax()
     if x.device.type == "cpu":
-        _finite(low.item(), high.item(), k)
+        _finite(every_example(low).min().item(), every_example(high).max().item(), k)
     half = ops.where(low == high, 0.5, 0.0)
     low, high = low - half, high + half
     at = ops.arange(bins + 1, dtype=x.dtype, device=x.device)
@@ -175,7 +177,7 @@ def _histogram(
             )
         if b.numel() == 1:
             raise RuntimeError(f"{who}(): bins must be > 0, but got 0 for dimension {k}")
-        edges.append(b.clone())
+        edges.append(b)
     sizes = [e.numel() - 1 for e in edges]
     cells = math.prod(sizes)
     place: Any = 0
@@ -231,7 +233,7 @@ def histogram(
     w = None if weight is None else weight.detach()
     _check_weight(x, (x.shape[0], 1), w if w is None or w.shape != input.shape else w.reshape(-1))
     hist, edges = _histogram(x, [bins], range, w, density, "torch.histogram")
-    return into_two(out, HistogramResult(hist, edges[0]))
+    return into_two(out, HistogramResult(hist, edges[0].clone() if isinstance(bins, Tensor) else edges[0]))
 
 
 @register("histogramdd")
@@ -244,6 +246,8 @@ def histogramdd(
     dims = input.shape[-1]
     each = [bins] * dims if isinstance(bins, int) else list(bins)
     if len(each) != dims:
+        if not isinstance(each[0] if each else 0, Tensor):
+            raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
         raise RuntimeError(
             f"torch.histogramdd: expected {dims} sequences of bin edges for a {dims}-dimensional histogram but got {len(each)}"
         )
@@ -333,6 +337,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     if input.dtype is dtypes.uint8:
         raise RuntimeError("torch.gradient does not support uint8 input.")
+    if spacing is None:
+        spacing = 1
     for d in dims:
         if input.shape[d] < edge_order + 1:
             raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")

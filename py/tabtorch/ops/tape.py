@@ -6,7 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import FREED, GradFn, edge, freed_error, grad_class, modified_error, next_seq
+from ..autograd.tape import (
+    FREED,
+    HOOKS,
+    GradFn,
+    Packed,
+    Saved,
+    edge,
+    freed_error,
+    grad_class,
+    inference_error,
+    modified_error,
+    next_seq,
+)
 from ..tensor import Tensor
 from .core import Row
 
@@ -23,6 +35,7 @@ class RowFn(GradFn):
     options: dict[str, Any] | None = None
     out: Any = None  # (Storage, Meta, version) of the output where a gradient needs it
     name_of: Any = None  # where the name depends on the operands: a function that tells it
+    order: Sequence[int] = ()  # in which hooks are given the operands, if it is not theirs
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
         args = self.args
@@ -71,12 +84,69 @@ class RowFn(GradFn):
             self.args = FREED
             self.out = None
 
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        if self.args is FREED:
+
+class PackedFn(RowFn):
+    """A row's node recorded under `saved_tensors_hooks`: what it saved is with the hooks."""
+
+    packed: Any = ()  # of the operands, then of the output
+    unpacked: Any = None
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        none, out = self.args, self.out
+        *self.args, self.unpacked = self._unpack()
+        self.out = self.unpacked
+        try:
+            return super().apply(g)
+        finally:
+            self.args, self.out, self.unpacked = none, out, None
+
+    def _unpack(self) -> list[Any]:
+        if self.packed is FREED:
             raise freed_error()
-        out = () if self.out is None else (self._unpack_out(),)
-        return (*(x for x in self.args if isinstance(x, Tensor)), *out)
+        values = list(self.packed)
+        for k in (*self.order, *range(len(self.order), len(values))):
+            if isinstance(values[k], (Packed, Saved)):
+                values[k] = values[k].unpack(self)
+        return values
+
+    def _unpack_out(self) -> Tensor:
+        return self.unpacked
+
+    def release(self) -> None:
+        self.packed = FREED
+
+
+def pack(t: Tensor, fn: Any) -> None:
+    """Gives what `fn`, which made `t`, has saved to the hooks."""
+    if fn.versions is None:
+        return
+    saved: list[Any] = list(fn.args)
+    if len(saved) == 2 and fn.edges[0] is not None and not (fn.uses or uses_of(type(fn)))[1][0]:
+        fn.order = (1, 0)  # as PyTorch: what the first operand's gradient needs comes first
+    for k in fn.order or range(len(saved)):
+        if isinstance(saved[k], Tensor):
+            saved[k] = Packed(saved[k], False, 0)
+    fn.packed = [*saved, Packed(t, True, 0) if fn.out is not None else None]
+    _as_packed(fn)
+
+
+def keep_apart(fn: Any) -> list[Any]:
+    """What `fn` has saved as a list of `Packed`, `Saved`, and what is no tensor, each of which may then be replaced."""
+    if not isinstance(fn, PackedFn):
+        saved = [Saved(x, False, 0) if isinstance(x, Tensor) else x for x in fn.args]
+        fn.packed = [*saved, None if fn.out is None else Saved(fn._unpack_out(), True, 0)]
+        _as_packed(fn)
+    kept: list[Any] = fn.packed
+    return kept
+
+
+def _as_packed(fn: Any) -> None:
+    fn.args, fn.versions, fn.out = (None,) * len(fn.args), None, None
+    cls = type(fn)
+    made = cls.__dict__.get("packs")
+    if made is None:
+        cls.packs = made = type(cls.__name__, (PackedFn, cls), {})
+    fn.__class__ = made
 
 
 def used_arguments(f: Callable[..., Any]) -> set[str] | None:
@@ -135,7 +205,8 @@ def row_class(row: Row) -> Any:
     return type(name, (RowFn,), attrs)
 
 
-def _uses(cls: Any) -> Any:
+def uses_of(cls: Any) -> Any:
+    """What the gradients of a row's class need."""
     u = cls.uses
     if u is None:
         u = cls.uses = _Uses(cls.row)
@@ -151,8 +222,10 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     fn.metas = (x._meta,)
     fn.outs = t._meta
     fn.seq = next_seq()
-    keep, keep_out = (cls.uses or _uses(cls))[1]
+    keep, keep_out = (cls.uses or uses_of(cls))[1]
     if keep:
+        if x._inference:
+            raise inference_error()
         fn.args = (x,)
         fn.versions = (x._storage.version,)
     else:
@@ -164,6 +237,8 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
             fn.versions = ()
     t._rg = True
     t._fn = fn
+    if HOOKS:
+        pack(t, fn)
 
 
 def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
@@ -193,7 +268,9 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
         return
     fn.outs = t._meta
     fn.seq = next_seq()
-    ka, kb, ko = (cls.uses or _uses(cls))[mask]
+    ka, kb, ko = (cls.uses or uses_of(cls))[mask]
+    if (ka and a._inference) or (kb and bt and b._inference):
+        raise inference_error()
     if bt:
         if ka or kb:
             if kb:
@@ -216,6 +293,8 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
             fn.versions = ()
     t._rg = True
     t._fn = fn
+    if HOOKS:
+        pack(t, fn)
 
 
 def record_binary_named(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
@@ -223,7 +302,14 @@ def record_binary_named(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     record_binary(cls, t, a, b)
     fn = t._fn
     if fn is not None:
-        fn.__class__ = grad_class(cls.name_of((a, b)), cls)
+        fn.__class__ = grad_class(cls.name_of((a, b)), type(fn))
+
+
+def _version(x: Tensor) -> int:
+    if x._inference:
+        raise inference_error()
+    version: int = x._storage.version
+    return version
 
 
 def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -245,9 +331,9 @@ def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, A
     fn.metas = tuple([x._meta if isinstance(x, Tensor) else None for x in operands])
     fn.outs = t._meta
     fn.seq = next_seq()
-    *keep, keep_out = (cls.uses or _uses(cls))[mask]
+    *keep, keep_out = (cls.uses or uses_of(cls))[mask]
     fn.args = tuple([x if k or not isinstance(x, Tensor) else None for x, k in zip(operands, keep)])
-    versions = tuple([x._storage.version if isinstance(x, Tensor) else -1 for x in fn.args])
+    versions = tuple([_version(x) if isinstance(x, Tensor) else -1 for x in fn.args])
     if keep_out:
         s = t._storage
         fn.out = (s, t._meta, s.version)
@@ -267,3 +353,5 @@ def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str,
     if fn is not None:
         t._rg = True
         t._fn = fn
+        if HOOKS:
+            pack(t, fn)

@@ -10,7 +10,7 @@ from ..engine import expr as ex
 from ..engine import functions as fn
 from ..engine.expr import Complex, absolute, exp, isinf, isnan, log, sin, where
 from .core import Row, elementwise
-from .formulas import conj, floating, nothing, real_float, rounded, rule, zero
+from .formulas import conj, floating, logaddexp, nothing, real_float, rounded, rule, zero
 
 
 def _unary(name: str, expr: Any, grad: Any, doc: str, domain: tuple[float, float], **options: Any) -> None:
@@ -46,15 +46,6 @@ _unary(
 )
 
 
-def _logaddexp(x: Any, y: Any) -> Any:
-    if isinstance(x, Complex):
-        first = x.re > y.re
-        return where(first, x, y) + fn.log1p(exp(where(first, y - x, x - y)))
-    big = where(x > y, x, y)
-    v = big + fn.log1p(exp(-absolute(x - y)))
-    return where(isnan(x) | isnan(y), x + y, where(isinf(x) & (x == y), x, v))
-
-
 def _logaddexp2(x: Any, y: Any) -> Any:
     big = where(x > y, x, y)
     v = big + fn.log1p(ex.exp2(-absolute(x - y))) * (1 / math.log(2))
@@ -64,13 +55,14 @@ def _logaddexp2(x: Any, y: Any) -> Any:
 elementwise(
     Row(
         "logaddexp",
-        _logaddexp,
-        (lambda g, x, y, out: g * conj(ops.exp(x - out)), lambda g, x, y, out: g * conj(ops.exp(y - out))),
+        logaddexp,
+        (lambda g, x, y, out: g / conj(ops.exp(y - x) + 1), lambda g, x, y, out: g / conj(ops.exp(x - y) + 1)),
         rule("logaddexp_cpu", bools=False, ints=False, complexes=True),
         "input, other",
         "log(exp(input) + exp(other)).",
         cost=30,
         inplace=False,
+        numbers="",
     )
 )
 elementwise(
@@ -83,6 +75,7 @@ elementwise(
         "log2(2**input + 2**other).",
         cost=30,
         inplace=False,
+        numbers="",
     )
 )
 
@@ -129,6 +122,7 @@ elementwise(
         "The angle of the point (other, input), in (-pi, pi].",
         cost=20,
         aliases=("arctan2",),
+        numbers="",
     )
 )
 
@@ -163,7 +157,7 @@ def _one_minus_square(g: Any, y: Any) -> Any:
 
 
 def _tanh_double(gg: Any, g: Any, y: Any) -> Any:
-    return gg * conj(g) * (-2 * y)
+    return conj(gg) * g * (-2 * conj(y))
 
 
 elementwise(

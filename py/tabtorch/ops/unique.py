@@ -14,6 +14,7 @@ from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .core import function
 from .launch import into, operation, run
+from .mixing import together
 from .reduce import greater, quiet
 from .sort import order_of, order_of_rows
 
@@ -36,7 +37,7 @@ def _runs(starts: Tensor, values: Any, order: Tensor | None, inverse: bool, coun
         run_of = starts.cumsum(0) - 1
         inv = run_of if order is None else _call("empty_like", run_of).scatter(0, order, run_of)
     if counts:
-        ends = _call("cat", [at.narrow(0, 1, max(at.shape[0] - 1, 0)), at.new_full((1 if n else 0,), n)])
+        ends = _call("cat", [at[1:], at.new_full((1 if n else 0,), n)])
         cnt = ends - at
     return values(at), inv, cnt
 
@@ -70,7 +71,14 @@ def _distinct(x: Tensor, sort: bool, inverse: bool, counts: bool, dim: Any) -> A
         moved = x.detach().movedim(d, 0)
         n = moved.shape[0]
         if x.numel() == 0:
-            raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+            if n:
+                raise RuntimeError(
+                    "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+                )
+            if x.shape.count(0) > 1:
+                raise RuntimeError("Number of zero sized dimensions is more than one, so unique cannot be applied ")
+            none = x.new_empty(0, dtype=dtypes.int64)
+            return _result(x.detach().clone(), none, none, inverse, counts)
         rows = moved.reshape(n, -1)
         order = order_of_rows(rows) if sort else None
         s = rows.index_select(0, order) if order is not None else rows
@@ -158,6 +166,8 @@ def searchsorted(
                 "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1"
             )
         input = _call("tensor", input, device=seq.device)
+    if any(t is not None and t._meta.device.roaming for t in (seq, input, sorter)):
+        seq, input, sorter = together((seq, input, sorter))
     if seq.device.number != input.device.number:
         raise RuntimeError(
             "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries tensor "
@@ -205,6 +215,12 @@ def bucketize(
 # ---- counts
 
 
+def _range(x: Tensor) -> Any:
+    """The smallest and the largest element; one read."""
+    low_high: Any = function("stack")(list(x.aminmax()))  # type: ignore[misc]
+    return low_high.tolist()
+
+
 @operation("bincount")
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each value of a vector of small integers occurs, or the sum of their weights. Reads the largest."""
@@ -224,10 +240,10 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     with quiet():
         if input.numel() == 0:
             return input.new_zeros((minlength,), dtype=dtype if weights is not None else dtypes.int64)
-        low, high = input.aminmax()
-        if low.item() < 0:
+        low, high = _range(input)
+        if low < 0:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-        size = max(int(high.item()) + 1, minlength)
+        size = max(high + 1, minlength)
         src = input.new_ones(input.shape, dtype=dtype) if weights is None else weights.detach().to(dtype)
         return input.new_zeros((size,), dtype=dtype).scatter_add(0, input.to(dtypes.int64), src)
 
@@ -242,14 +258,21 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
     x = input.detach().reshape(-1)
     with quiet():
         low, high = float(min), float(max)
-        if low == high and x.numel():
-            low, high = (float(v.item()) for v in x.aminmax())
-        if low == high:
-            low, high = low - 1, high + 1
-        if not (low > float("-inf") and high < float("inf")):
-            raise RuntimeError(f"range of [{low:g}, {high:g}] is not finite")
-        if low > high:
-            raise RuntimeError("max must be larger than min")
+        if (
+            low == high and x.numel() and x.device.type != "cpu"
+        ):  # the ends are not looked at: that would wait for the GPU
+            least, most = x.aminmax()
+            one = (least == most).to(x.dtype)
+            low, high = least - one, most + one
+        else:
+            if low == high and x.numel():
+                low, high = _range(x)
+            if low == high:
+                low, high = low - 1, high + 1
+            if not (low > float("-inf") and high < float("inf")):
+                raise RuntimeError(f"range of [{low:g}, {high:g}] is not finite")
+            if low > high:
+                raise RuntimeError("max must be larger than min")
         inside = (x >= low) & (x <= high)
         at = ((x - low) * (bins / (high - low))).floor().clamp(0, bins - 1)
         at = _call("where", inside, at, x.new_zeros(())).to(dtypes.int64)
