@@ -24,28 +24,27 @@ __all__ = [
 ]
 
 
-class detect_anomaly:
-    """Not there yet."""
-
-    def __init__(self, check_nan: bool = True) -> None:
-        raise NotImplementedError("torch.autograd.detect_anomaly is not there yet in tabtorch")
-
-
-def set_detect_anomaly(mode: bool, check_nan: bool = True) -> None:
-    """Only `False`, the present state, can be set yet."""
-    if mode:
-        raise NotImplementedError("torch.autograd.set_detect_anomaly(True) is not there yet in tabtorch")
-
-
 def __getattr__(name: str) -> Any:
+    if name in ("detect_anomaly", "set_detect_anomaly"):
+        from . import anomaly_mode
+
+        return getattr(anomaly_mode, name)
     if name == "Variable":
         from .variable import Variable
 
         return Variable
-    if name == "variable":
+    if name == "SavedTensor":
+        from .saved import SavedTensor
+
+        return SavedTensor
+    if name in ("anomaly_mode", "forward_ad", "functional", "graph", "profiler", "variable"):
         import importlib
 
-        return importlib.import_module(__name__ + ".variable")
-    if name in ("gradcheck", "gradgradcheck", "functional", "profiler", "forward_ad", "graph"):
-        raise NotImplementedError(f"torch.autograd.{name} is not there yet in tabtorch")
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("gradcheck", "gradgradcheck", "GradcheckError"):
+        import importlib
+
+        module = importlib.import_module(f"{__name__}.gradcheck")
+        globals()["gradcheck"] = module.gradcheck  # the import has put the module there
+        return getattr(module, name)
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")

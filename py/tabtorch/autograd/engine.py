@@ -12,11 +12,22 @@ from typing import Any
 from ..engine import graph
 from ..ops import core
 from ..tensor import Tensor
+from . import flat
 from .fit import fit_gradient
 from .mode import STATE
-from .tape import LEAF, GradFn, edge
+from .tape import LEAF, GradFn, edge, next_seq
 
 _by_seq = attrgetter("seq")
+
+#: (number, roots, targets) of the pass that is running
+task: Any = None
+
+#: looks at the gradients that a step has made; set by `anomaly_mode`
+check: Any = None
+#: is told which functions run, and whether they are kept; set while a function is compiled
+ran: Any = None
+#: sums gradients that leave a batch; set by func/batch.py while there are batched values
+leaving: Any = None
 
 
 def _add(a: Tensor, b: Tensor) -> Tensor:
@@ -37,6 +48,12 @@ def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
             seen.add(r.fn)
             stack.append(r.fn)
     found = list(stack)
+    flips = STATE.flips
+    if flips:
+        from .forward_ad import is_hidden
+
+        found = [fn for fn in stack if not is_hidden(fn)]
+        stack = found.copy()
     while stack:
         for e in stack.pop().edges:
             if e is None:
@@ -49,6 +66,8 @@ def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
                 e = e.fn
             if e not in seen:
                 seen.add(e)
+                if flips and is_hidden(e):
+                    continue
                 stack.append(e)
                 found.append(e)
     found.sort(key=_by_seq)
@@ -103,14 +122,27 @@ def run(
     create_graph: bool,
     inputs: Sequence[Tensor] | None = None,
     accumulate: bool = True,
+    cut: bool = False,
 ) -> list[Tensor | None]:
-    """Runs backward from `roots` (edges). Gradients go to `.grad` of leaves, or, with `inputs` and not `accumulate`, are returned."""
+    """Runs backward from `roots` (edges). Gradients go to `.grad` of leaves, or, with `inputs` and not `accumulate`, are returned.
+
+    cut: goes no further than the inputs.
+    """
     order, leaf_count = _collect(roots)
+    if ran is not None:
+        ran(order, retain_graph)
     targets = None if inputs is None else _Targets(inputs, order, accumulate)
+    if cut and targets is not None:
+        targets.leading.difference_update(targets.captures)
     leaf_grads: dict[Any, Tensor] = {}
     grads: dict[GradFn, Any] = {}
-    before = STATE.grad
-    STATE.grad = create_graph
+    global task
+    outer, task = task, (next_seq(), roots, targets)
+    outer_zeros, flat.edges = flat.edges, []
+    before = STATE.enabled()
+    STATE.enable(create_graph)
+    if STATE.duals:
+        retain_graph = True  # tangents are yet to be read off the tape
     try:
         for r, g in zip(roots, root_grads, strict=True):
             _send(r, g, grads, leaf_grads, leaf_count, targets, create_graph)
@@ -138,6 +170,12 @@ def run(
                     raise RuntimeError(
                         f"{fn.name()} returned an invalid gradient count: got {len(results)}, but expected {len(edges)}"
                     )
+                if create_graph and flat.is_flat(fn):
+                    results = flat.keep_edges(fn, results)
+                if check is not None:
+                    check(fn, results)
+                if leaving is not None:
+                    results = leaving(fn, results)
             if fn.post_hooks is not None:
                 results = _run_post_hooks(fn, results, g)
             if not retain_graph:
@@ -174,9 +212,27 @@ def run(
                     grads[e] = d
             # what this step held must not outlive it: the next one may need the memory
             results = d = g = old = None  # type: ignore[assignment]
-        return targets.finish(create_graph) if targets is not None else []
+        taken = targets.finish(create_graph) if targets is not None else []
+        if flat.edges:
+            _fill(flat.reached(flat.edges), leaf_count, targets)
+        return taken
     finally:
-        STATE.grad = before
+        task = outer
+        flat.edges = outer_zeros
+        STATE.enable(before)
+
+
+def _fill(reached: set[Any], leaves: dict[Any, int], targets: _Targets | None) -> None:
+    """Zeros for what a gradient of zeros has reached, and no other gradient."""
+    if targets is not None and not targets.accumulate:
+        for i, e in enumerate(targets.edges):
+            if targets.grads[i] is None and e is not None:
+                if (e if e.edge_kind == LEAF else (e.fn, e.nr if e.is_port else 0)) in reached:
+                    targets.grads[i] = flat.zeros(targets.inputs[i])
+        return
+    for leaf in leaves if targets is None else targets.leaves:
+        if leaf._grad is None and leaf in reached:
+            leaf._grad = flat.zeros(leaf)
 
 
 def _send(
@@ -224,13 +280,16 @@ def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_
     if targets is not None and targets.take(leaf, g):
         return
     accumulate_grad(leaf, g, create_graph)
+    if leaf._after_hooks:
+        for hook in list(leaf._after_hooks.values()):
+            hook((), (g,))
 
 
 def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     """Adds to `.grad`: the first gradient is taken as it is, later ones are added in place, unless the graph is kept."""
     have = leaf._grad
     if have is None:
-        if create_graph:
+        if create_graph or (STATE.duals and g._rg):
             leaf._grad = g.contiguous() if g._fn is None else g
         else:
             m = g._meta
@@ -326,7 +385,7 @@ def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
     if g is None:
         if out._meta.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        if not (out._meta.dtype.is_floating_point or out._meta.dtype.is_complex):
+        if not out._meta.dtype.is_floating_point:
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
         ones: Any = core.function("ones_like")
         return ones(out.detach())
@@ -347,14 +406,20 @@ def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
 def _check_roots(tensors: Sequence[Tensor]) -> list[Any]:
     roots: list[Any] = []
     for i, t in enumerate(tensors):
-        if not t._rg:
+        if not t.requires_grad:
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         roots.append(t._fn or edge(t))
     return roots
 
 
 def _as_tuple(x: Any) -> tuple[Any, ...]:
-    return (x,) if x is None or isinstance(x, Tensor) else tuple(x)
+    x = (x,) if x is None or isinstance(x, Tensor) or hasattr(x, "ownership_token") else tuple(x)
+    for e in x:
+        if not isinstance(e, Tensor) and hasattr(e, "ownership_token"):
+            from .graph import GradientEdge, tensor_at
+
+            return tuple([tensor_at(e) if isinstance(e, GradientEdge) else e for e in x])
+    return x
 
 
 def _check_given(gradients: Sequence[Any]) -> None:
@@ -381,6 +446,11 @@ def backward(
         inputs = _as_tuple(inputs)
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if graph.nesting[0]:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
+            "functorch.vjp instead or call backward() outside of functorch transforms."
+        )
     tensors = _as_tuple(tensors)
     given = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
     if len(given) != len(tensors):
@@ -406,7 +476,27 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """`torch.autograd.grad`: the gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is left alone."""
     if is_grads_batched:
-        raise NotImplementedError("torch.autograd.grad(is_grads_batched=True) is not there yet in tabtorch")
+        from ..func import vmap
+
+        def each(*gs: Tensor) -> Any:
+            found = grad(
+                outputs, inputs, gs, retain_graph, create_graph, only_inputs, allow_unused, False, materialize_grads
+            )
+            missing.update(k for k, g in enumerate(found) if g is None)
+            return tuple(g for g in found if g is not None)
+
+        for k, (o, g) in enumerate(zip(_as_tuple(outputs), _as_tuple(grad_outputs), strict=False)):
+            if g is not None and g.shape[1:] != o.shape:
+                raise RuntimeError(
+                    "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                    "The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a "
+                    f"mismatch was detected: grad_output[{k}] has a shape of {g.shape[1:]} and output[{k}] has a shape of "
+                    f"{o.shape}. If you only want some tensors in `grad_output` to be considered batched, consider using "
+                    "vmap."
+                )
+        missing: set[int] = set()
+        batched = iter(vmap(each)(*_as_tuple(grad_outputs)))
+        return tuple([None if k in missing else next(batched) for k in range(len(_as_tuple(inputs)))])
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -420,7 +510,7 @@ def grad(
     _check_given(given)
     roots = _check_roots(outputs)
     for t in inputs:
-        if not t._rg:
+        if not t.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     gs = [_root_grad(t, g, create_graph) for t, g in zip(outputs, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph

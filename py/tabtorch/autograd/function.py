@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..engine.graph import nesting
 from ..ops import core
 from ..tensor import Tensor
-from .mode import STATE, no_grad
-from .tape import FREED, GradFn, Port, Saved, edge, freed_error, next_seq
+from .mode import STATE, no_grad, quiet
+from .tape import FREED, HOOKS, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
 from .views import check_inplace, rebase
 
 
@@ -17,6 +18,8 @@ class FunctionCtx:
     """What `forward` and `backward` share; `ctx` is the node of the tape itself."""
 
     to_save: tuple[Any, ...] = ()
+    to_save_forward: tuple[Any, ...] = ()
+    forward_saved: Any = None  # while `jvp` runs
     dirty_tensors: tuple[Tensor, ...] = ()
     non_differentiable: tuple[Tensor, ...] = ()
     materialize_grads = True
@@ -26,7 +29,8 @@ class FunctionCtx:
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        raise NotImplementedError("forward-mode differentiation (Function.jvp) is not there yet in tabtorch")
+        """Keeps tensors for jvp, where they are `ctx.saved_tensors`."""
+        self.to_save_forward = tensors
 
     def mark_dirty(self, *args: Tensor) -> None:
         """Says which inputs `forward` wrote to; each has to be returned too."""
@@ -54,8 +58,13 @@ class BackwardCFunction(GradFn, FunctionCtx):
     slots: tuple[int, ...]
     count: int
 
+    def __repr__(self) -> str:
+        return f"<torch.autograd.function.{type(self).__name__} object at {id(self):#x}>"
+
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        if self.forward_saved is not None:
+            return self.forward_saved
         if self.saved is FREED:
             raise freed_error()
         if not self.saved and self.to_save:  # still inside forward
@@ -150,25 +159,51 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Forward-mode derivative: not there yet."""
+        """The tangents of all outputs, from those of the inputs. Runs right after forward."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
+    #: whether `torch.vmap` may run forward and backward for all examples as they are
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """(the operation on batches, where their dimensions are in its outputs): what `torch.vmap` calls."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
         )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` and records it."""
+        if nesting[0] and not cls.__module__.startswith("tabtorch."):
+            from ..func.functions import apply
+
+            batched = apply(cls, args)
+            if batched is not NotImplemented:
+                return batched
         ctx: Any = cls._backward_cls()
         slots = tuple([i for i, a in enumerate(args) if isinstance(a, Tensor)])
         inputs = [args[i] for i in slots]
         ctx.slots = slots
         ctx.count = len(args)
         recording = STATE.grad and any(t._rg for t in inputs)
-        ctx._needs = tuple([isinstance(a, Tensor) and a._rg for a in args])
+        levels: Any = ()
+        own = recording and STATE.duals and cls.__module__.startswith("tabtorch.")
+        if recording and STATE.duals:
+            from .forward_ad import call_jvp, tangents_of
+
+            # what is part of an operation needs no jvp: its backward says all
+            if not own or cls.jvp is not Function.jvp:
+                levels = tangents_of(inputs)
+                if levels and cls.jvp is Function.jvp:
+                    cls.jvp(ctx)  # raises
+        ctx._needs = tuple([isinstance(a, Tensor) and (a._rg if own else a.requires_grad) for a in args])
         if recording:
             ctx.edges = tuple([(t._fn or edge(t)) if t._rg else None for t in inputs])
             ctx.metas = tuple([t._meta for t in inputs])
-        with no_grad():
+        with quiet():
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
@@ -181,6 +216,8 @@ class Function(metaclass=_FunctionMeta):
         if isinstance(result, list):
             raise TypeError("expected tensor or tuple of tensors (got list)")
         _finish(ctx, cls, inputs, outputs, single, recording)
+        if levels:
+            call_jvp(ctx, cls, outputs, levels)
         return outputs[0] if single else tuple(outputs)
 
 
@@ -217,6 +254,8 @@ def _finish(ctx: Any, cls: Any, inputs: list[Tensor], outputs: list[Any], single
             continue
         here = ctx if single else Port(ctx, nr)
         if id(o) in dirty:
+            if o._rg and o._fn is None and o._base is None:
+                raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
             check_inplace(o)
             if o._base is not None:
                 rebase(o, ctx)
@@ -236,10 +275,11 @@ def _saved(s: Any, outputs: list[Any]) -> Saved | None:
         return None
     if not isinstance(s, Tensor):
         raise TypeError(f"save_for_backward can only save variables, but argument 0 is of type {type(s).__name__}")
+    kind: Any = Packed if HOOKS else Saved
     for nr, o in enumerate(outputs):
         if o is s:
-            return Saved(s, True, nr)
-    return Saved(s, False, 0)
+            return kind(s, True, nr)
+    return kind(s, False, 0)
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -103,6 +103,17 @@ class no_grad(_NoParam):
     """Nothing inside is recorded."""
 
     def __enter__(self) -> None:
+        self.prev = STATE.enabled()
+        STATE.enable(False)
+
+    def __exit__(self, *exc: Any) -> None:
+        STATE.enable(self.prev)
+
+
+class quiet:
+    """Nothing inside is recorded, for forward mode neither."""
+
+    def __enter__(self) -> None:
         self.prev = STATE.grad
         STATE.grad = False
 
@@ -114,30 +125,30 @@ class enable_grad(_NoParam):
     """What is inside is recorded, within `no_grad` too."""
 
     def __enter__(self) -> None:
-        self.prev = STATE.grad
-        STATE.grad = not STATE.inference
+        self.prev = STATE.enabled()
+        STATE.enable(not STATE.inference)
 
     def __exit__(self, *exc: Any) -> None:
-        STATE.grad = self.prev
+        STATE.enable(self.prev)
 
 
 class set_grad_enabled(_Mode):
     """Sets the mode at once; as a context manager, until its end."""
 
     def __init__(self, mode: bool) -> None:
-        self.prev = STATE.grad
+        self.prev = STATE.enabled()
         self.mode = mode
-        STATE.grad = bool(mode)
+        STATE.enable(bool(mode))
 
     def __call__(self, orig: Any) -> Any:
-        STATE.grad = self.prev
+        STATE.enable(self.prev)
         return super().__call__(orig)
 
     def __enter__(self) -> None:
-        STATE.grad = bool(self.mode)
+        STATE.enable(bool(self.mode))
 
     def __exit__(self, *exc: Any) -> None:
-        STATE.grad = self.prev
+        STATE.enable(self.prev)
 
     def __str__(self) -> str:
         return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
@@ -158,19 +169,23 @@ class inference_mode(_Mode):
         self.mode = mode
 
     def __enter__(self) -> None:
-        self.prev = (STATE.grad, STATE.inference)
+        self.prev = (STATE.enabled(), STATE.inference)
         STATE.inference = self.mode
-        STATE.grad = not self.mode
+        if self.mode:
+            STATE.grad = False
+        else:
+            STATE.enable(True)
 
     def __exit__(self, *exc: Any) -> None:
-        STATE.grad, STATE.inference = self.prev
+        on, STATE.inference = self.prev
+        STATE.enable(on)
 
     def clone(self) -> _Mode:
         return self.__class__(self.mode)
 
 
 def is_grad_enabled() -> bool:
-    return STATE.grad
+    return STATE.enabled()
 
 
 def is_inference_mode_enabled() -> bool:

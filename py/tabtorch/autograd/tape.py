@@ -6,22 +6,25 @@ or None (no gradient wanted). So leaves need no object of their own and nothing 
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tensor import Tensor
+from ..dtypes import TYPE_NAMES
+from ..modes import next_seq
+from ..tensor import Tensor, inside
 from .mode import STATE
 
 _new = object.__new__
-next_seq = itertools.count().__next__
 
 #: `edge_kind` of what an edge can be; asking for it is much faster than isinstance
 FUNCTION, PORT, LEAF = 0, 1, 2
 
 #: in place of saved tensors once backward has used them
 FREED: Any = ("freed",)
+
+#: (pack, unpack) of each `saved_tensors_hooks` that is entered; only the last counts
+HOOKS: list[tuple[Any, Any]] = []
 
 
 #: functions whose `name()` PyTorch gives with their C++ namespace
@@ -55,6 +58,8 @@ class GradFn:
     retains: Any = None
     pre_hooks: Any = None
     post_hooks: Any = None
+    tangents: Any = None  # level -> tangents of the outputs, where forward mode knows them: see forward_ad.py
+    real: bool | None = None  # whether backward can reach a leaf from here, once forward_ad.py was asked
     shown: tuple[Any, ...] | None = None  # what `next_functions` tells in place of `edges`: see `named`
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
@@ -71,6 +76,18 @@ class GradFn:
     def name(self) -> str:
         n = type(self).__name__
         return "torch::autograd::" + n if n in _CXX else n
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_saved_", "_raw_saved_")):
+            from .saved import find
+
+            return find(self, name)
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __dir__(self) -> list[str]:
+        from .saved import listed
+
+        return [*super().__dir__(), *listed(self)]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
@@ -122,6 +139,27 @@ class AccumulateGrad:
 
     next_functions = ()
 
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dict of the user's own."""
+        return self.__dict__.setdefault("_metadata", {})
+
+    def register_hook(self, hook: Callable[..., Any]) -> Any:
+        """Calls `hook((), (gradient,))` after the gradient was added to `.grad`."""
+        from .hooks import add_hook
+
+        return add_hook(self.variable, "_after_hooks", hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Any:
+        """Calls `hook((gradient,))` before that; a tuple that it returns replaces it."""
+        from .hooks import add_hook
+
+        def first(g: Tensor) -> Any:
+            r = hook((g,))
+            return r[0] if isinstance(r, tuple) else r
+
+        return add_hook(self.variable, "_backward_hooks", first)
+
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
 
@@ -131,11 +169,12 @@ class AccumulateGrad:
 
 def accumulator(t: Tensor) -> AccumulateGrad:
     """The one AccumulateGrad of a leaf, for as long as somebody holds it."""
-    ref = t.__dict__.get("_accumulator")
+    own = inside(t)
+    ref = own.get("_accumulator")
     acc = ref() if ref is not None else None
     if acc is None:
         acc = AccumulateGrad(t)
-        t.__dict__["_accumulator"] = weakref.ref(acc)
+        own["_accumulator"] = weakref.ref(acc)
     return acc
 
 
@@ -154,13 +193,15 @@ def edge(t: Tensor) -> Any:
 
         refresh(t)
         return t._fn
-    if t._inference:
-        raise RuntimeError(
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it "
-            "in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
-        )
     return t
+
+
+def inference_error() -> RuntimeError:
+    return RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+        "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it "
+        "in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+    )
 
 
 def needs_record(*tensors: Any) -> bool:
@@ -182,6 +223,8 @@ class Saved:
     __slots__ = ("is_output", "nr", "tensor", "version")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
+        if tensor._inference:
+            raise inference_error()
         self.tensor = Tensor._view_of(tensor, tensor._meta) if is_output else tensor
         self.version = tensor._storage.version
         self.is_output = is_output
@@ -198,20 +241,61 @@ class Saved:
         return t
 
 
-TYPE_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
+class Packed:
+    """A saved tensor that was given to a pack hook: what that returned, and the tensor's history."""
+
+    __slots__ = ("edge", "is_output", "nr", "unpack_hook", "value")
+
+    def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
+        from .mode import no_grad
+
+        if tensor._inference:
+            raise inference_error()
+        pack, self.unpack_hook = HOOKS[-1]
+        self.is_output = is_output
+        self.nr = nr
+        self.edge = (tensor._fn or edge(tensor)) if tensor._rg and not is_output else None
+        before, version = HOOKS[:], tensor._storage.version
+        HOOKS.clear()
+        try:
+            with no_grad():
+                self.value = pack(tensor)
+        finally:
+            HOOKS[:] = before
+        if tensor._storage.version != version:
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be "
+                "modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you "
+                "need to perform in-place operations on the input to a pack hook."
+            )
+
+    def unpack(self, fn: GradFn) -> Tensor:
+        t = self.unpack_hook(self.value)
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}"
+            )
+        t = t.detach()
+        if self.is_output and t._meta.dtype.category > 1:
+            t._rg = True
+            t._fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
+        elif self.edge is not None:
+            t._rg = True
+            t._fn = self.edge if self.edge.edge_kind != LEAF else _leaf_alias(self.edge)
+        return t
+
+
+class _LeafAlias(GradFn):
+    """The values of a leaf, in a tensor that is not it."""
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        return (g,)
+
+
+def _leaf_alias(leaf: Tensor) -> GradFn:
+    fn = _LeafAlias()
+    fn.edges, fn.metas, fn.outs, fn.seq = (leaf,), (leaf._meta,), leaf._meta, next_seq()
+    return fn
 
 
 def type_string(t: Tensor) -> str:
@@ -260,12 +344,6 @@ class OpFn(GradFn):
     def release(self) -> None:
         if self.saved:
             self.saved = FREED
-
-    @property
-    def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        if self.saved is FREED:
-            raise freed_error()
-        return tuple(s.unpack(self) if s is not None else None for s in self.saved)
 
 
 _classes: dict[tuple[str, type[GradFn]], type[GradFn]] = {}
@@ -337,7 +415,8 @@ def record(
 
 
 def _save(s: Tensor, outs: Sequence[Tensor]) -> Saved:
+    kind: Any = Packed if HOOKS else Saved
     for i, o in enumerate(outs):
         if o is s:
-            return Saved(s, True, i)
-    return Saved(s, False, 0)
+            return kind(s, True, i)
+    return kind(s, False, 0)

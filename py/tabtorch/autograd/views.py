@@ -96,12 +96,16 @@ def check_inplace(x: Tensor) -> None:
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
             "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
-    if not (STATE.grad and x._rg):
+    if STATE.duals:
+        from .forward_ad import remember
+
+        remember(x)
+    if not (STATE.grad and x._rg) or STATE.hidden:
         return
     base = x._base
     if base is not None:
         _check_view_state(x)
-        if base.is_leaf:
+        if not base._rg or (base._fn is None and not base._stale):
             raise RuntimeError(_VIEW_OF_LEAF)
     if x._fn is None and not x._stale:
         raise RuntimeError(_LEAF)
@@ -119,11 +123,12 @@ def _check_view_state(x: Tensor) -> None:
             "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
             "operation by an out-of-place one."
         )
-    mode = "no_grad" if state == NO_GRAD else "inference"
+    mode, where = ("no_grad", "with grad mode enabled") if state == NO_GRAD else ("inference", "in normal mode")
+    block = "no_grad" if state == NO_GRAD else "inference_mode"
     raise RuntimeError(
-        f"A view was created in {mode} mode and is being modified inplace with grad mode enabled. Given that this use case "
+        f"A view was created in {mode} mode and is being modified inplace {where}. Given that this use case "
         "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-        f"either both inside the {mode} block (if you don't want the inplace to be tracked) or both outside (if you want "
+        f"either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want "
         "the inplace to be tracked)."
     )
 
@@ -143,6 +148,11 @@ def before_write(x: Tensor) -> Tensor:
 
 def rebase(x: Tensor, fn: GradFn) -> None:
     """`x` was written to, and `fn` is the operation, recorded with `before_write(x)` as its first input."""
+    if STATE.hidden:
+        from .forward_ad import is_dual
+
+        if not is_dual(fn):
+            return
     base = x._base
     if base is None:
         _move_retain(x, fn)

@@ -1,0 +1,150 @@
+"""What a call of a compiled function does: replay, record, or run."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from .._dynamo import config
+from ..device import default_device
+from ..engine import graph
+from ..modes import STATE
+from ..tensor import Tensor
+from .hold import Hold
+from .record import Recorder
+from .replay import Replay, Stale
+from .scope import Scope
+from .tree import flatten
+
+#: runs in a row that were not as foretold, before a function is only run
+TRIES = 5
+
+#: further state of the program that a function may have seen
+states: list[Callable[[], Any]] = []
+#: `torch.compiler.set_stance`
+stance = "default"
+#: every compiled function, for `torch.compiler.reset`
+every: weakref.WeakSet[Compiled] = weakref.WeakSet()
+
+
+class Entry:
+    """What is known of calls with equal arguments."""
+
+    __slots__ = ("keep", "provisional", "replays", "tries", "why")
+
+    def __init__(self, keep: list[Any]) -> None:
+        self.keep = keep  # objects whose ids are in the key
+        self.replays: list[Replay] = []
+        self.provisional: Replay | None = None  # recorded, and not yet seen to be right
+        self.tries = 0
+        self.why = ""  # why it is only run
+
+
+class Compiled:
+    """A compiled function."""
+
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False) -> None:
+        self.function = function
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.fullgraph = fullgraph
+        self.entries: dict[Any, Entry] = {}
+        self.plans: dict[Any, Any] = {}
+        self.warned: set[Any] = set()
+        self.runtime: Any = None
+        every.add(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if graph.held is not None or graph.nesting[0] or stance == "force_eager" or config.disable:
+            return self.function(*args, **kwargs)
+        tensors: list[Tensor] = []
+        objects: list[Any] = []
+        boxes: list[Any] = []
+        key = (
+            STATE.grad,
+            STATE.inference,
+            dtypes.get_default_dtype(),
+            default_device(),
+            *[state() for state in states],
+            flatten(args, tensors, objects, boxes),
+            flatten(kwargs, tensors, objects, boxes),
+        )
+        bridge = graph.bridge()
+        if self.runtime is not bridge:  # plans are those of a runtime
+            self.reset()
+            self.runtime = bridge
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry(objects)
+            if len(self.entries) > config.limit():
+                self._limited(entry)
+        for replay in entry.replays:
+            if replay.scope.unchanged():
+                try:
+                    return replay.run(tensors)
+                except Stale:
+                    entry.provisional = replay
+                    break
+        return self._run(entry, tensors, objects, boxes, lambda: self.function(*args, **kwargs))
+
+    def _limited(self, entry: Entry) -> None:
+        entry.why = "the limit of recordings is reached"
+        if "limit" not in self.warned:
+            self.warned.add("limit")
+            warnings.warn(
+                f"torch.compile: {self.name} was recorded for {config.limit()} kinds of arguments or states "
+                "(torch._dynamo.config.recompile_limit): for others its Python runs on every call",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _run(
+        self, entry: Entry, tensors: list[Tensor], objects: list[Any], boxes: list[Any], call: Callable[[], Any]
+    ) -> Any:
+        if stance == "eager_on_recompile":
+            return call()
+        if stance == "fail_on_recompile":
+            raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'")
+        hold = Hold(self.name, self.warned, self.fullgraph)
+        last = entry.provisional
+        if not entry.why:
+            scope = last.scope if last is not None and last.scope.unchanged() else Scope([self.function, *objects])
+            entry.why = scope.opaque
+        if entry.why:
+            with hold:
+                out = call()
+            graph.flush()
+            return out
+        plain = last is not None and last.scope is scope
+        recorder = Recorder(scope, tensors, boxes, plain, self.plans)
+        out, made = recorder.run(hold, call)
+        entry.provisional = None
+        if made is not None and plain and last is not None and last.agrees(recorder):
+            if last not in entry.replays:
+                entry.replays.insert(0, last)
+                if sum(len(e.replays) for e in self.entries.values()) > config.limit():
+                    entry.replays.pop()
+                    self._limited(entry)
+            entry.tries = 0
+            return out
+        entry.tries += 1
+        if last in entry.replays:
+            entry.replays.remove(last)
+        if made is not None and (not plain or not scope.numbers):
+            entry.provisional = made
+        if entry.tries > TRIES:
+            entry.why = recorder.why or "no two runs of it were alike"
+        return out
+
+    def reset(self) -> None:
+        """Forgets all that was recorded."""
+        self.entries.clear()
+        if self.runtime is not None and self.runtime.alive:
+            for plan in self.plans.values():
+                plan.forget()
+        self.plans.clear()
+
+    def __del__(self) -> None:
+        self.reset()

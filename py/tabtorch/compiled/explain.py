@@ -1,0 +1,63 @@
+"""`torch._dynamo.explain`: what a function comes to as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..engine import graph
+from .hold import Hold
+
+
+class ExplainOutput(NamedTuple):
+    """graph_count: windows that were sent; op_count: operations in them; break_reasons: why it is not one plan, if it is not."""
+
+    graph_count: int
+    graph_break_count: int
+    op_count: int
+    break_reasons: list[str]
+
+    def __str__(self) -> str:
+        lines = [
+            f"Graph Count: {self.graph_count}",
+            f"Graph Break Count: {self.graph_break_count}",
+            f"Op Count: {self.op_count}",
+        ]
+        lines.append("Break Reasons:")
+        lines += [f"  Break Reason {i + 1}:\n    Reason: {r}" for i, r in enumerate(self.break_reasons)]
+        return "\n".join(lines)
+
+
+class _Counting(Hold):
+    def __init__(self, function: Any) -> None:
+        super().__init__(getattr(function, "__qualname__", type(function).__name__), set(), False)
+        self.graphs = self.ops = 0
+        self.reasons: list[str] = []
+
+    def count(self) -> None:
+        for q in set(graph._queues.values()):
+            if q.nodes:
+                self.graphs += 1
+                self.ops += len(q.nodes)
+
+    def cut(self, q: Any) -> None:
+        super().cut(q)
+        if q in graph._queues.values():
+            self.graphs += 1
+            self.ops += len(q.nodes)
+
+    def breaks(self, what: str) -> None:
+        file, line, text = self.place()
+        self.reasons.append(f"it {what} at {file}:{line}" + (f" (`{text}`)" if text else ""))
+        self.reason = what
+
+
+def explain(function: Callable[..., Any], args: Any, kwargs: Any) -> ExplainOutput:
+    """Runs `function` once."""
+    hold = _Counting(function)
+    with hold:
+        getattr(function, "_torchdynamo_orig_callable", function)(*args, **kwargs)
+        hold.count()
+    graph.flush()
+    reasons = list(dict.fromkeys(hold.reasons)) or ([hold.reason] if hold.reason else [])
+    return ExplainOutput(hold.graphs, max(0, hold.graphs - 1), hold.ops, reasons)

@@ -1,0 +1,454 @@
+"""From one run of a function to a plan that stands for it.
+
+A `Recorder` runs the function with the windows held open and looks at what has become of the world: which storages have
+another value, which gradients are new, what is returned. Values that replace others are planned into their memory, where
+nobody else can see it; so the state of a training step stays where it is, and a replay binds the same buffers each time.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any
+
+from ..autograd.tape import GradFn, freed_error, grad_class
+from ..engine import graph
+from ..engine.graph import Buffer, Node, Window
+from ..engine.plan import make_plan
+from ..tensor import Tensor
+from . import live
+from .hold import Hold
+from .joint import Joint
+from .replay import Replay
+from .scope import Scope
+from .tree import Unknown, altered, describe
+
+
+class Freed(GradFn):
+    """Where the history of a result was, when a backward pass has used it up."""
+
+    real = True  # it led to leaves: forward_ad.py need not look for them
+
+    def apply(self, g: Any) -> Any:
+        raise freed_error()
+
+
+def freed(fn: Any) -> Any:
+    """Its stand-in."""
+    if fn is None:
+        return None
+    f: Any = object.__new__(grad_class(type(fn.fn).__name__, Freed))
+    f.outs = fn.fn.outs if not isinstance(fn.fn.outs, tuple) else fn.fn.outs[fn.nr]
+    return f
+
+
+def _number(x: Any) -> Any:
+    return int(x) if isinstance(x, live.LiveInt) else float.__float__(x) if isinstance(x, live.Live) else x
+
+
+def _alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What two runs have in common that draw, or copy, the same."""
+    if a[0] == "copy":
+        return (a[1], a[3])
+    _, generator, draw, m, inputs = a
+    return (id(generator), draw.kernel.name, draw.scalars, m, len(inputs))
+
+
+def _memory(node: Any) -> Any:
+    """The whole of the buffer that a value lies in."""
+    return node.buf.base or node.buf
+
+
+class Unrecorded(Exception):
+    """Why a run cannot be replayed."""
+
+
+def unshared(node: Node) -> None:
+    """Gives a value that somebody else holds too a copy of its own; its buffer is then free to be written to."""
+    b = node.buf
+    assert b is not None
+    nbytes = node.inst.out.numel * node.inst.out.dtype.itemsize
+    node.buf = Buffer(graph.bridge().copy(b.device, b.id, nbytes), nbytes, b.device)
+
+
+class Recorder:
+    """One run of `function`, whose tensors are those of the arguments and those of `scope`."""
+
+    def __init__(
+        self, scope: Scope, arguments: list[Tensor], boxes: list[Any], plain: bool, plans: dict[Any, Any]
+    ) -> None:
+        self.scope = scope
+        self.boxes = boxes
+        self.plans = plans
+        self.plain = plain  # with no live numbers: to check what a recording predicts
+        self.arguments = arguments
+        self.why = ""
+        self.histories: list[tuple[Tensor, Any]] = []  # of results, which are given another
+        self.tensors = list({id(t): t for t in [*arguments, *scope.tensors]}.values())
+
+    def run(self, hold: Hold, call: Callable[[], Any]) -> tuple[Any, Replay | None]:
+        """The result of the function, and the replay of this run, or None (`why` says why)."""
+        self.hold = hold
+        with hold:
+            try:
+                self._before()
+            except (RuntimeError, NotImplementedError) as e:  # a tensor has no value: the function may not mind
+                hold.reason = str(e)
+            self._enliven()
+            try:
+                out = call()
+                self._differentiate(out)
+            finally:
+                self._sober()
+        try:
+            try:
+                if hold.reason:
+                    raise Unrecorded(hold.reason)
+                made = self._made(out)
+            except (Unrecorded, Unknown) as e:
+                self.why = str(e)
+                made = None
+                if self.joint is not None:
+                    self.joint.drop()
+                for t, fn in self.histories:
+                    t._fn = fn
+        finally:
+            self.histories = []
+            graph.flush()
+        return out, made
+
+    # ---- the world before, and numbers in it
+
+    def _before(self) -> None:
+        self.roots: list[Any] = []
+        self.index: dict[int, int] = {}  # id of a storage -> its place
+        self.nodes: list[Any] = []
+        self.place: dict[int, int] = {}  # id of a node -> the same place
+        self.leaves = [t for t in self.tensors if t._fn is None and (t._rg or t._grad is not None)]
+        self.grads: list[Any] = [t._grad for t in self.leaves]
+        self.had = [g is not None and (g._meta, g._rg) for g in self.grads]
+        self.fns = [t._fn for t in self.tensors]
+        self.looks = [(t._meta, t._rg, t._storage) for t in self.arguments]
+        for t in [*self.tensors, *[g for g in self.grads if g is not None]]:
+            self._add(t._storage.root)
+        self.versions = [r.version for r in self.roots]
+        self.idents = [n.buf.id for n in self.nodes]
+        self.of_grad = {self.index[id(g._storage.root)]: j for j, g in enumerate(self.grads) if g is not None}
+
+    def _add(self, root: Any) -> None:
+        if id(root) in self.index:
+            return
+        node = root.node
+        graph.buffer_of(node)
+        if id(node) in self.place:  # two storages with one value: they may part
+            node = Node(node.inst, (), ())
+            node.buf = root.node.buf
+            with self.hold.aside():
+                unshared(node)
+            root.node = node
+        self.index[id(root)] = self.place[id(node)] = len(self.roots)
+        self.roots.append(root)
+        self.nodes.append(node)
+
+    def _enliven(self) -> None:
+        live.notes = self.notes = live.Notes()
+        self.numbers = self.scope.numbers
+        self.values: list[Any] = [dict.get(d, k) for d, k in self.numbers]
+        if not self.plain:
+            for i, (d, k) in enumerate(self.numbers):
+                dict.__setitem__(d, k, live.live(self.values[i], f"v[{i}]"))
+
+    def _sober(self) -> None:
+        """Plain numbers again; notes which of them were changed."""
+        self.after: list[tuple[int, Any]] = []
+        for i, (d, k) in enumerate(self.numbers):
+            now = dict.get(d, k)
+            if getattr(now, "recipe", "") == f"v[{i}]" or now is self.values[i]:
+                dict.__setitem__(d, k, self.values[i])
+                continue
+            self.after.append((i, now))
+            if isinstance(now, float) and type(now) is not float:
+                value = float.__float__(now)
+                dict.__setitem__(d, k, int(value) if type(self.values[i]) is int and value.is_integer() else value)
+        for opt in self.scope.optimizers:
+            for d in [*opt.param_groups, *opt.state.values()]:
+                for k in [k for k, v in dict.items(d) if type(v) is live.Live]:
+                    dict.__setitem__(d, k, float.__float__(dict.__getitem__(d, k)))
+
+    def _differentiate(self, out: Any) -> None:
+        """Computes the gradients of what is returned, if somebody may ask for them."""
+        self.joint: Joint | None = None
+        self.outputs: list[Tensor] = []
+        self.histories = []
+        if self.hold.reason:
+            return
+        results: list[Tensor] = []
+        known = {id(t) for t in self.tensors}
+        try:
+            describe(out, {**self.scope._seen, **dict.fromkeys(known)}, results)
+        except Unknown as e:
+            self.hold.reason = str(e)
+            return
+        self.outputs = [
+            t for t in results if t._fn is not None and id(t) not in known and t._fn.fn not in self.hold.freed
+        ]
+        if not self.outputs:
+            return
+        inputs = [t for t in self.tensors if t._rg and t._meta.dtype.category > 1]
+        self.hold.fixed = True
+        try:
+            self.joint = Joint(self.outputs, inputs, known)
+        except Exception as e:  # it says so again when it is asked for
+            self.joint = None
+            self.hold.reason = self.hold.reason or f"its gradients: {e}"
+        finally:
+            self.hold.fixed = False
+
+    # ---- the world after
+
+    def _made(self, out: Any) -> Replay | None:
+        hold = self.hold
+        results: list[Tensor] = []
+        known = {**self.scope._seen, **{id(t): t for t in self.tensors}}
+        spec = describe(out, known, results)
+        for t, fn in zip(self.tensors, self.fns):
+            if t._fn is not fn:
+                raise Unrecorded("it changes the history of a tensor")
+        for t in results:
+            if t._fn is not None and id(t) not in known:
+                if t._fn.fn not in hold.freed:
+                    self.histories.append((t, t._fn))  # until it has another
+                t._fn = freed(t._fn)
+        hold.freed.clear()
+        if [(t._meta, t._rg, t._storage) for t in self.arguments] != self.looks:
+            raise Unrecorded("it makes another tensor of an argument")
+        if altered(self.boxes):
+            raise Unrecorded("it changes a list or dict that it was given")
+        if not self.scope.unchanged():
+            raise Unrecorded("it changes what its Python sees")
+        self._grads_after()
+        saved = [] if self.joint is None else self.joint.partition(self._ref)
+        queues = [q for q in graph._queues.values() if q.nodes]
+        queues = list({id(q): q for q in queues}.values())
+        windows = [Window(q) for q in queues]
+        try:
+            return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
+        except Unrecorded:
+            for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
+                if any(n.buf is None for n in w.nodes):
+                    q.nodes = w.nodes
+                    q.windows = [n.pos for n, _ in w.aliased]
+            raise
+        except BaseException:
+            for w in windows:
+                graph._give_up(w.nodes)
+            raise
+
+    def _grads_after(self) -> None:
+        """Sorts gradients: (leaf, the new one) where there is one, and those that are gone."""
+        leaf: Any
+        old: Any
+        new: Any
+        self.new_grads: list[tuple[int, Tensor]] = []
+        self.regrads: list[tuple[int, int, Tensor]] = []  # leaf, place of the old value, the new gradient
+        self.gone: list[int] = []
+        for j, (leaf, old) in enumerate(zip(self.leaves, self.grads)):
+            new = leaf._grad
+            if new is old:
+                continue
+            if new is None:
+                self.gone.append(j)
+            elif old is not None and id(new._storage.root) not in self.index and old._meta is new._meta:
+                i = self.index[id(old._storage.root)]
+                if self.roots[i].node is self.nodes[i] and self.nodes[i].inst.out is new._storage.node.inst.out:
+                    self.regrads.append((j, i, new))
+                    self.grads[j] = None  # so that it can be seen who else has it
+                else:
+                    self.new_grads.append((j, new))
+            else:
+                self.new_grads.append((j, new))
+        leaf = old = new = None
+
+    def _planned(self, windows: list[Window], spec: Any, results: list[Tensor], saved: list[Tensor]) -> Replay:
+        waiting = {id(n): (w, n.pos) for w, window in enumerate(windows) for n in window.nodes}
+        place_of = {id(n): flat for window in windows for n, flat in window.aliased}
+
+        def ref(node: Any) -> tuple[Any, ...]:
+            found = waiting.get(id(node))
+            return self._ref(node) if found is None else ("new", *found)
+
+        # values that get memory of their own: results, and gradients where there were none
+        wanted: list[set[int]] = [set() for _ in windows]
+        keep: list[set[int]] = [set() for _ in windows]
+        fresh: list[Any] = []  # storages
+        refs: list[tuple[Any, ...]] = []
+        self.hidden = [*[g for _, g in self.new_grads], *saved]
+        for t in [*results, *self.hidden]:
+            root = t._storage.root
+            if id(root) not in self.index and all(root is not x for x in fresh):
+                found = ref(root.node)
+                if found[0] == "base" or id(root.node) in place_of:
+                    raise Unrecorded("it returns part of the parameters")
+                if found[0] == "new":
+                    keep[found[1]].add(found[2])
+                    wanted[found[1]].add(found[2])
+                fresh.append(root)
+                refs.append(found)
+        # values that replace others
+        changed = [i for i, (r, n) in enumerate(zip(self.roots, self.nodes)) if r.node is not n]
+        targets: list[list[tuple[int, int]]] = [[] for _ in windows]
+        rebound: list[tuple[int, int]] = []  # (place, what was made ahead)
+        flats: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
+        replaced = [(i, self.roots[i].node) for i in changed] + [(i, g._storage.root.node) for _, i, g in self.regrads]
+        for i, new in replaced:
+            old, found = self.nodes[i], ref(new)
+            a, b = new.inst.out, old.inst.out
+            if (a.numel, a.dtype) != (b.numel, b.dtype):
+                raise Unrecorded("it changes the size of a tensor")
+            if found[0] == "made" and i in changed:
+                rebound.append((i, found[1]))
+            elif found[0] != "new":
+                raise Unrecorded("it gives a tensor the value of another")
+            elif id(new) in place_of:
+                flat = place_of[id(new)]
+                flats.setdefault(id(flat), (flat, []))[1].append((new, i))
+            else:
+                targets[found[1]].append((found[2], self._input(windows[found[1]], old)))
+                wanted[found[1]].add(found[2])
+        old = new = None
+        for flat, members in flats.values():
+            w = waiting[id(flat)][0]
+            targets[w].append((flat.pos, self._flat_input(windows[w], flat, members)))
+            wanted[w].add(flat.pos)
+        if self.joint is not None and {i for i, _ in replaced} & {r[1] for r in self.joint.refs if r[0] == "old"}:
+            raise Unrecorded("its backward pass needs a value that is written over")
+        for w, window in enumerate(windows):
+            self._only(window, wanted[w], {flat.pos for _, flat in window.aliased})
+        for i, _ in replaced:
+            self._alone(i, windows)
+        steps = []
+        for w, window in enumerate(windows):
+            inputs = [ref(n) for n in window.inputs]
+            plan = self._plan(window, wanted[w], targets[w], frozenset(keep[w]))
+            steps.append((plan, inputs, window))
+        self.signature: Any = (
+            [(tuple(x.key), [r[:1] if r[0] == "constant" else r for r in ins]) for _, ins, x in steps],
+            [_alike(a) for a in self.hold.ahead],
+        )
+        self.uploads = list(self.hold.uploads.values())
+        self.scalars = [x for window in windows for x in window.scalars]
+        values = self.nodes.copy()
+        for plan, _, window in steps:
+            graph.counts["flushes"] += 1
+            plan.run(window.nodes, window.inputs, window.scalars)
+        for _, members in flats.values():
+            for new, i in members:
+                new.buf = self.nodes[i].buf
+        if self.joint is not None:
+            self.signature = (
+                *self.signature,
+                self.joint.key,
+                [r[:1] if r[0] == "constant" else r for r in self.joint.refs],
+            )
+            self.scalars += self.joint.scalars
+        made = Replay(
+            self, [(p, ins, len(x.scalars)) for p, ins, x in steps], spec, results, fresh, refs, changed, rebound
+        )
+        if self.joint is not None:
+            at = {id(t): k for k, t in enumerate(results)}
+            made.differentiated(
+                self.joint, [at[id(t)] for t in self.outputs], [self.tensors_at(t) for t in self.joint.inputs]
+            )
+            self.joint.attach(
+                self.outputs, saved, values, self.roots, self.joint.inputs, [_number(x) for x in self.joint.scalars]
+            )
+        return made
+
+    def tensors_at(self, t: Tensor) -> int:
+        """Where among the tensors of a replay this one is."""
+        for k, x in enumerate([*self.arguments, *self.scope.tensors]):
+            if x is t:
+                return k
+        raise Unrecorded("a tensor has gone")
+
+    def _ref(self, node: Any) -> tuple[Any, ...]:
+        """Where a value comes from, in this run and in those to come."""
+        if id(node) in self.place:
+            return ("old", self.place[id(node)])
+        k = self.hold.made.get(node.buf.id)
+        if k is not None:
+            return ("made", k)
+        if node.buf.id in self.hold.uploads:
+            return ("constant", node)
+        for i, n in enumerate(self.nodes):
+            if n.buf.base is node.buf:
+                return ("base", i)
+        raise Unrecorded("it uses a tensor that does not belong to what its Python sees")
+
+    def _input(self, window: Window, node: Any) -> int:
+        """Which input of the window a value from before is; it becomes one where it is none."""
+        for k, n in enumerate(window.inputs):
+            if n is node:
+                return k
+        window.inputs.append(node)
+        node.pos = -len(window.inputs)
+        node.uses = 0
+        return len(window.inputs) - 1
+
+    def _flat_input(self, window: Window, flat: Any, members: list[tuple[Any, int]]) -> int:
+        """The same of the buffer onto which the members were windows, as they are now onto `flat`."""
+        base = self.nodes[members[0][1]].buf.base
+        size = flat.inst.out.dtype.itemsize
+        known = sum(n.buf.base is base for n in self.nodes)
+        for new, i in members:
+            b = self.nodes[i].buf
+            if b.base is not base or base is None or b.offset != new.inst.ins[0].offset * size:
+                raise Unrecorded("parameters are laid out anew")
+        if known != len(members) or base.nbytes != flat.inst.out.numel * size:
+            raise Unrecorded("parameters are laid out anew")
+        for k, n in enumerate(window.inputs):
+            if n.buf is base:
+                return k
+        node = Node(flat.inst, (), ())
+        node.buf = base
+        return self._input(window, node)
+
+    def _only(self, window: Window, wanted: set[int], flats: set[int]) -> None:
+        """Raises Unrecorded if a value stays alive of which it is not known who has it."""
+        more = [p for p, on in enumerate(window.live) if on and p not in wanted and p not in flats]
+        if more and self.joint is None:  # else the histories of results still hold much
+            gc.collect()
+            nodes = [window.nodes[p] for p in more]
+            for p, count in zip(more, graph.refcounts(nodes)):
+                if count > graph._BASE + 1 + nodes[more.index(p)].uses:
+                    raise Unrecorded(f"a tensor outlives it: that of {window.nodes[p].inst.op.name}")
+
+    def _alone(self, i: int, windows: list[Window]) -> None:
+        """Sees to it that nobody but the storage has value `i`, which is about to be written over."""
+        node, root = self.nodes[i], self.roots[i]
+        node.uses = node.uses if any(n is node for w in windows for n in w.inputs) else 0
+        lists = sum(n is node for w in windows for n in w.inputs)
+        own = 2 + lists + node.uses + (root.node is node)  # the name `node`, the list of nodes
+        held = getrefcount(root) > 3 if root.node is node else False  # the name, the list, the call
+        if graph.refcounts([node])[0] - graph._BASE > own or held:
+            twin = Node(node.inst, (), ())
+            twin.buf, twin.pos, twin.uses = node.buf, node.pos, node.uses
+            for w in windows:
+                w.inputs[:] = [twin if n is node else n for n in w.inputs]
+            unshared(node)
+            self.nodes[i] = twin
+            self.place[id(twin)] = i
+
+    def _plan(self, window: Window, wanted: set[int], targets: list[tuple[int, int]], keep: frozenset[int]) -> Any:
+        q = window.nodes[0].inst.out.device
+        live = [p in wanted for p in range(len(window.nodes))]
+        roots = [_memory(n) for n in window.inputs]
+        own = {k for p, k in targets if p not in keep and sum(r is roots[k] for r in roots) == 1}
+        free = [k in own for k in range(len(roots))]
+        key = (tuple(window.key), tuple(live), tuple(free), tuple(targets), keep)
+        plan = self.plans.get(key)
+        if plan is None:
+            graph.counts["plans"] += 1
+            plan = self.plans[key] = make_plan(q, window.nodes, live, window.inputs, free, targets, keep)
+        return plan

@@ -1,0 +1,398 @@
+"""A recorded run as data, and carrying it out again: commands into the block, and one call into JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter, is_
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+
+from ..engine import graph
+from ..engine.graph import Buffer, Node
+from ..storage import Storage
+from ..tensor import Tensor
+from .live import Numbers
+from .tree import build
+
+if TYPE_CHECKING:
+    from .record import Recorder
+
+_node = attrgetter("node")
+_grad = attrgetter("_grad")
+_out = attrgetter("inst.out")
+_buffer = attrgetter("buf")
+_ident = attrgetter("id")
+
+
+class Stale(Exception):
+    """The world is not as it was recorded: the function has to run."""
+
+
+def holders(objects: list[Any]) -> list[int]:
+    """References to each, less those of this list."""
+    return [n - _ONE for n in map(getrefcount, objects)]
+
+
+_ONE = 0
+_ONE = holders([object()])[0]
+
+
+class Replay:
+    """What stands for a function, as long as the world is like that of the recording."""
+
+    def __init__(
+        self,
+        of: Recorder,
+        steps: list[tuple[Any, list[tuple[Any, ...]], int]],
+        spec: Any,
+        results: list[Tensor],
+        fresh: list[Any],
+        refs: list[tuple[Any, ...]],
+        changed: list[int],
+        rebound: list[tuple[int, int]],
+    ) -> None:
+        self.scope = of.scope
+        tensors = [*of.arguments, *of.scope.tensors]
+        at = {id(t): k for k, t in reversed(list(enumerate(tensors)))}
+        # where to find the storages: of which tensor, or of whose gradient
+        self.leaves = [at[id(t)] for t in of.leaves]
+        self.had = of.had
+        place: dict[int, tuple[int, bool]] = {}
+        for t in of.tensors:
+            place.setdefault(of.index[id(t._storage.root)], (at[id(t)], False))
+        for i, j in of.of_grad.items():
+            place.setdefault(i, (at[id(of.leaves[j])], True))
+        self.where = [place[i] for i in range(len(of.roots))]
+        self.outs = [n.inst.out for n in of.nodes]
+        self.signature, self.uploads = of.signature, of.uploads
+        self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
+        # numbers
+        self.dicts, self.keys = [d for d, _ in of.numbers], [k for _, k in of.numbers]
+        self.kinds = list(map(type, of.values))
+        self.make = Numbers([*of.scalars], [x for _, x in of.after], of.notes)
+        self.after = [of.numbers[i] for i, _ in of.after]
+        self.values = list(of.values)
+        self.trusted = [False] * len(self.values)
+        self.words = list(of.hold.words)
+        self.ahead = []
+        for a in of.hold.ahead:
+            if a[0] == "copy":
+                self.ahead.append((*a[:2], self._source(of, a[2]), a[3]))
+            else:
+                self.ahead.append((*a[:4], [self._source(of, n.buf.id) for n in a[4]], [n.inst for n in a[4]]))
+        self.constants: list[Any] = []
+        self.steps = []
+        n, m = len(of.roots), len(self.ahead)
+        for plan, inputs, count in steps:
+            order = []
+            for r in inputs:
+                if r[0] == "old":
+                    order.append(r[1])
+                elif r[0] == "base":
+                    order.append(n + r[1])
+                elif r[0] == "made":
+                    order.append(2 * n + r[1])
+                else:
+                    order.append(2 * n + m + len(self.constants))
+                    self.constants.append(r[1])
+            self.steps.append((plan, order, count))
+        # what becomes of it
+        self.spec = spec
+        self.refs = refs
+        self.insts = [r.node.inst for r in fresh]
+        self.results = []
+        for t in [*results, *of.hidden]:
+            root = t._storage.root
+            known = at.get(id(t))
+            storage = of.index.get(id(root), -1)
+            new = next((k for k, x in enumerate(fresh) if x is root), -1)
+            self.results.append((known, storage, new, t._meta, t._rg, t._fn))
+        self.count = len(results)
+        self.new_grads = [(j, self.count + k) for k, (j, _) in enumerate(of.new_grads)]
+        self.gone = of.gone
+        self.rebound = rebound
+        self.regrads = [(j, i) for j, i, _ in of.regrads]
+        inside = {i for i, _ in rebound}
+        self.overwritten = [i for i in changed if i not in inside]
+        self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
+        self.joint: Any = None
+        self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
+        self.placed += [r[1] for _, inputs, _ in steps for r in inputs if r[0] == "base"]
+        self.shares = self._shared(list(map(_buffer, of.nodes)))
+        self.tensors: Any = None  # of the last replay
+        self.count_given = 0
+        self.given: list[tuple[int, int]] = []
+
+    def differentiated(self, joint: Any, outputs: list[int], inputs: list[int]) -> None:
+        """Some results are to be on the tape: which, and the tensors to which their gradients go."""
+        self.joint = joint
+        self.outputs = outputs
+        self.inputs = inputs
+        self.saved = self.count + len(self.new_grads)
+
+    def _shared(self, buffers: list[Any]) -> list[Any]:
+        """Which values lie in memory that is written over, and where in it."""
+        written = {id(buffers[i].base or buffers[i]): i for i in self.placed}
+        if not written:
+            return []
+        own = [written.get(id(b.base or b), -1) for b in buffers]
+        return [(i, b.offset) if i >= 0 else -1 for i, b in zip(own, buffers, strict=True)]
+
+    @staticmethod
+    def _source(of: Recorder, ident: int) -> Any:
+        """("old", place) or ("made", k) of a buffer that is read ahead of the plan."""
+        if ident in of.hold.made:
+            return ("made", of.hold.made[ident])
+        found = [i for i, n in enumerate(of.idents) if n == ident]
+        if len(found) == 1:
+            return ("old", found[0])
+        from .record import Unrecorded
+
+        raise Unrecorded("it copies a tensor of which it is not known whose it is")
+
+    def agrees(self, plain: Recorder) -> bool:
+        """Whether a run with plain numbers did what this one foretells; numbers that have changed are then relied on."""
+        if (self.signature, self.uploads) != (plain.signature, plain.uploads):
+            return False
+        made = self.make(plain.values, plain.hold.raw)
+        after = [plain.numbers[i] for i, _ in plain.after]
+        if made is None or [(id(d), k) for d, k in after] != [(id(d), k) for d, k in self.after]:
+            return False
+        if repr(made[0]) != repr(plain.scalars) or repr(made[1]) != repr(tuple([x for _, x in plain.after])):
+            return False
+        self.trusted = [t or a != b for t, a, b in zip(self.trusted, self.values, plain.values, strict=True)]
+        return True
+
+    # ---- running
+
+    def run(self, arguments: Sequence[Tensor]) -> Any:
+        """The result of the function. Raises Stale, before anything is done, if it has to run itself."""
+        for q in graph._queues.values():
+            if q.nodes:
+                graph.flush_queue(q)
+        if not self._steady(arguments):
+            self._look(arguments)
+        values = list(map(dict.get, self.dicts, self.keys))
+        if values != self.values:
+            if list(map(type, values)) != self.kinds:
+                raise Stale("a setting has another type")
+            if any(a != b and not ok for a, b, ok in zip(values, self.values, self.trusted, strict=True)):
+                raise Stale("a number has changed")
+        before = [g._offset for g in self.words]
+        made = self.make(values, [g.next() for g in self.words])
+        if made is None:
+            for g, offset in zip(self.words, before, strict=True):
+                g._offset = offset
+            raise Stale("a number leads elsewhere")
+        self._alone()
+        try:
+            return self._send(*made, arguments)
+        finally:
+            for i, _ in self.given:  # holds no argument, and no value that it does not write over
+                self.roots[i] = self.nodes[i] = None
+            for i in self.loose:
+                self.nodes[i] = None
+
+    def _steady(self, arguments: Sequence[Tensor]) -> bool:
+        """Whether all but the arguments is where it was in the last replay; then finds the arguments."""
+        if self.tensors is not self.scope.tensors or self.count_given != len(arguments):
+            return False
+        if not all(map(is_, map(_grad, self.leaf), self.grads)):
+            return False
+        roots, nodes, pool = self.roots, self.nodes, self.pool
+        if not all(map(is_, map(_node, self.kept_roots), self.kept_nodes)):
+            return False
+        seen = set()
+        taken = self.taken
+        for i, root, out in zip(self.loose, self.loose_roots, self.loose_outs, strict=True):
+            nodes[i] = node = root.node
+            b = node.buf
+            if b is None or node.inst.out is not out or not b.id or b.id in taken:
+                return False
+            if b.base is not None and b.base.id in taken:
+                return False
+            pool[i] = b.id
+            seen.add(b.id)
+        for i, a in self.given:
+            roots[i] = root = arguments[a]._storage.root
+            nodes[i] = node = root.node
+            b = node.buf
+            if b is None:
+                b = graph.buffer_of(node)
+            if not b.id or b.base is not None or b.id in taken or b.id in seen:
+                return False
+            pool[i] = b.id
+            seen.add(b.id)
+        return all(roots[i] is t._storage.root for t, i in zip(arguments, self.alias, strict=True))
+
+    def _look(self, arguments: Sequence[Tensor]) -> None:
+        """Finds everything. Raises Stale where it is not as it was recorded."""
+        tensors = [*arguments, *self.scope.tensors]
+        self.leaf = [tensors[k] for k in self.leaves]
+        self.grads: list[Any] = [t._grad for t in self.leaf]
+        for g, had in zip(self.grads, self.had, strict=True):
+            if (g is not None and (g._meta, g._rg)) != had:
+                raise Stale("a gradient is not as it was")
+        found: list[Any] = [tensors[k]._grad if of_grad else tensors[k] for k, of_grad in self.where]
+        self.roots: list[Any] = [t._storage.root for t in found]
+        roots = self.roots
+        if len(set(map(id, roots))) != len(roots) or not all(
+            roots[i] is t._storage.root for t, i in zip(arguments, self.alias, strict=True)
+        ):
+            raise Stale("tensors share memory otherwise")
+        self.nodes = nodes = list(map(_node, roots))
+        if list(map(_out, nodes)) != self.outs:
+            raise Stale("a tensor has another size")
+        buffers = list(map(graph.buffer_of, nodes))
+        self.pool = [b.id for b in buffers]
+        if self._shared(buffers) != self.shares or not all(self.pool):
+            raise Stale("tensors share buffers otherwise")
+        self.pool += [b.base.id if b.base is not None else 0 for b in buffers]
+        self.given = [(i, k) for i, (k, of_grad) in enumerate(self.where) if k < len(arguments) and not of_grad]
+        self.count_given = len(arguments)
+        mine = {i for i, _ in self.given}
+        over = set(self.placed)
+        kept = [i for i in range(len(roots)) if i not in mine and i in over]
+        self.kept_roots = [roots[i] for i in kept]
+        self.kept_nodes = [nodes[i] for i in kept]
+        self.taken = {self.pool[i] for i in kept} | {self.pool[len(roots) + i] for i in kept}
+        self.loose = [i for i in range(len(roots)) if i not in mine and i not in over]
+        self.loose_roots = [roots[i] for i in self.loose]
+        self.loose_outs = [self.outs[i] for i in self.loose]
+        n = len(self.regrads)
+        self.alone = [_ONE + 3 - (i in mine) for i in self.overwritten] + [_ONE + 2] * n + [_ONE + 3] * 2 * n
+        self.tensors = self.scope.tensors
+
+    def _alone(self) -> None:
+        """Gives a copy of a value that is about to be written over to whoever else has it."""
+        nodes, given = self.nodes, {i for i, _ in self.given}
+        over = [nodes[i] for i in self.overwritten]
+        counts = list(map(getrefcount, over))
+        if counts != self.alone[: len(counts)]:
+            for i, n in zip(self.overwritten, counts, strict=True):
+                if n > _ONE + 3 - (i in given):  # the storage, `nodes`, `kept_nodes`, and this list
+                    over = []
+                    self._part(i)
+        if not self.regrads:
+            return
+        # a gradient: its parameter, `grads`, the list; its storage: the gradient, `roots`, `kept_roots`, the list; its value
+        news = [self.grads[j] for j, _ in self.regrads]
+        counts = list(map(getrefcount, news))
+        counts += map(getrefcount, [g._storage for g in news])
+        counts += map(getrefcount, [nodes[i] for _, i in self.regrads])
+        if counts == self.alone[len(self.overwritten) :]:
+            return
+        del news
+        n = len(self.regrads)
+        for k, (j, i) in enumerate(self.regrads):
+            if counts[k] > _ONE + 2 or counts[n + k] > _ONE + 3 or counts[2 * n + k] > _ONE + 3:
+                self._part(i, self.grads[j])
+                self.grads[j] = self.leaf[j]._grad
+
+    def _part(self, i: int, gradient: Tensor | None = None) -> None:
+        """Value `i` goes on in the buffer it has; who has it besides gets a copy. A gradient becomes another tensor."""
+        from .record import unshared
+
+        old = self.nodes[i]
+        twin = Node(old.inst, (), ())
+        twin.buf = old.buf
+        unshared(old)
+        self.nodes[i] = twin
+        if gradient is None:
+            self.roots[i].node = twin
+        else:
+            new = Tensor._wrap(twin, gradient._meta)
+            new._rg = gradient._rg
+            for leaf in self.leaf:
+                if leaf._grad is gradient:
+                    leaf._grad = new
+            self.kept_roots[self.kept_roots.index(self.roots[i])] = new._storage
+            self.roots[i] = new._storage
+        for k, n in enumerate(self.kept_nodes):
+            if n is old:
+                self.kept_nodes[k] = twin
+
+    def _send(self, scalars: list[Any], after: tuple[Any, ...], arguments: Sequence[Tensor]) -> Any:
+        roots, nodes = self.roots, self.nodes
+        bridge = graph.bridge()
+        made: list[Any] = []
+        for a in self.ahead:
+            if a[0] == "copy":
+                source = nodes[a[2][1]].buf if a[2][0] == "old" else made[a[2][1]]
+                made.append(Buffer(bridge.copy(a[1], source.id, a[3]), a[3], a[1]))
+                continue
+            inputs = []
+            for (kind, k), i in zip(a[4], a[5]):
+                n = Node(i, (), ())
+                n.buf = nodes[k].buf if kind == "old" else made[k]
+                inputs.append(n)
+            made.append(a[1].draw(a[2], a[3], tuple(inputs)).buf)
+        pool = self.pool
+        if made or self.constants:
+            pool = [*pool, *map(_ident, made), *[n.buf.id for n in self.constants]]
+        new: list[dict[int, Buffer]] = []
+        start = 0
+        for plan, order, count in self.steps:
+            ids = [pool[k] for k in order]
+            own = {}
+            for p, nbytes in plan.fresh:
+                own[p] = b = Buffer(bridge.new_buffer(), nbytes, plan.device)
+                ids.append(b.id)
+            plan.pack(*ids, *plan.flat(scalars[start : start + count]))
+            start += count
+            new.append(own)
+        # the world after
+        for i in self.overwritten:
+            nodes[i].host = None
+        for i, k in self.rebound:
+            n = Node(nodes[i].inst, (), ())
+            n.buf = made[k]
+            roots[i].node = n
+            self.tensors = None
+        for i, bump in self.bumps:
+            roots[i].version += bump
+        for (d, k), x in zip(self.after, after):
+            dict.__setitem__(d, k, x)
+        storages = []
+        for r, inst in zip(self.refs, self.insts):
+            if r[0] == "constant":
+                n = r[1]
+            elif r[0] == "old":
+                n = nodes[r[1]]
+            else:
+                n = Node(inst, (), ())
+                n.buf = new[r[1]][r[2]] if r[0] == "new" else made[r[1]]
+            storages.append(Storage(n))
+        tensors = [*arguments, *self.scope.tensors]
+        results = []
+        for known, storage, k, m, rg, fn in self.results:
+            if known is not None:
+                results.append(tensors[known])
+                continue
+            t: Tensor = object.__new__(Tensor)
+            t._storage = storages[k] if k >= 0 else roots[storage]
+            t._meta = m
+            if rg:
+                t._rg = True
+                t._fn = fn
+            results.append(t)
+        for j in self.gone:
+            tensors[self.leaves[j]]._grad = None
+        for _, i in self.regrads:
+            nodes[i].host = None
+        for j, k in self.new_grads:
+            tensors[self.leaves[j]]._grad = results[k]
+        if self.joint is not None:
+            self.joint.attach(
+                [results[k] for k in self.outputs],
+                results[self.saved :],
+                nodes,
+                roots,
+                [tensors[k] for k in self.inputs],
+                scalars[start:],
+            )
+        bridge.flush()
+        return build(self.spec, results)
+
+
+__all__ = ["Replay", "Stale"]

@@ -1,0 +1,77 @@
+"""Arguments and results as flat lists: a key of their structure, and structures made again from other tensors."""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any
+
+from ..tensor import Tensor
+from .scope import PLAIN, about
+
+
+def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any]) -> Any:
+    """What can be told of an argument without its tensors' elements, as a key; `objects` are told apart by identity.
+
+    boxes: the lists and dicts in it, and what is in them, so that it can be seen whether they were changed.
+    """
+    if isinstance(x, Tensor):
+        tensors.append(x)
+        return about(x)
+    t = type(x)
+    if t in PLAIN:
+        return (t, repr(x)) if t is float or t is complex else (t, x)
+    if t is list or t is tuple or (isinstance(x, tuple) and hasattr(x, "_fields")):
+        if t is list:
+            boxes.append((x, list(x)))
+        return (t, *[flatten(v, tensors, objects, boxes) for v in x])
+    if t is dict:
+        boxes.append((x, [*x, *x.values()]))
+        return (t, *x, *[flatten(v, tensors, objects, boxes) for v in x.values()])
+    objects.append(x)
+    return (t, id(x))
+
+
+def altered(boxes: list[Any]) -> bool:
+    """Whether a list or dict has not the contents that it had."""
+    for x, had in boxes:
+        now = [*x, *x.values()] if type(x) is dict else x
+        if len(now) != len(had) or not all(map(is_, now, had)):
+            return True
+    return False
+
+
+class Unknown(Exception):
+    """A result that cannot be made again."""
+
+
+def describe(x: Any, known: dict[int, Any], tensors: list[Tensor]) -> Any:
+    """A spec of a result, for `build`. `known`: id -> what stands for an object that is there already. Raises Unknown."""
+    if isinstance(x, Tensor):
+        for i, t in enumerate(tensors):
+            if t is x:
+                return ("tensor", i)
+        tensors.append(x)
+        return ("tensor", len(tensors) - 1)
+    kind: Any = type(x)
+    if kind in PLAIN or id(x) in known:
+        return ("same", x)
+    if isinstance(x, (list, tuple)) and (kind in (list, tuple) or hasattr(x, "_fields")):
+        return (kind, [describe(v, known, tensors) for v in x])
+    if isinstance(x, dict) and type(x).__init__ is dict.__init__:
+        return (kind, list(x), [describe(v, known, tensors) for v in x.values()])
+    raise Unknown(f"it returns an object of type {kind.__qualname__}")
+
+
+def build(spec: Any, tensors: list[Any]) -> Any:
+    """The result of a spec with these tensors."""
+    kind = spec[0]
+    if kind == "tensor":
+        return tensors[spec[1]]
+    if kind == "same":
+        return spec[1]
+    if len(spec) == 3:
+        made = kind()
+        made.update(zip(spec[1], [build(s, tensors) for s in spec[2]]))
+        return made
+    parts = [build(s, tensors) for s in spec[1]]
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
