@@ -1,12 +1,20 @@
 """Parameters and buffers: tensors that a ``Module`` registers when they are assigned to it."""
 
 from collections import OrderedDict
+from functools import partial
 
 import tabtorch as torch
 
-from ..tensor import Tensor
+from ..tensor import Tensor, disabled_torch_function, inside
 
-__all__ = ["Parameter", "Buffer"]
+__all__ = [
+    "Parameter",
+    "UninitializedParameter",
+    "is_lazy",
+    "Buffer",
+    "UninitializedBuffer",
+    "UninitializedTensorMixin",
+]
 
 
 class _MarkedMeta(type(Tensor)):  # type: ignore[misc]
@@ -29,6 +37,8 @@ class Parameter(Tensor, metaclass=_MarkedMeta):
 
     ``data``: the values; the parameter shares their storage. ``requires_grad``: kept under ``no_grad`` too.
     """
+
+    __torch_function__ = staticmethod(disabled_torch_function)
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
@@ -71,6 +81,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ``persistent``: whether it is part of the module's ``state_dict``.
     """
 
+    __torch_function__ = staticmethod(disabled_torch_function)
+
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
             data = torch.empty(0)
@@ -85,3 +97,120 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
     param = Parameter(data, requires_grad)
     param._backward_hooks = backward_hooks
     return param
+
+
+def is_lazy(param):
+    """Whether ``param`` is an ``UninitializedParameter`` or ``UninitializedBuffer``."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedTensorMixin:
+    """A tensor whose shape is not known yet: it has a device and a dtype, no values, and no place in any operation."""
+
+    cls_to_become: type
+    _rg: bool
+    _blank: Tensor
+    __torch_function__ = staticmethod(disabled_torch_function)
+
+    def __init__(self, *args, **kwargs):
+        """All is done in ``__new__``."""
+
+    @classmethod
+    def _make(cls, requires_grad, device, dtype):
+        self = object.__new__(cls)
+        inside(self).update(_rg=requires_grad, _blank=torch.empty(0, device=device, dtype=dtype))
+        return self
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Becomes an ordinary parameter or tensor of this shape, its values not set."""
+        blank = inside(self).pop("_blank")
+        device, dtype = device or blank.device, dtype or blank.dtype
+        self.__class__ = self.cls_to_become
+        self.data = torch.empty(shape, device=device, dtype=dtype)
+
+    def _refuse(self):
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {type(self).__name__}. "
+            "This error happens when you are using a `LazyModule` or "
+            f"explicitly manipulating `torch.nn.parameter.{type(self).__name__}` "
+            "objects. When using LazyModules Call `forward` with a dummy batch "
+            "to initialize the parameters before calling torch functions"
+        )
+
+    # what every operation asks for
+    _meta = property(_refuse)
+    _storage = property(_refuse)
+
+    @property
+    def shape(self):
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. "
+            "This error usually happens in `load_state_dict` when trying to load "
+            "an uninitialized parameter into an initialized one. "
+            "Call `forward` to initialize the parameters before accessing their attributes."
+        )
+
+    def share_memory_(self):
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. "
+            "Call `forward` to initialize the parameters before calling `module.share_memory()`."
+        )
+
+    @property
+    def data(self):
+        return self._blank
+
+    @data.setter
+    def data(self, value):
+        self._blank = value
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self._rg, self._blank.device, self._blank.dtype)
+        return memo[id(self)]
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return f"<{type(self).__name__}>"
+
+    def __reduce_ex__(self, proto):
+        return type(self), (self._rg,)
+
+
+def _of_blank(name):
+    def ask(self, *args, **kwargs):
+        r = getattr(self._blank, name)(*args, **kwargs)
+        if isinstance(r, Tensor) and isinstance(self, UninitializedBuffer):
+            r = type(self)(self._rg, r.device, r.dtype, self.persistent)  # a module puts it in the buffer's place
+        return r
+
+    return ask
+
+
+# what may be asked of a tensor that has no values
+for (
+    _name
+) in "size to half float double bfloat16 char short int long cuda cpu get_device is_complex is_floating_point".split():
+    setattr(UninitializedTensorMixin, _name, _of_blank(_name))
+for _name in ("dtype", "device", "is_meta", "is_cpu", "is_cuda"):
+    setattr(UninitializedTensorMixin, _name, property(partial(lambda name, self: getattr(self._blank, name), _name)))
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[metaclass, misc]
+    """A parameter whose shape is not known yet. ``materialize(shape)`` makes it one."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad=True, device=None, dtype=None):
+        return cls._make(requires_grad, device, dtype)
+
+
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+    """A buffer whose shape is not known yet. ``materialize(shape)`` makes it one."""
+
+    cls_to_become = Tensor
+
+    def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        self = cls._make(requires_grad, device, dtype)
+        self.persistent = persistent
+        self._is_buffer = True
+        return self

@@ -1,15 +1,42 @@
-"""``torch.optim``: optimizers and learning-rate schedules."""
+"""``torch.optim``: optimizers and learning-rate schedules. Each is loaded when it is first named."""
 
-from ..nn._missing import missing_class
-from . import lr_scheduler
-from .adadelta import Adadelta
-from .adagrad import Adagrad
-from .adam import Adam, AdamW
-from .adamax import Adamax
-from .optimizer import Optimizer
-from .rmsprop import RMSprop
-from .sgd import SGD
+import importlib
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Optimizer", "RMSprop", "lr_scheduler"]
+from .._whole import whole
 
-__getattr__ = missing_class("torch.optim", "ASGD Adafactor LBFGS Muon NAdam RAdam Rprop SparseAdam", Optimizer)
+_WHERE = {
+    "Adafactor": "_adafactor",
+    "Adadelta": "adadelta",
+    "Adagrad": "adagrad",
+    "Adam": "adam",
+    "Adamax": "adamax",
+    "AdamW": "adamw",
+    "ASGD": "asgd",
+    "LBFGS": "lbfgs",
+    "Muon": "_muon",
+    "NAdam": "nadam",
+    "Optimizer": "optimizer",
+    "RAdam": "radam",
+    "RMSprop": "rmsprop",
+    "Rprop": "rprop",
+    "SGD": "sgd",
+    "SparseAdam": "sparse_adam",
+    "swap_in_optimizer_params_and_state": "_stateless",
+}
+_MODULES = ("lr_scheduler", "swa_utils")
+
+__all__ = [*_WHERE, *_MODULES]
+whole(__name__)
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        return importlib.import_module("." + name, __name__)
+    if name not in _WHERE:
+        raise AttributeError(f"module 'torch.optim' has no attribute '{name}'")
+    found = globals()[name] = getattr(importlib.import_module("." + _WHERE[name], __name__), name)
+    return found
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -2,26 +2,31 @@
 
 import tabtorch as torch
 
+#: what PyTorch keeps as 0-dim tensors and reads at each step
+NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))
 
-def _count(step):
-    return int(step.item() if isinstance(step, torch.Tensor) else step)
 
-
-def _tensor(count):
-    dtype = torch.float64 if torch.get_default_dtype() == torch.float64 else torch.float32
-    return torch.tensor(float(count), dtype=dtype, device="cpu")  # type: ignore[operator]
+def _number(key, value):
+    value = value.item() if isinstance(value, torch.Tensor) else value
+    return int(value) if key == "step" else value
 
 
 class ParamState(dict):
-    """A parameter's state, whose ``"step"`` reads as PyTorch's 0-dim tensor and is kept as a Python int.
+    """A parameter's state, whose ``"step"`` (and ``mu_product``, ``eta``, ``mu``) reads as PyTorch's 0-dim tensor on
+    ``device`` and is kept as a Python number.
 
     So bias corrections are Python numbers, and no step reads, or adds to, a tensor.
     """
 
-    @property
-    def steps(self):
-        """The count, as an int."""
-        return dict.__getitem__(self, "step")
+    device = "cpu"
+
+    def number(self, key):
+        """The number itself; None where there is none."""
+        return dict.get(self, key)
+
+    def keep(self, key, value):
+        """Sets a number, or a tensor that is not to be read."""
+        dict.__setitem__(self, key, value)
 
     def advance(self):
         """Counts one step; returns the new count."""
@@ -34,14 +39,19 @@ class ParamState(dict):
         self.update(values, **more)
 
     def __setitem__(self, key, value):
-        super().__setitem__(key, _count(value) if key == "step" else value)
+        super().__setitem__(key, _number(key, value) if key in NUMBERS else value)
 
     def __getitem__(self, key):
         value = super().__getitem__(key)
-        return _tensor(value) if key == "step" else value
+        if key not in NUMBERS or isinstance(value, torch.Tensor):
+            return value
+        wide = self.device == "cpu" and torch.get_default_dtype() == torch.float64
+        dtype = torch.float64 if wide else torch.float32
+        return torch.tensor(float(value), dtype=dtype, device=self.device)  # type: ignore[operator]
 
     def update(self, values=(), **more):  # type: ignore[override]
-        for key, value in dict(values.items() if isinstance(values, dict) else values, **more).items():
+        # dict.items: numbers as they are, where these are a ParamState's
+        for key, value in dict(dict.items(values) if isinstance(values, dict) else values, **more).items():
             self[key] = value
 
     def get(self, key, default=None):
@@ -54,10 +64,12 @@ class ParamState(dict):
         return [self[key] for key in self]
 
     def copy(self):
-        return ParamState(self)
+        twin = ParamState(self)
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def __reduce__(self):
-        return ParamState, (), None, None, iter(self.items())
+        return ParamState, (), self.__dict__, None, iter(dict.items(self))
 
     def __repr__(self):
         return repr(dict(self.items()))

@@ -2,15 +2,15 @@
 
 import tabtorch as torch
 
-from ._fused import _buckets, _multi_tensor_step
-from ._state import ParamState
-from .optimizer import Optimizer, _call_closure, _check_flags, _to_scalar, _use_grad_for_differentiable
+from ._elementwise import Elementwise, addcdiv_, at_least_0, check_flags, functional, one_element
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]
 
 
-class Adagrad(Optimizer):
+class Adagrad(Elementwise):
     """s ← s + g²;  p ← p - lr / (1 + (t - 1) · lr_decay) · g / (√s + eps) (Duchi et al., 2011)."""
+
+    _older = {"foreach": None, "maximize": False, "differentiable": False, "fused": None}
 
     def __init__(
         self,
@@ -26,17 +26,14 @@ class Adagrad(Optimizer):
         differentiable=False,
         fused=None,
     ):
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        for name, value in (
-            ("learning rate", lr),
-            ("lr_decay value", lr_decay),
-            ("weight_decay value", weight_decay),
-            ("initial_accumulator_value value", initial_accumulator_value),
-            ("epsilon value", eps),
-        ):
-            if not 0.0 <= value:
-                raise ValueError(f"Invalid {name}: {value}")
+        one_element(lr)
+        at_least_0(
+            learning_rate=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=eps,
+        )
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -49,45 +46,35 @@ class Adagrad(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
-        _check_flags(fused, differentiable, foreach)
+        check_flags(fused, differentiable, foreach)
         for group in self.param_groups:
             for p in group["params"]:
-                start = torch.full_like(p.detach(), group["initial_accumulator_value"])
-                self.state[p] = ParamState(step=0, sum=start)
+                self.state[p] = state = self._start(p, group)
+                value = initial_accumulator_value
+                state["sum"] = torch.full_like(p.detach(), complex(value, value) if p.is_complex() else value)
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
+    def share_memory(self):
+        """Moves the states to shared memory."""
         for group in self.param_groups:
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("fused", None)
+            for p in group["params"]:
+                self.state[p]["sum"].share_memory_()
 
-    @_use_grad_for_differentiable
-    def step(self, closure=None):
-        """Updates the parameters once."""
-        loss = _call_closure(closure)
-        for group in self.param_groups:
-            lr = _to_scalar(group["lr"])
-            for step, params, grads in _buckets(group["params"], lambda p: self.state[p].advance()):
-                _multi_tensor_step(
-                    params,
-                    grads,
-                    ([self.state[p]["sum"] for p in params],),
-                    _adagrad,
-                    lr=lr / (1 + (step - 1) * group["lr_decay"]),
-                    weight_decay=group["weight_decay"],
-                    eps=group["eps"],
-                    maximize=group["maximize"],
-                )
-        return loss
+    @classmethod
+    def _fills(cls, group, p):
+        return {"sum": group.get("initial_accumulator_value", 0)}
+
+    @classmethod
+    def _settings(cls, group, count):
+        return {"lr": group["lr"] / (1 + (count - 1) * group["lr_decay"]), "eps": group["eps"]}
+
+    @staticmethod
+    def _formula(param, grad, sum, *, lr, eps):
+        sum.addcmul_(grad, grad)
+        addcdiv_(param, grad, sum.sqrt() + eps, -lr)
 
 
-def _adagrad(param, grad, total, *, lr, weight_decay, eps, maximize):
-    """One parameter, in place."""
-    if maximize:
-        grad = -grad
-    if weight_decay != 0:
-        grad = grad.add(param, alpha=weight_decay)
-    total.addcmul_(grad, grad, value=1)
-    param.addcdiv_(grad, total.sqrt() + eps, value=-lr)
+adagrad = functional(
+    Adagrad,
+    "adagrad",
+    "state_sums state_steps fused grad_scale found_inf has_sparse_grad foreach differentiable has_complex",
+)

@@ -6,7 +6,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import tabtorch as torch
 
@@ -46,9 +46,22 @@ def register_optimizer_step_post_hook(hook):
     return _add(_global_post_hooks, hook)
 
 
+ParamsT: TypeAlias = Iterable[torch.Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, torch.Tensor]]
+
+
 def _to_scalar(x):
+    """A tensor of one element as a 0-dim one; anything else as it is."""
+    return x.squeeze() if isinstance(x, torch.Tensor) and x.dim() else x
+
+
+def _get_value(x):
     """A number; a one-element tensor is read."""
     return x.item() if isinstance(x, torch.Tensor) else x
+
+
+def _get_scalar_dtype(is_fused=None):
+    """The dtype of a step count."""
+    return torch.float64 if not is_fused and torch.get_default_dtype() == torch.float64 else torch.float32
 
 
 def _use_grad_for_differentiable(step):
@@ -69,19 +82,14 @@ def _call_closure(closure):
         return closure()
 
 
-def _check_flags(fused, differentiable, foreach):
-    if fused and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
 class Optimizer:
     """Base class of optimizers.
 
     ``params``: tensors, (name, tensor) pairs, or dicts with ``"params"`` and settings of their own.
     ``defaults``: the settings of groups that name none. Subclasses define ``step``.
     """
+
+    _older: ClassVar[dict] = {}  # settings that files of older versions lack
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -111,10 +119,9 @@ class Optimizer:
         self.__dict__.update(state)
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
-        # Steps come as tensors, or as numbers from old files: they are kept as ints.
-        for key, value in self.state.items():
-            if isinstance(value, dict) and "step" in value and not isinstance(value, ParamState):
-                self.state[key] = ParamState(value)
+        for group in self.param_groups:
+            for name, default in self._older.items():
+                group.setdefault(name, default)
 
     def __repr__(self):
         text = type(self).__name__ + " ("
@@ -124,6 +131,11 @@ class Optimizer:
                 if key != "params":
                     text += f"    {key}: {group[key]}\n"
         return text + ")"
+
+    def _accelerator_graph_capture_health_check(self):
+        """For optimizers written after PyTorch's: nothing here captures a step."""
+
+    _cuda_graph_capture_health_check = _accelerator_graph_capture_health_check
 
     # -- hooks
 

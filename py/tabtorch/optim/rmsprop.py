@@ -1,19 +1,17 @@
 """RMSprop."""
 
-import tabtorch as torch
+from ._elementwise import Elementwise, add_, addcdiv_, addcmul_, at_least_0, functional, one_element
 
-from ._fused import _buckets, _multi_tensor_step
-from ._state import ParamState
-from .optimizer import Optimizer, _call_closure, _to_scalar, _use_grad_for_differentiable
-
-__all__ = ["RMSprop"]
+__all__ = ["RMSprop", "rmsprop"]
 
 
-class RMSprop(Optimizer):
+class RMSprop(Elementwise):
     """v ← α · v + (1 - α) · g²;  p ← p - lr · g / (√v + eps) (Hinton's lecture 6e).
 
     ``centered``: v minus the square of a running mean of g. ``momentum``: of the whole quotient.
     """
+
+    _older = {"momentum": 0, "centered": False, **Elementwise._older}
 
     def __init__(
         self,
@@ -29,17 +27,8 @@ class RMSprop(Optimizer):
         maximize=False,
         differentiable=False,
     ):
-        if isinstance(lr, torch.Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        for name, value in (
-            ("learning rate", lr),
-            ("epsilon value", eps),
-            ("momentum value", momentum),
-            ("weight_decay value", weight_decay),
-            ("alpha value", alpha),
-        ):
-            if not 0.0 <= value:
-                raise ValueError(f"Invalid {name}: {value}")
+        one_element(lr)
+        at_least_0(learning_rate=lr, epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -54,78 +43,31 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("momentum", 0)
-            group.setdefault("centered", False)
-            group.setdefault("foreach", None)
-            group.setdefault("maximize", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("capturable", False)
+    @classmethod
+    def _fills(cls, group, p):
+        more = {"momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
+        return {"square_avg": 0, **{k: 0 for k, used in more.items() if used}}
 
-    @_use_grad_for_differentiable
-    def step(self, closure=None):
-        """Updates the parameters once."""
-        loss = _call_closure(closure)
-        for group in self.param_groups:
-            for _, params, grads in _buckets(group["params"]):
-                states = []
-                for p in params:
-                    state = self.state[p]
-                    if len(state) == 0:
-                        state = self.state[p] = ParamState(step=0, square_avg=torch.zeros_like(p))
-                        if group["momentum"] > 0:
-                            state["momentum_buffer"] = torch.zeros_like(p)
-                        if group["centered"]:
-                            state["grad_avg"] = torch.zeros_like(p)
-                    state.advance()
-                    states.append(state)
-                _multi_tensor_step(
-                    params,
-                    grads,
-                    [[s.get(k) for s in states] for k in ("square_avg", "grad_avg", "momentum_buffer")],
-                    _rmsprop,
-                    lr=_to_scalar(group["lr"]),
-                    alpha=group["alpha"],
-                    eps=group["eps"],
-                    weight_decay=group["weight_decay"],
-                    momentum=group["momentum"],
-                    centered=group["centered"],
-                    maximize=group["maximize"],
-                )
-        return loss
+    @classmethod
+    def _settings(cls, group, count):
+        return {k: group[k] for k in ("lr", "alpha", "eps", "momentum")}
+
+    @staticmethod
+    def _formula(param, grad, square_avg, momentum_buffer=None, grad_avg=None, *, lr, alpha, eps, momentum):
+        addcmul_(square_avg.mul_(alpha), grad, grad, 1 - alpha)
+        variance = square_avg
+        if grad_avg is not None:
+            grad_avg.lerp_(grad, 1 - alpha)
+            variance = square_avg.addcmul(grad_avg, grad_avg, value=-1)
+        deviation = variance.sqrt() + eps
+        if momentum_buffer is None:
+            addcdiv_(param, grad, deviation, -lr)
+        else:
+            add_(param, momentum_buffer.mul_(momentum).addcdiv_(grad, deviation), -lr)
 
 
-def _rmsprop(
-    param,
-    grad,
-    square_avg,
-    grad_avg,
-    buffer,
-    *,
-    lr,
-    alpha,
-    eps,
-    weight_decay,
-    momentum,
-    centered,
-    maximize,
-):
-    """One parameter, in place."""
-    if maximize:
-        grad = -grad
-    if weight_decay != 0:
-        grad = grad.add(param, alpha=weight_decay)
-    square_avg.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
-    if centered:
-        grad_avg.lerp_(grad, 1 - alpha)
-        avg = square_avg.addcmul(grad_avg, grad_avg, value=-1).sqrt()
-    else:
-        avg = square_avg.sqrt()
-    avg = avg + eps
-    if momentum > 0:
-        buffer.mul_(momentum).addcdiv_(grad, avg)
-        param.add_(buffer, alpha=-lr)
-    else:
-        param.addcdiv_(grad, avg, value=-lr)
+rmsprop = functional(
+    RMSprop,
+    "rmsprop",
+    "square_avgs grad_avgs momentum_buffer_list state_steps foreach maximize differentiable capturable has_complex",
+)

@@ -70,6 +70,10 @@ def _gate(tensors, on_backward):
             def backward(ctx, *grads):
                 return None, *ctx.on_backward(grads)
 
+            @staticmethod
+            def jvp(ctx, _, *tangents):
+                return tangents
+
         _Gate = Gate
     return _Gate.apply(on_backward, *tensors)
 

@@ -47,6 +47,7 @@ from .activation import (
     relu6,
     relu_,
     rrelu,
+    rrelu_,
     selu,
     selu_,
     sigmoid,
@@ -67,8 +68,10 @@ from .attention import (
     multi_head_attention_forward,
     scaled_dot_product_attention,
 )
+from .bags import embedding_bag
 from .classification import (
     cross_entropy,
+    linear_cross_entropy,
     multi_margin_loss,
     multilabel_margin_loss,
     multilabel_soft_margin_loss,
@@ -76,10 +79,17 @@ from .classification import (
 )
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from .fold import fold, unfold
+from .fractional import (
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
+)
 from .linear import (
     bilinear,
     cosine_similarity,
     embedding,
+    grouped_mm,
     linear,
     normalize,
     one_hot,
@@ -90,6 +100,7 @@ from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
+    ctc_loss,
     gaussian_nll_loss,
     hinge_embedding_loss,
     huber_loss,
@@ -105,6 +116,9 @@ from .loss import (
 )
 from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from .pooling import (
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
     lp_pool1d,
     lp_pool2d,
     lp_pool3d,
@@ -112,8 +126,10 @@ from .pooling import (
     max_pool2d_with_indices,
     max_pool3d_with_indices,
 )
+from .sampling import affine_grid, grid_sample
 from .vision import (
     channel_shuffle,
+    conv_tbc,
     interpolate,
     pixel_shuffle,
     pixel_unshuffle,
@@ -122,7 +138,9 @@ from .vision import (
     upsample_nearest,
 )
 
+native_channel_shuffle = channel_shuffle
+_threshold = threshold
 __getattr__ = missing_function(
     "torch.nn.functional",
-    "affine_grid conv_tbc ctc_loss embedding_bag fractional_max_pool2d fractional_max_pool3d grid_sample",
+    "scaled_grouped_mm scaled_mm",
 )

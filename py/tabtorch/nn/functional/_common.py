@@ -5,7 +5,9 @@ import warnings
 import tabtorch as torch
 
 from ...autograd.tape import named  # noqa: F401
-from ...ops.places import host_values
+from ...dtypes import TYPE_NAMES
+from ...engine import graph
+from ...ops.places import every_example, host_values
 
 
 def ntuple(value, n):
@@ -54,10 +56,13 @@ def outside(t, low, high):
     """Whether an element is not in [low, high], where that can be told without waiting for a GPU: on ``cpu``, and for
     small tensors that came from the host.
     """
+    t = every_example(t)
     values = host_values(t)
     if values is not None:
         return any(v < low or v > high for v in values)
-    return t.device.type == "cpu" and t.numel() > 0 and bool(((t < low) | (t > high)).any())
+    if t.device.type != "cpu" or graph.held is not None:  # a compiled function waits for nothing
+        return False
+    return t.numel() > 0 and bool(((t < low) | (t > high)).any())
 
 
 def size_list(shape):
@@ -73,22 +78,6 @@ def wrapped_dim(dim, ndim):
     return dim % n
 
 
-_SCALAR_TYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
-
 def scalar_type(dtype):
     """The name that PyTorch's messages use: ``Long`` for ``torch.int64``."""
-    return _SCALAR_TYPES[str(dtype).rpartition(".")[2]]
+    return TYPE_NAMES[dtype.name]

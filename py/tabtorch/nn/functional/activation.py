@@ -43,11 +43,11 @@ def celu(input, alpha=1.0, inplace=False):
     return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
 
 
-def gelu(input, approximate="none"):
+def gelu(input, approximate="none", **out):
     """x · Φ(x); ``approximate="tanh"``: its tanh form."""
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
-    return _ops.gelu(input, approximate=approximate)
+    return _ops.gelu(input, approximate=approximate, **out)
 
 
 def silu(input, inplace=False):
@@ -60,9 +60,9 @@ def mish(input, inplace=False):
     return (_ops.mish_ if inplace else _ops.mish)(input)
 
 
-def softplus(input, beta=1, threshold=20):
+def softplus(input, beta=1, threshold=20, **out):
     """log(1 + exp(beta · x)) / beta; x itself where beta · x > threshold."""
-    return _ops.softplus(input, beta, threshold)
+    return _ops.softplus(input, beta, threshold, **out)
 
 
 def softsign(input):
@@ -97,14 +97,19 @@ def hardshrink(input, lambd=0.5):
     return _ops.hardshrink(input, lambd)
 
 
-def softshrink(input, lambd=0.5):
+def softshrink(input, lambd=0.5, **out):
     """x moved towards 0 by lambd."""
-    return _ops.softshrink(input, lambd)
+    if not lambd >= 0:
+        d = input.dtype
+        raise RuntimeError(
+            f"lambda must be in range [0, {torch.finfo(d).max:g}] for input dtype {scalar_type(d)}, but found {lambd:g}"
+        )
+    return _ops.softshrink(input, lambd, **out)
 
 
-def logsigmoid(input):
+def logsigmoid(input, **out):
     """log(sigmoid(x))."""
-    return _ops.logsigmoid(input)
+    return _ops.logsigmoid(input, **out)
 
 
 def sigmoid(input):
@@ -176,9 +181,14 @@ def prelu(input, weight):
             )
     if weight.dim() > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
-    if input.dim() > 1:
-        weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2))
+    if input.dim() != 1:
+        weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2) if input.dim() else ())
     return named(torch.where(input > 0, input, input * weight), "PreluKernelBackward0")
+
+
+def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
+    """In-place ``rrelu``."""
+    return _ops.rrelu_(input, lower, upper, training)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):

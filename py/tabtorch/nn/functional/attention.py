@@ -7,6 +7,7 @@ import tabtorch as torch
 
 from ...autograd.tape import named
 from ...ops.pad import pad
+from ._common import widened
 from .activation import softmax
 from .dropout import dropout
 from .linear import linear
@@ -44,6 +45,8 @@ def scaled_dot_product_attention(
         value = value.repeat_interleave(heads // value.size(-3), -3)
     if scale is None:
         scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+    dtype = query.dtype
+    query, key, value = widened(query), widened(key), widened(value)  # as PyTorch's kernel has the scores of halves
     scores = torch.matmul(query, key.transpose(-2, -1)) * scale  # (*, H, L, S)
     if is_causal:
         rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
@@ -60,7 +63,7 @@ def scaled_dot_product_attention(
         weights = softmax(scores, -1)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
-    out = torch.matmul(weights, value)
+    out = torch.matmul(weights, value).to(dtype)
     # PyTorch has a kernel for the common case, and the formula for others
     if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1):
         named(out, "ScaledDotProductFlashAttentionForCpuBackward0")

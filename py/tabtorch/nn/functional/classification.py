@@ -1,20 +1,25 @@
 """Losses over classes: cross entropy, negative log-likelihood, margins."""
 
+import warnings
+
 import tabtorch as torch
 
 from ... import ops as _ops
-from ...ops.places import host_values
+from ...engine import graph
+from ...ops.places import every_example, host_values
 from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type, size_list
 from .activation import log_softmax
+from .linear import linear
 
 
 def _check_classes(target, classes, ignore_index):
     """PyTorch's IndexError, where the classes can be seen without waiting for a GPU: on ``cpu``, and of small tensors
     that came from the host. Else a bad class picks nothing, and reads nothing.
     """
+    target = every_example(target)
     values = host_values(target)
     if values is None:
-        if target.device.type != "cpu" or target.numel() == 0:
+        if target.device.type != "cpu" or target.numel() == 0 or graph.held is not None:
             return
         bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
         values = [int(target[bad].reshape(-1)[0])] if bool(bad.any()) else []
@@ -62,6 +67,8 @@ def _check_nll(input, target, weight):
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
             f"of shape: {size_list(weight.shape)}"
         )
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(f"expected scalar type {scalar_type(input.dtype)} but found {scalar_type(weight.dtype)}")
     return dim
 
 
@@ -85,7 +92,8 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     if weight is None:
         scale = kept.to(input.dtype)
     else:
-        scale = torch.where(kept, weight[torch.where(kept, target, 0).long()], 0.0)
+        at = torch.where(kept, target, 0).long()
+        scale = torch.where(kept, weight[at.reshape(-1)].reshape(at.shape), 0.0)  # a 0-d index would be read
     # `where`, not a product: an ignored position may hold an infinity.
     loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
     loss = loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
@@ -140,6 +148,53 @@ def cross_entropy(
     return (1 - label_smoothing) * loss + smooth * (label_smoothing / input.size(dim))
 
 
+def linear_cross_entropy(
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=None,
+    label_smoothing=0.0,
+    options=None,
+):
+    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``.
+
+    ``input`` (N, I) or (I), ``linear_weight`` (C, I) or (C, d1, …, I), bias (C, d1, …), ``target`` of classes (N, d1, …) or of
+    probabilities (N, C, d1, …). ``options``, which let PyTorch work in chunks, are ignored with a warning.
+    """
+    if not 1 <= input.dim() <= 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
+    classes, *places, features = linear_weight.shape
+    if input.size(-1) != features:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {input.size(-1)} and {features}, respectively"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != (classes, *places):
+        raise RuntimeError(f"expected linear_bias shape {(classes, *places)}, got {tuple(linear_bias.shape)}")
+    if places and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    shape = (*input.shape[:-1], classes, *places)
+    if tuple(target.shape) == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if options is not None:
+        warnings.warn("linear_cross_entropy: ``options`` ignored: tabtorch has no chunked path", stacklevel=2)
+    bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = linear(input, linear_weight.reshape(-1, features), bias).reshape(shape)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(
+        logits, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=label_smoothing
+    )
+
+
 def _per_class(weight, input, dim):
     return weight.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
 
@@ -169,27 +224,40 @@ def _with_probabilities(input, target, weight, ignore_index, reduction, label_sm
     return -(loss.sum() if reduction == "sum" else loss.sum(dim))
 
 
+def _check_rows(input):
+    """(N, C), (C,) or (): not without classes."""
+    ndim = input.dim()
+    if ndim > 2 or (ndim and input.size(-1) == 0):
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {size_list(input.shape)}"
+        )
+
+
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """sum over classes i ≠ y of max(0, margin - x[y] + x[i])^p / C. ``input`` (N, C) or (C,), ``target`` (N,) or ()."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
         raise ValueError("weight must be one-dimensional")
-    if input.dim() == 1:
-        if outside(target, 0, input.size(0) - 1):
-            raise RuntimeError("target out of range")
-        loss = _multi_margin(input.unsqueeze(0), target.reshape(1), p, margin, weight).squeeze(0)
-        return named(reduced(loss, reduction), "MultiMarginLossBackward0")
-    if target.dim() != 1 or target.size(0) != input.size(0):
+    _check_rows(input)
+    rows = input if input.dim() == 2 else input.reshape(1, -1)
+    if target.dim() > 1 or target.numel() != rows.size(0):
         raise RuntimeError(
             "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch "
-            f"size). Expected target size [{input.size(0)}], but got {size_list(target.shape)}. "
+            f"size). Expected target size [{rows.size(0)}], but got {size_list(target.shape)}. "
             f"Input has shape {size_list(input.shape)}."
         )
-    if outside(target, 0, input.size(1) - 1):
+    if weight is not None and weight.numel() != rows.size(1):
+        raise RuntimeError(f"inconsistent weight size, expected {rows.size(1)} but got {size_list(weight.shape)}")
+    if target.dtype != torch.int64:
+        raise RuntimeError(f"expected scalar type Long but found {scalar_type(target.dtype)}")
+    if outside(target, 0, rows.size(1) - 1):
         raise RuntimeError("target out of range")
-    return named(reduced(_multi_margin(input, target, p, margin, weight), reduction), "MultiMarginLossBackward0")
+    loss = _multi_margin(rows, target.reshape(-1), p, margin, weight)
+    loss = loss if target.dim() else loss.squeeze(0)
+    return named(reduced(loss, reduction), "MultiMarginLossBackward0")
 
 
 def _multi_margin(input, target, p, margin, weight):
@@ -217,12 +285,14 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """sum over targets j and non-targets i of max(0, 1 - x[j] + x[i]) / C. ``target`` lists classes up to the first -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if input.shape != target.shape or input.dim() not in (1, 2):
+    check_reduction(reduction)
+    _check_rows(input)
+    if (target.dim() > 1 and input.shape != target.shape) or target.numel() != input.numel():
         raise RuntimeError(
             f"inconsistent target size: {size_list(target.shape)} for input of size: {size_list(input.shape)}"
         )
-    if input.dim() == 1:
-        loss = multilabel_margin_loss(input.unsqueeze(0), target.unsqueeze(0), reduction=reduction)
+    if input.dim() < 2:
+        loss = multilabel_margin_loss(input.reshape(1, -1), target.reshape(1, -1), reduction=reduction)
         return named(loss.squeeze(0), "MultilabelMarginLossBackward0") if reduction == "none" else loss
     n_classes = input.size(1)
     if outside(target, -1, n_classes - 1):

@@ -75,7 +75,8 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
             stacklevel=2,
         )
     if ndim == 4:
-        return _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
+        result = _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
+        return input if inplace else result
     return _feature_dropout(input, p, training, inplace)
 
 

@@ -1,8 +1,6 @@
 """Sliding windows as columns, and back."""
 
-import tabtorch as torch
-
-from ...ops.pad import pad
+from ...ops.pool_windows import columns, from_columns
 from ._common import named, ntuple
 
 
@@ -11,16 +9,6 @@ def _windows(size, kernel, dilation, padding, stride):
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, d, p, t in zip(size, kernel, dilation, padding, stride, strict=True)
     ]
-
-
-def _spans(kernel, dilation, stride, counts):
-    """For each position in the kernel, the strided slices of rows and of columns that it touches."""
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            yield tuple(
-                slice(o * d, o * d + (c - 1) * s + 1, s)
-                for o, d, s, c in zip((i, j), dilation, stride, counts, strict=True)
-            )
 
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
@@ -41,10 +29,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
             f"padding={padding}, calculated shape of the array of sliding blocks as {tuple(counts)}, "
             "but its components must be at least one."
         )
-    x = pad(input, (padding[1], padding[1], padding[0], padding[0])) if any(padding) else input
-    taps = [x[:, :, rows, columns] for rows, columns in _spans(kernel, dilation, stride, counts)]
-    out = torch.stack(taps, 2).reshape(n, channels * kernel[0] * kernel[1], counts[0] * counts[1])
-    return named(out, "Im2ColBackward0")
+    windows = columns(input, (kernel, stride, padding, dilation, tuple(size), tuple(counts)))
+    return named(windows.reshape(n, channels * kernel[0] * kernel[1], counts[0] * counts[1]), "Im2ColBackward0")
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
@@ -77,9 +63,5 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
             given + "expected size of input's dimension 2 to match the calculated number of sliding blocks "
             f"{counts[0]} * {counts[1]} = {counts[0] * counts[1]}, but got input.size(2)={length}."
         )
-    channels = rows_of_input // (kernel[0] * kernel[1])
-    taps = input.reshape(n, channels, kernel[0] * kernel[1], *counts)
-    out = input.new_zeros((n, channels, size[0] + 2 * padding[0], size[1] + 2 * padding[1]))
-    for i, (rows, columns) in enumerate(_spans(kernel, dilation, stride, counts)):
-        out[:, :, rows, columns] += taps[:, :, i]
-    return named(out[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]], "Col2ImBackward0")
+    taps = input.reshape(n, rows_of_input // (kernel[0] * kernel[1]), *kernel, *counts)
+    return from_columns(taps, (kernel, stride, padding, dilation, size, tuple(counts)))

@@ -4,13 +4,14 @@ import math
 
 import tabtorch as torch
 
+from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
-from ...ops.places import host_values
+from ...ops.places import every_example, host_values
 from ._common import named, outside, size_list
 
 
-def linear(input, weight, bias=None):
+def linear(input, weight, bias=None, *, out=None):
     """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
     if bias is not None and weight.dim() == 2 and bias.dim() == 1 and bias.size(0) not in (1, weight.size(0)):
         n = weight.size(0)
@@ -19,8 +20,17 @@ def linear(input, weight, bias=None):
             f"non-singleton dimension 1.  Target sizes: [{math.prod(input.shape[:-1])}, {n}].  "
             f"Tensor sizes: [{bias.size(0)}]"
         )
-    out = _linear(input, weight, bias)
-    return out if bias is None or input.dim() < 3 or input.is_contiguous() else named(out, "AddBackward0")
+    result = _linear(input, weight, bias)
+    if out is not None:
+        return into(out, result)
+    return result if bias is None or input.dim() < 3 or input.is_contiguous() else named(result, "AddBackward0")
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """Products of groups, as in mixtures of experts: ``mat_a`` (total, K), ``mat_b`` (G, K, N), ``offs`` (G,) int32 where each group of
+    rows ends. Returns (total, N). The other forms are in `ops/native.py`.
+    """
+    return torch._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
 
 
 def bilinear(input1, input2, weight, bias=None):
@@ -62,9 +72,6 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         if padding_idx > 0 and padding_idx >= rows or padding_idx < 0 and padding_idx < -rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
-    for name, value in (("max_norm", max_norm), ("scale_grad_by_freq", scale_grad_by_freq), ("sparse", sparse)):
-        if value:
-            raise NotImplementedError(f"embedding: {name}={value} is not in tabtorch yet")
     if input.dtype not in (torch.int64, torch.int32):
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
@@ -73,7 +80,14 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     check_indices(input, weight.size(0), "index out of range in self")
-    out = weight[input]
+    if max_norm is not None or scale_grad_by_freq:
+        from .bags import per_use, renorm_rows, scaled
+
+        if max_norm is not None:
+            renorm_rows(weight, input, max_norm, norm_type)
+    out = weight[input] if input.dim() else weight[input.reshape(1)].squeeze(0)  # a 0-d index would be read
+    if scale_grad_by_freq:
+        out = scaled(out, per_use(weight, input).unsqueeze(-1))
     if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
         out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
     return named(out, "EmbeddingBackward0", weight)
@@ -87,11 +101,14 @@ def one_hot(tensor, num_classes=-1):
         if num_classes == -1:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
-    values = host_values(tensor)
+    seen = every_example(tensor)
+    values = host_values(seen)
     if values is not None or num_classes == -1 or tensor.device.type == "cpu":
-        if (int(tensor.min()) if values is None else min(values)) < 0:
+        if values is None:
+            values = torch.stack(seen.aminmax()).tolist()  # one read
+        if min(values) < 0:
             raise RuntimeError("Class values must be non-negative.")
-        largest = int(tensor.max()) if values is None else max(values)
+        largest = max(values)
         if num_classes == -1:
             num_classes = largest + 1
         elif largest >= num_classes:
@@ -103,6 +120,7 @@ def one_hot(tensor, num_classes=-1):
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along ``dim``."""
+    x1, x2 = torch.broadcast_tensors(x1, x2)
     n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
     n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
     return ((x1 / n1) * (x2 / n2)).sum(dim)
@@ -116,7 +134,7 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """x / max(‖x‖_p, eps) along ``dim``."""
     result = input / input.norm(p, dim, keepdim=True).clamp_min(eps)
-    return result if out is None else out.copy_(result)
+    return into(out, result)
 
 
 def pdist(input, p=2.0):
@@ -124,6 +142,8 @@ def pdist(input, p=2.0):
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     n = input.size(0)
+    if n < 2:
+        return input[:0].sum(1)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
     return named((input[i] - input[j]).norm(p, -1), "PdistBackward0")
 

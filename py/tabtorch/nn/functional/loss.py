@@ -205,7 +205,10 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y · x)), y being ±1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return named(reduced((-target * input).exp().log1p(), reduction), "SoftMarginLossBackward0")
+    # softplus without its threshold: its second gradient does not overflow where e^2x does
+    return named(
+        reduced(torch.nn.functional.softplus(-target * input, 1, math.inf), reduction), "SoftMarginLossBackward0"
+    )
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
@@ -258,13 +261,6 @@ def triplet_margin_loss(
 ):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), d being the p-norm."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError(
-            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
-        )
 
     def distance(a, b):
         return pairwise_distance(a, b, p, eps)
@@ -273,6 +269,13 @@ def triplet_margin_loss(
 
 
 def _triplet(anchor, positive, negative, distance, margin, swap, reduction):
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = torch.minimum(far, distance(positive, negative))
@@ -284,7 +287,16 @@ def triplet_margin_with_distance_loss(
 ):
     """``triplet_margin_loss`` with any distance function."""
     check_reduction(reduction)
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """-log of the probability of targets over all their alignments with a longer sequence (Graves et al., 2006).
+
+    ``log_probs`` (T, N, C) or (T, C); ``targets`` (N, S), or all of them one after another; lengths (N). The mean is of each
+    loss over the length of its target. ``zero_infinity``: a target too long for its sequence counts as 0.
+    """
+    check_reduction(reduction)
+    mode = ("none", "mean", "sum").index(reduction)
+    return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, mode, zero_infinity)

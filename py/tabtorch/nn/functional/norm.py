@@ -4,6 +4,7 @@ import math
 
 import tabtorch as torch
 
+from ...ops.pad import pad
 from ._common import named, size_list, widened
 
 
@@ -113,6 +114,8 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
         for name, t in (("running_mean", running_mean), ("running_var", running_var)):
             if t is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
+    if input.dim() < 2 and input.numel() == 0:
+        return input.clone()
     channels = input.size(1)
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()
@@ -120,8 +123,8 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     if training:
         dims = (0, *range(2, ndim))
         y, mean, var = _standardized(x, dims, eps)
-        if running_mean is not None or running_var is not None:
-            _update_running(running_mean, running_var, mean, var, input.numel() // max(channels, 1), momentum)
+        if (running_mean is not None or running_var is not None) and input.numel():
+            _update_running(running_mean, running_var, mean, var, input.numel() // channels, momentum)
     else:
         y = (x - _per_channel(running_mean, ndim)) * (_per_channel(running_var, ndim) + eps).rsqrt()
     y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
@@ -184,7 +187,7 @@ def normalize_groups(input, num_groups, weight, bias, eps):
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} "
                 f"of shape {size_list(t.shape)} and input of shape {size_list(input.shape)}"
             )
-    grouped = widened(input).reshape(n, num_groups, -1)
+    grouped = widened(input).reshape(n, num_groups, channels // num_groups * math.prod(input.shape[2:]))
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
     y = _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
@@ -198,13 +201,8 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
         raise ValueError(f"Expected 3D or higher dimensionality                          input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
-    channels = input.size(1)
     squares = input * input
-    shape = list(squares.shape)
-    before, after = size // 2, (size - 1) // 2
-    zeros = [squares.new_zeros([shape[0], n, *shape[2:]]) for n in (before, after)]
-    padded = torch.cat([zeros[0], squares, zeros[1]], 1)
-    total = padded.narrow(1, 0, channels)
-    for i in range(1, size):
-        total = total + padded.narrow(1, i, channels)
-    return input / (total / size * alpha + k).pow(beta)
+    padded = pad(squares, (0, 0) * (dim - 2) + (size // 2, (size - 1) // 2))
+    total = padded.unfold(1, size, 1).sum(-1, dtype=squares.dtype)
+    mean = total / size if input.is_floating_point() else total.div(size, rounding_mode="trunc")
+    return input / (mean * alpha + k).pow(beta)

@@ -1,6 +1,14 @@
 """Pooling made of other pooling. The rest is in ``ops.pool``."""
 
-from ...ops.pool import lp_pool, max_pool1d, max_pool2d, max_pool3d
+from ...ops.pool import (
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    lp_pool,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 
 
 def max_pool1d_with_indices(
@@ -37,3 +45,18 @@ def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     """(sum of x^p)^(1/p) of each window. ``input`` (N, C, D, H, W) or (C, D, H, W)."""
     return lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def adaptive_max_pool1d_with_indices(input, output_size, return_indices=False):
+    """``adaptive_max_pool1d`` and the index of each maximum."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(input, output_size, return_indices=False):
+    """``adaptive_max_pool2d`` and the index of each maximum within its plane."""
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
+    """``adaptive_max_pool3d`` and the index of each maximum within its volume."""
+    return adaptive_max_pool3d(input, output_size, True)

@@ -16,7 +16,7 @@ _NAMES = {
     "trilinear": "Trilinear",
     "bicubic": "Bicubic",
 }
-_LINEAR_NDIM = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}
+_LINEAR_NDIM = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "lanczos": 4}
 
 
 def interpolate(
@@ -30,7 +30,8 @@ def interpolate(
 ):
     """Resamples the spatial dimensions of (N, C, …) to ``size``, or by ``scale_factor``.
 
-    ``mode``: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area.
+    ``mode``: nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area. ``antialias`` (bilinear, bicubic and lanczos
+    of 4-d inputs): where the result is smaller, each element is of all that it covers.
     """
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
@@ -49,13 +50,17 @@ def interpolate(
                 "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor "
                 "as input"
             )
-        raise NotImplementedError("interpolate: antialias=True is not in tabtorch yet")
     if input.dim() not in (3, 4, 5) or mode not in ("nearest", "nearest-exact", "area", *_LINEAR_NDIM):
         raise NotImplementedError(
             "Input Error: Only 3D, 4D and 5D input Tensors supported"
             f" (got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | "
             f"area | nearest-exact (got {mode})"
         )
+    if mode == "lanczos":
+        if align_corners:
+            raise ValueError("Lanczos mode does not support align_corners=True")
+        if not antialias:
+            raise ValueError("Lanczos mode requires antialias=True")
     if mode in _LINEAR_NDIM and _LINEAR_NDIM[mode] != input.dim():
         raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_LINEAR_NDIM[mode]}D input")
     if min(sizes) <= 0:
@@ -63,10 +68,12 @@ def interpolate(
             f"Input and output sizes should be greater than 0, but got input (H: {spatial[0]}, W: {spatial[-1]}) "
             f"output (H: {sizes[0]}, W: {sizes[-1]})"
         )
+    if antialias:
+        return resize_smoothly(input, sizes, factors or (None, None), mode, align_corners)
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, tuple(sizes))
     given = input
-    for i in range(n):
+    for i in reversed(range(n)):
         out, factor = sizes[i], None if factors is None else factors[i]
         if mode in ("nearest", "nearest-exact"):
             input = _nearest(input, 2 + i, out, factor, 0.5 if mode == "nearest-exact" else 0.0)
@@ -132,10 +139,36 @@ def _nearest(x, dim, out, factor, shift):
     return x.index_select(dim, ((at + shift) * scale).floor().clamp(max=n - 1).long())
 
 
+def _precise(x):
+    """The type to compute positions in."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def _rounded(x):
+    """Values as uint8, the nearest."""
+    return (x + 0.5).floor().clamp(0, 255).to(torch.uint8)
+
+
+def _fixed(weights):
+    """Weights as PyTorch has them for uint8: 16-bit numbers, with as many binary places as the largest weight leaves."""
+    unit = 2 ** (32767.5 / weights.max()).log2().floor()
+    return (weights * unit + torch.where(weights < 0, -0.5, 0.5)).trunc() / unit
+
+
+def _blend(x, dim, taps):
+    """The sum of elements along ``dim``, at places and with weights: ``taps`` of both."""
+    if x.dtype == torch.uint8:  # rounded after each axis, as PyTorch does
+        weights = _fixed(torch.stack([w for _, w in taps]))
+        wide = x.float()
+        return _rounded(sum(wide.index_select(dim, at) * _weight(w, wide, dim) for (at, _), w in zip(taps, weights)))
+    parts = [x.index_select(dim, at) * _weight(w, x, dim) for at, w in taps]
+    return sum(parts[1:], parts[0])
+
+
 def _source(x, dim, out, factor, align_corners, clamped):
-    """Positions in the input, float32, for each of ``out`` outputs."""
+    """Positions in the input for each of ``out`` outputs."""
     n = x.size(dim)
-    at = torch.arange(out, device=x.device, dtype=torch.float32)
+    at = torch.arange(out, device=x.device, dtype=_precise(x))
     if align_corners:
         return at * ((n - 1) / (out - 1) if out > 1 else 0.0)
     scale = n / out if factor is None else 1.0 / factor
@@ -154,10 +187,9 @@ def _linear(x, dim, out, factor, align_corners):
         return x
     source = _source(x, dim, out, factor, align_corners, True)
     low = source.floor().clamp(max=n - 1)
-    part = _weight((source - low).clamp(0, 1), x, dim)
+    part = (source - low).clamp(0, 1)
     low = low.long()
-    high = (low + 1).clamp(max=n - 1)
-    return x.index_select(dim, low) * (1 - part) + x.index_select(dim, high) * part
+    return _blend(x, dim, [(low, 1 - part), ((low + 1).clamp(max=n - 1), part)])
 
 
 def _cubic(x, dim, out, factor, align_corners):
@@ -177,8 +209,59 @@ def _cubic(x, dim, out, factor, align_corners):
         return ((a * s - 5 * a) * s + 8 * a) * s - 4 * a
 
     taps = ((-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t)))
-    parts = [x.index_select(dim, (low + o).clamp(0, n - 1)) * _weight(w, x, dim) for o, w in taps]
-    return parts[0] + parts[1] + parts[2] + parts[3]
+    return _blend(x, dim, [((low + o).clamp(0, n - 1), w) for o, w in taps])
+
+
+def _keys(d, a):
+    """Keys' cubic of a distance d >= 0."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return torch.where(d < 1, near, torch.where(d < 2, far, 0.0))
+
+
+#: mode -> (width of the filter, its value at a distance)
+_FILTERS = {
+    "bilinear": (2, lambda d: (1 - d).clamp(min=0)),
+    "bicubic": (4, lambda d: _keys(d, -0.5)),
+    "lanczos": (6, lambda d: (d.sinc() * (d / 3).sinc()).where(d < 3, 0.0)),
+}
+
+
+def _filter_matrix(x, n, out, factor, mode, align_corners):
+    """What each of ``out`` outputs takes of ``n`` inputs: (out, n). Rows add up to 1."""
+    width, value = _FILTERS[mode]
+    if align_corners:
+        scale = (n - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        scale = n / out if factor is None else 1.0 / factor
+    support = width / 2 * max(scale, 1.0)
+    kind = _precise(x)
+    centre = (torch.arange(out, device=x.device, dtype=kind).unsqueeze(1) + 0.5) * scale
+    place = torch.arange(n, device=x.device, dtype=kind)
+    first = (centre - support + 0.5).trunc().clamp(min=0)
+    last = (centre + support + 0.5).trunc().clamp(max=n)
+    w = value(((place - centre + 0.5) / max(scale, 1.0)).abs())
+    w = torch.where((place >= first) & (place < last), w, 0.0)
+    total = w.sum(1, keepdim=True)
+    w = w / torch.where(total == 0, 1.0, total)
+    return _fixed(w) if x.dtype == torch.uint8 else w
+
+
+def resize_smoothly(input, size, factors, mode, align_corners):
+    """``interpolate`` with antialias: a product with a matrix of weights along each axis."""
+    if input.dim() != 4:
+        raise RuntimeError(f"Non-empty 4D data tensor expected but got a tensor with sizes {size_list(input.shape)}")
+    x = input
+    for d in (3, 2):
+        out, factor = size[d - 2], factors[d - 2]
+        if out != x.size(d) or factor not in (None, 1.0):
+            matrix = _filter_matrix(x, x.size(d), out, factor, mode, align_corners)
+            wide = x.to(matrix.dtype)
+            wide = wide @ matrix.t() if d == 3 else matrix @ wide
+            x = _rounded(wide) if x.dtype == torch.uint8 else wide.to(x.dtype)
+    if x is input:
+        x = input.clone()
+    return named(x, f"Upsample{mode.capitalize()}2DAaBackward0")
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
@@ -226,7 +309,7 @@ def pixel_shuffle(input, upscale_factor):
     split = input.reshape(*batch, channels // (r * r), r, r, h, w)
     order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
     out = split.permute(order).reshape(*batch, channels // (r * r), h * r, w * r)
-    return named(out, "PixelShuffleBackward0")
+    return named(out.clone() if r == 1 else out, "PixelShuffleBackward0")
 
 
 def pixel_unshuffle(input, downscale_factor):
@@ -245,7 +328,8 @@ def pixel_unshuffle(input, downscale_factor):
     n = len(batch)
     split = input.reshape(*batch, channels, h // r, r, w // r, r)
     order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return named(split.permute(order).reshape(*batch, channels * r * r, h // r, w // r), "PixelUnshuffleBackward0")
+    out = split.permute(order).reshape(*batch, channels * r * r, h // r, w // r)
+    return named(out.clone() if r == 1 else out, "PixelUnshuffleBackward0")
 
 
 def channel_shuffle(input, groups):
@@ -263,3 +347,8 @@ def channel_shuffle(input, groups):
         )
     out = input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
     return named(out, "ChannelShuffleBackward0")
+
+
+def conv_tbc(input, weight, bias, pad=0):
+    """1-d convolution of (time, batch, channels): ``weight`` (width, in, out)."""
+    return torch.conv_tbc(input, weight, bias, pad)

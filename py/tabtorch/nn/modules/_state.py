@@ -10,7 +10,7 @@ import tabtorch as torch
 
 from ...tensor import Tensor
 from ...utils.hooks import RemovableHandle
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 from ._global_hooks import _WrappedHook
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -188,12 +188,23 @@ class _StateDict:
                 "expected torch.Tensor or Tensor-like object from checkpoint but "
                 f"received {type(value)}"
             )
+        if is_lazy(param):  # and so is the value, or the module's hook would have given it a shape
+            if assign:
+                setattr(self, name, value)
+            return None
         if len(param.shape) == 0 and len(value.shape) == 1 and value.shape[0] == 1:
             value = value[0]  # files of PyTorch 0.3 hold scalars as one element
         if value.shape != param.shape:
             return (
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
                 f"the shape in current model is {param.shape}."
+            )
+        if param.is_meta and not value.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+                "model, which is a no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to "
+                "their corresponding key in the module instead of copying them in place?)",
+                stacklevel=5,
             )
         try:
             with torch.no_grad():

@@ -8,6 +8,7 @@ from .module import Module
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
@@ -61,6 +62,22 @@ class MSELoss(_Loss):
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
+class CTCLoss(_Loss):
+    """-log of the probability of targets over all their alignments with a longer sequence (Graves et al., 2006)."""
+
+    __constants__ = ["blank", "reduction"]
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs, targets, input_lengths, target_lengths):
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
+
+
 class SmoothL1Loss(_Loss):
     """d² / (2 beta) where d = |x - y| < beta, else d - beta / 2."""
 
@@ -78,6 +95,8 @@ class HuberLoss(_Loss):
     __constants__ = ["reduction", "delta"]
 
     def __init__(self, reduction="mean", delta=1.0):
+        if not isinstance(delta, (float, int)):
+            raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         super().__init__(reduction=reduction)
         self.delta = delta
 
@@ -204,17 +223,17 @@ class SoftMarginLoss(_Loss):
 
 class _MarginLoss(_Loss):
     __constants__ = ["margin", "reduction"]
-    _default = 0.0
 
-    def __init__(self, margin=None, size_average=None, reduce=None, reduction="mean"):
+    def __init__(self, margin=0.0, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
-        self.margin = self._default if margin is None else margin
+        self.margin = margin
 
 
 class HingeEmbeddingLoss(_MarginLoss):
     """x where y = 1, max(0, margin - x) where y = -1."""
 
-    _default = 1.0
+    def __init__(self, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+        super().__init__(margin, size_average, reduce, reduction)
 
     def forward(self, input, target):
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)

@@ -4,12 +4,13 @@ import numbers
 
 import tabtorch as torch
 
+from ...autograd.function import Function
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
 
-__all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -137,6 +138,58 @@ class LocalResponseNorm(Module):
 
     def forward(self, input):
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self):
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+def _neighbours(n, below, above, x):
+    """(n, n), row i: 1 for the channels from i - below to i + above, else 0; with the differences, for other rules."""
+    i = torch.arange(n, device=x.device)
+    apart = i - i.unsqueeze(1)
+    return (apart >= -below) & (apart <= above), i, apart
+
+
+class _CrossMapLRN2d(Function):
+    """As PyTorch's, which never lets go of channel 0 in the sum, and whose backward sums another window."""
+
+    @staticmethod
+    def forward(ctx, input, size, alpha, beta, k):
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        reach = int((size - 1) / 2)
+        near, channel, apart = _neighbours(input.size(1), reach, reach, input)
+        held = (channel == 0) & (apart < 0)
+        # channel 0 is subtracted where c > reach + 1, one step after it has left the window
+        sums = (near | held).to(input.dtype) @ input.square().flatten(2)
+        scale = sums.view_as(input) * (alpha / size) + k
+        output = input * scale**-beta
+        ctx.save_for_backward(input, output, scale)
+        ctx.size, ctx.alpha, ctx.beta = size, alpha, beta
+        return output
+
+    @staticmethod
+    def backward(ctx, grad):
+        input, output, scale = ctx.saved_tensors
+        below = int(ctx.size - (ctx.size - 1) / 2)
+        near, _, _ = _neighbours(input.size(1), below, ctx.size - 1 - below, input)
+        sums = near.to(input.dtype) @ (grad * output / scale).flatten(2)
+        factor = 2 * ctx.alpha * ctx.beta / ctx.size
+        return scale**-ctx.beta * grad - factor * input * sums.view_as(input), None, None, None, None
+
+
+class CrossMapLRN2d(Module):
+    """``LocalResponseNorm`` of (N, C, H, W) as Torch7 had it: x / (k + alpha / size · sum of x²)^beta."""
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input):
+        return _CrossMapLRN2d.apply(input, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -290,21 +290,30 @@ class ReplicationPad3d(_Pad):
     _mode = "replicate"
 
 
-class CircularPad1d(_Pad):
-    """Pads (N, C, L) as if it went round."""
-
+class _CircularPadNd(_Pad):
     _mode = "circular"
 
+    def _check_input_dim(self, input):
+        n = self._n
+        if input.dim() not in (n + 1, n + 2):
+            raise ValueError(f"expected {n + 1}D or {n + 2}D input (got {input.dim()}D input)")
 
-class CircularPad2d(_Pad):
+    def forward(self, input):
+        self._check_input_dim(input)
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPadNd):
+    """Pads (N, C, L) as if it went round."""
+
+
+class CircularPad2d(_CircularPadNd):
     """Pads (N, C, H, W) as if it went round."""
 
     _n = 2
-    _mode = "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     """Pads (N, C, D, H, W) as if it went round."""
 
     _n = 3
-    _mode = "circular"

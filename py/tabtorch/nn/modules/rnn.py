@@ -9,14 +9,15 @@ import warnings
 import tabtorch as torch
 
 from ...autograd.tape import named
+from ...engine.graph import nesting
+from ...ops.recurrent import GATES, scan
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ..utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from .module import Module
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
-
-_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 def _rnn_step(mode, gates, h, w_hh, b_hh, c=None, w_hr=None):
@@ -34,6 +35,20 @@ def _rnn_step(mode, gates, h, w_hh, b_hh, c=None, w_hr=None):
         return (h - n) * z + n, None
     total = gates + hidden
     return (total.tanh() if mode == "RNN_TANH" else F.relu(total)), None
+
+
+def _steps(mode, gates, h, c, w_hh, b_hh, w_hr, backwards, live=None):
+    """All steps, one after another, each of operations that autograd knows. Returns the outputs (L, N, H) and the last c."""
+    steps = range(gates.size(0))
+    outs = [None] * gates.size(0)
+    for t in reversed(steps) if backwards else steps:
+        old = h, c
+        h, c = _rnn_step(mode, gates[t], h, w_hh, b_hh, c, w_hr)
+        if live is not None:
+            h = torch.where(live[t], h, old[0])
+            c = None if c is None else torch.where(live[t], c, old[1])
+        outs[t] = h
+    return torch.stack(outs), c
 
 
 class RNNBase(Module):
@@ -76,6 +91,9 @@ class RNNBase(Module):
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
+        for name, value in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
         for name, value in (("input_size", input_size), ("hidden_size", hidden_size)):
             if not isinstance(value, int):
                 raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
@@ -87,7 +105,7 @@ class RNNBase(Module):
             raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if proj_size >= hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
-        if mode not in _GATES:
+        if mode not in GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
         self.mode = mode
         self.input_size = input_size
@@ -99,7 +117,7 @@ class RNNBase(Module):
         self.bidirectional = bidirectional
         self.proj_size = proj_size
 
-        gates = _GATES[mode] * hidden_size
+        gates = GATES[mode] * hidden_size
         out_size = proj_size or hidden_size
         directions = 2 if bidirectional else 1
         self._all_weights: list = []
@@ -149,7 +167,7 @@ class RNNBase(Module):
     def _check(self, input, hx):
         kind = "RNN" if self.mode.startswith("RNN") else self.mode
         if not isinstance(input, torch.Tensor):
-            raise NotImplementedError(f"{kind}: packed sequences are not in tabtorch yet")
+            raise TypeError(f"{kind}: Expected input to be a Tensor or a PackedSequence, got {type(input).__name__}")
         if input.dim() not in (2, 3):
             tail = "D tensor instead" if kind == "RNN" else "D instead"
             raise ValueError(f"{kind}: Expected input to be 2D or 3D, got {input.dim()}{tail}")
@@ -164,7 +182,7 @@ class RNNBase(Module):
             raise RuntimeError(f"For {word} input, hx should also be {n}-D but got {hx[0].dim()}-D tensor")
 
     def _check_sizes(self, input, hx):
-        if input.dtype != self.weight_ih_l0.dtype:
+        if input.dtype != self.weight_ih_l0.dtype and not torch.is_autocast_enabled(input.device.type):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({self.weight_ih_l0.dtype}). "
                 f"Convert input: input.to({self.weight_ih_l0.dtype}), or convert model: model.to({input.dtype})"
@@ -182,6 +200,8 @@ class RNNBase(Module):
 
     def _run(self, input, hx):
         """``hx``: a tuple of one or two states, or None. Returns (output, states as a tuple)."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
         self._check(input, hx)
         batched = input.dim() == 3
         if not batched:
@@ -189,45 +209,59 @@ class RNNBase(Module):
             hx = None if hx is None else tuple(h.unsqueeze(1) for h in hx)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        count = self.num_layers * (2 if self.bidirectional else 1)
+        output, states = self._layers(input, hx)
+        if not batched:
+            return output.squeeze(1), tuple(s.squeeze(1) for s in states)
+        return (output.transpose(0, 1) if self.batch_first else output), states
+
+    def _run_packed(self, packed, hx):
+        """Padded, with each sequence's state at rest past its end."""
+        padded, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
+        if hx is not None and packed.sorted_indices is not None:
+            hx = tuple(h.index_select(1, packed.sorted_indices) for h in hx)
+        steps = torch.arange(padded.size(0), device=padded.device)
+        output, states = self._layers(padded, hx, steps.view(-1, 1, 1) < lengths.to(padded.device).view(-1, 1))
+        if packed.unsorted_indices is not None:
+            states = tuple(s.index_select(1, packed.unsorted_indices) for s in states)
+        data = named(pack_padded_sequence(output, lengths).data, "CatBackward0")
+        return PackedSequence(data, *packed[1:]), states
+
+    def _layers(self, input, hx, live=None):
+        """All layers over (L, N, I). ``live`` (L, N, 1): which steps the sequences have, where not all have all."""
         if hx is None:
+            count = self.num_layers * (2 if self.bidirectional else 1)
             sizes = [self.proj_size or self.hidden_size] + [self.hidden_size] * (self.mode == "LSTM")
             hx = tuple(input.new_zeros((count, input.size(1), s)) for s in sizes)
         self._check_sizes(input, hx)
-
+        if input.size(0) == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         finals: list = []
         directions = 2 if self.bidirectional else 1
         for layer in range(self.num_layers):
             outs = []
             for direction in range(directions):
                 k = layer * directions + direction
-                out, state = self._one_direction(input, [h[k] for h in hx], self.all_weights[k], direction)
+                out, state = self._one_direction(input, [h[k] for h in hx], self.all_weights[k], direction, live)
                 outs.append(out)
                 finals.append(state)
             input = outs[0] if directions == 1 else torch.cat(outs, -1)
             if self.dropout and self.training and layer < self.num_layers - 1:
                 input = F.dropout(input, self.dropout, True)
-        states = tuple(torch.stack([f[s] for f in finals]) for s in range(len(hx)))
-        if not batched:
-            return input.squeeze(1), tuple(s.squeeze(1) for s in states)
-        return (input.transpose(0, 1) if self.batch_first else input), states
+        return input, tuple(torch.stack([f[s] for f in finals]) for s in range(len(hx)))
 
-    def _one_direction(self, input, state, weights, backwards):
+    def _one_direction(self, input, state, weights, backwards, live=None):
         """``input`` (L, N, I). Returns the outputs (L, N, H) and the last state."""
         weights = list(weights)
         w_hr = weights.pop() if self.proj_size else None
         w_ih, w_hh, b_ih, b_hh = weights if self.bias else (*weights, None, None)
         gates = F.linear(input, w_ih, b_ih)  # (L, N, G · H), all steps at once
         h, c = state if self.mode == "LSTM" else (state[0], None)
-        steps = range(input.size(0))
-        outs = [None] * input.size(0)
-        for t in reversed(steps) if backwards else steps:
-            h, c = _rnn_step(self.mode, gates[t], h, w_hh, b_hh, c, w_hr)
-            outs[t] = h
-        out = torch.stack(outs)
-        if self.mode != "LSTM":
-            return out, (h,)
-        return out if w_hr is not None else named(out, "MkldnnRnnLayerBackward0"), (h, c)
+        if live is None and not nesting[0] and all(t is None or t.dtype is gates.dtype for t in (h, c, w_hh, b_hh)):
+            out, c = scan(self.mode, gates, h, c, w_hh, b_hh, w_hr, bool(backwards), _steps)
+        else:
+            out, c = _steps(self.mode, gates, h, c, w_hh, b_hh, w_hr, backwards, live)
+        h = out[0 if backwards else -1]
+        return out, ((h,) if c is None else (h, c))
 
 
 class RNN(RNNBase):

@@ -1,11 +1,14 @@
 """Transformer layers (Vaswani et al., 2017)."""
 
 import copy
+import inspect
+import warnings
 
 import tabtorch as torch
 
 from .. import functional as F
 from ..init import xavier_uniform_
+from .activation import GELU, ReLU
 from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
@@ -22,16 +25,16 @@ __all__ = [
 ]
 
 
-def _square_subsequent_mask(size, device=None, dtype=None):
+def _generate_square_subsequent_mask(size, device=None, dtype=None):
     """(size, size): -inf above the diagonal, 0 elsewhere."""
     return torch.triu(torch.full((size, size), float("-inf"), dtype=dtype, device=device), diagonal=1)
 
 
-def _clones(module, n):
+def _get_clones(module, n):
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-def _activation(name):
+def _get_activation_fn(name):
     if name == "relu":
         return F.relu
     if name == "gelu":
@@ -39,16 +42,16 @@ def _activation(name):
     raise RuntimeError(f"activation should be relu/gelu, not {name}")
 
 
-def _is_causal(mask, is_causal, size):
+def _detect_is_causal_mask(mask, is_causal=None, size=None):
     """The hint as given; where None, whether ``mask`` is the causal one, which reads it."""
     if is_causal is not None:
         return is_causal
     if mask is None or size is None or tuple(mask.shape[-2:]) != (size, size):
         return False
-    return bool((mask == _square_subsequent_mask(size, mask.device, mask.dtype)).all())
+    return bool((mask == _generate_square_subsequent_mask(size, mask.device, mask.dtype)).all())
 
 
-def _length(src, batch_first):
+def _get_seq_len(src, batch_first):
     return src.size(0) if src.dim() == 2 or not batch_first else src.size(1)
 
 
@@ -85,9 +88,13 @@ class _Layer(Module):
             setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
         for i in range(1, n + 1):
             setattr(self, f"dropout{i}", Dropout(dropout))
-        self.activation = _activation(activation) if isinstance(activation, str) else activation
+        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
 
     _cross = False
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__dict__.setdefault("activation", F.relu)
 
     def _sa_block(self, x, attn_mask, key_padding_mask, is_causal):
         x = self.self_attn(
@@ -107,6 +114,14 @@ class _Layer(Module):
 
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then two linear maps. (L, N, d_model), or (N, L, d_model) with ``batch_first``."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        f = self.activation
+        relu, gelu = f is F.relu or isinstance(f, ReLU), f is F.gelu or isinstance(f, GELU)
+        self.activation_relu_or_gelu = 1 if relu else 2 if gelu else 0
+
+    __init__.__signature__ = inspect.signature(_Layer.__init__)  # type: ignore[attr-defined]
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         src_key_padding_mask = F._canonical_mask(
@@ -172,28 +187,78 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """``num_layers`` copies of an encoder layer. The nested-tensor arguments are accepted; there is one path."""
+    """``num_layers`` copies of an encoder layer.
+
+    ``enable_nested_tensor``: where PyTorch's fast path packs the sequences (evaluation, no gradients, a padding mask at the
+    ends), what is padding comes out as zeros, as it does there. There is one path here.
+    """
 
     __constants__ = ["norm"]
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__()
-        self.layers = _clones(encoder_layer, num_layers)
+        self.layers = _get_clones(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        self.enable_nested_tensor = enable_nested_tensor
+        self.enable_nested_tensor = self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        why = _why_not_nested(encoder_layer) if enable_nested_tensor else ""
+        if why:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}", stacklevel=2
+            )
+            self.use_nested_tensor = False
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         src_key_padding_mask = F._canonical_mask(
             src_key_padding_mask, "src_key_padding_mask", F._none_or_dtype(mask), "mask", src.dtype
         )
         mask = F._canonical_mask(mask, "mask", None, "", src.dtype, False)
-        is_causal = _is_causal(mask, is_causal, _length(src, self.layers[0].self_attn.batch_first))
+        is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, self.layers[0].self_attn.batch_first))
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
+        if src_key_padding_mask is not None and mask is None and self._nested(src):
+            output = _without_padding(output, src_key_padding_mask, self.mask_check)
         return output if self.norm is None else self.norm(output)
+
+    def _nested(self, src):
+        """Whether PyTorch packs the sequences."""
+        first = self.layers[0]
+        usable = self.use_nested_tensor and not first.training and src.dim() == 3
+        if not usable or not torch.is_grad_enabled():
+            return usable
+        return not src.requires_grad and not any(p.requires_grad for p in first.parameters())
+
+
+def _without_padding(output, mask, check):
+    """Zeros where ``mask`` (N, L) is -inf; ``check``: only if what it leaves are beginnings of the sequences."""
+    padding = mask.isinf()
+    if check:
+        padding = padding & (~padding).cumprod(1).eq(~padding).all()
+    return output.masked_fill(padding.unsqueeze(-1), 0.0)
+
+
+def _why_not_nested(layer):
+    """What of an encoder layer PyTorch's fast path does not take."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    for wrong, why in (
+        (layer.norm_first, ".norm_first was True"),
+        (
+            not attention.batch_first,
+            ".self_attn.batch_first was not True(use batch_first for better inference performance)",
+        ),
+        (not attention._qkv_same_embed_dim, ".self_attn._qkv_same_embed_dim was not True"),
+        (attention.in_proj_bias is None, ".self_attn was passed bias=False"),
+        (not layer.activation_relu_or_gelu, ".activation_relu_or_gelu was not True"),
+        (layer.norm1.eps != layer.norm2.eps, ".norm1.eps was not equal to encoder_layer.norm2.eps"),
+        (attention.num_heads % 2 == 1, ".self_attn.num_heads is odd"),
+    ):
+        if wrong:
+            return "encoder_layer" + why
+    return ""
 
 
 class TransformerDecoder(Module):
@@ -203,7 +268,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__()
-        self.layers = _clones(decoder_layer, num_layers)
+        self.layers = _get_clones(decoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
 
@@ -218,8 +283,8 @@ class TransformerDecoder(Module):
         tgt_is_causal=None,
         memory_is_causal=False,
     ):
-        size = _length(tgt, self.layers[0].self_attn.batch_first)
-        tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, size)
+        size = _get_seq_len(tgt, self.layers[0].self_attn.batch_first)
+        tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, size)
         output = tgt
         for layer in self.layers:
             output = layer(
@@ -322,4 +387,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
         """(sz, sz): -inf above the diagonal, 0 elsewhere."""
-        return _square_subsequent_mask(sz, device, dtype)
+        return _generate_square_subsequent_mask(sz, device, dtype)

@@ -1,6 +1,7 @@
-"""``torch.nn.utils``: gradients clipped, parameters as one vector, sequences padded."""
+"""``torch.nn.utils``: gradients clipped, parameters as one vector, sequences padded, weights normalized, layers fused and pruned."""
 
-from .._missing import missing_function
+import importlib
+
 from . import rnn
 from .clip_grad import (
     clip_grad_norm,
@@ -10,6 +11,20 @@ from .clip_grad import (
     get_total_norm,
 )
 from .convert_parameters import parameters_to_vector, vector_to_parameters
+from .spectral_norm import remove_spectral_norm, spectral_norm
+from .weight_norm import remove_weight_norm, weight_norm
+
+#: name -> the module it is in, which is imported when it is first asked for
+_LATER = {
+    "convert_conv2d_weight_memory_format": "memory_format",
+    "convert_conv3d_weight_memory_format": "memory_format",
+    "fuse_conv_bn_eval": "fusion",
+    "fuse_conv_bn_weights": "fusion",
+    "fuse_linear_bn_eval": "fusion",
+    "fuse_linear_bn_weights": "fusion",
+    "skip_init": "init",
+}
+_MODULES = ("fusion", "memory_format", "parametrizations", "parametrize", "prune", "stateless")
 
 __all__ = [
     "clip_grad_norm",
@@ -18,12 +33,19 @@ __all__ = [
     "clip_grads_with_norm_",
     "get_total_norm",
     "parameters_to_vector",
+    "remove_spectral_norm",
+    "remove_weight_norm",
     "rnn",
+    "spectral_norm",
     "vector_to_parameters",
+    "weight_norm",
+    *_LATER,
 ]
 
-__getattr__ = missing_function(
-    "torch.nn.utils",
-    "fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights remove_spectral_norm "
-    "remove_weight_norm skip_init spectral_norm weight_norm",
-)
+
+def __getattr__(name):
+    if name in _MODULES:
+        return importlib.import_module("tabtorch.nn.utils." + name)
+    if name in _LATER:
+        return getattr(importlib.import_module("tabtorch.nn.utils." + _LATER[name]), name)
+    raise AttributeError(f"module 'torch.nn.utils' has no attribute '{name}'")

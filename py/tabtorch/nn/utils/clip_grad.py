@@ -1,13 +1,31 @@
 """Gradient clipping. Nothing here reads the GPU, unless ``error_if_nonfinite`` asks for it."""
 
+import math
 import types
 import warnings
 
 import tabtorch as torch
 
+from ...engine import multi
+from ...optim._fused import _flat
+
 
 def _as_list(tensors):
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def _packed(tensors, norm_type):
+    """All of them as one flat tensor, padded with zeros, so that a handful of dispatches does for all; None where they
+    cannot be laid so, or zeros would count.
+    """
+    if len(tensors) < 2 or norm_type not in (1.0, 2.0, math.inf) or torch.is_grad_enabled():
+        return None
+    device = tensors[0]._meta.device
+    for t in tensors:
+        m = t._meta
+        if m.dtype is not torch.float32 or m.device is not device or not m.numel or t.layout is not torch.strided:
+            return None
+    return _flat(tensors)
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -16,9 +34,17 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     norm_type = float(norm_type)
     if len(tensors) == 0:
         return torch.tensor(0.0)  # type: ignore[operator]
-    first = tensors[0].device
-    norms = [torch.linalg.vector_norm(t, norm_type).to(first) for t in tensors]
-    total = torch.linalg.vector_norm(torch.stack(norms), norm_type)
+    return _checked(_norm(tensors, norm_type, _packed(tensors, norm_type)), norm_type, error_if_nonfinite)
+
+
+def _norm(tensors, norm_type, flat):
+    if flat is None:
+        first = tensors[0].device
+        flat = torch.stack([torch.linalg.vector_norm(t, norm_type).to(first) for t in tensors])
+    return torch.linalg.vector_norm(flat, norm_type)
+
+
+def _checked(total, norm_type, error_if_nonfinite):
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from "
@@ -34,10 +60,25 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
     if not grads:
         return
+    _scale(grads, max_norm, total_norm, _packed(grads, 2.0))
+
+
+def _scale(grads, max_norm, total_norm, flat):
     # Multiplying always, by a coefficient clamped at 1, needs no reading of the norm.
     coefficient = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for g in grads:
-        g.mul_(coefficient.to(g.device))
+    own = len({id(g._storage) for g in grads}) == len(grads)
+    if (
+        flat is None
+        or not own
+        or not all(g._meta.whole and g._storage.node.inst.out.numel == g._meta.numel for g in grads)
+    ):
+        for g in grads:
+            g.mul_(coefficient.to(g.device))
+        return
+    scaled = flat * coefficient.to(flat.device)
+    for g, window in zip(grads, multi.windows(scaled._storage.node, [g._meta for g in grads]), strict=True):
+        g._storage.node = window
+        g._storage.version += 1
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
@@ -50,8 +91,11 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     with torch.no_grad():
         max_norm, norm_type = float(max_norm), float(norm_type)
         grads = [p.grad for p in parameters if p.grad is not None]
-        total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
-        clip_grads_with_norm_(parameters, max_norm, total, foreach)
+        if not grads:
+            return get_total_norm(grads, norm_type)
+        flat = _packed(grads, norm_type)
+        total = _checked(_norm(grads, norm_type, flat), norm_type, error_if_nonfinite)
+        _scale(grads, max_norm, total, flat)
     return total
 
 

@@ -1,6 +1,9 @@
 """``torch.optim.lr_scheduler``: learning rates that change by epoch or by step."""
 
-from .base import LRScheduler, _LRScheduler
+from ..optimizer import Optimizer as Optimizer
+from .base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
+from .base import LRScheduler
+from .base import _LRScheduler as _LRScheduler
 from .chained import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from .cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from .decay import (
@@ -32,5 +35,4 @@ __all__ = [
     "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
-    "_LRScheduler",
 ]

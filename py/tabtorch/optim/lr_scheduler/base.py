@@ -44,13 +44,13 @@ def _per_group(name, optimizer, value):
     """One value for each group, from one for all or a list."""
     n = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
-        return [value] * n
+        value = [value] * n
     if len(value) != n:
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. "
             f"{name} has {len(value)} values, param_groups has {n}."
         )
-    return list(value)
+    return [v.clone() if isinstance(v, torch.Tensor) else v for v in value]
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ class _ByFunction(LRScheduler):
     def state_dict(self):
         """Everything but the optimizer; of the functions, only what objects hold."""
         state = super().state_dict()
-        state["lr_lambdas"] = [_callable_state(fn) for fn in self.lr_lambdas]
+        state["lr_lambdas"] = [_callable_state(fn) for fn in state.pop("lr_lambdas")]
         return state
 
     def load_state_dict(self, state_dict):

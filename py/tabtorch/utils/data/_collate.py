@@ -61,6 +61,20 @@ def default_convert(data):
     return data
 
 
+def _small(batch):
+    """Integers that the host still has, such as labels, as one upload. None for anything else."""
+    first = batch[0]._meta
+    values = []
+    for t in batch:
+        host = getattr(t._storage.node, "host", None) if isinstance(t, torch.Tensor) else None
+        if host is None or t._meta is not first or not first.whole or len(host) != first.numel:
+            return None
+        values += host
+    if len(values) > 4096:
+        return None
+    return torch.tensor(values, dtype=first.dtype, device=first.device.public).reshape(len(batch), *first.shape)  # type: ignore[operator]
+
+
 def default_collate(batch):
     """A list of samples to one batch: tensors are stacked on a new first dimension, numbers become tensors.
 
@@ -68,12 +82,15 @@ def default_collate(batch):
     """
     elem = batch[0]
     if isinstance(elem, torch.Tensor):
-        return torch.stack(batch, 0)
+        together = _small(batch)
+        return torch.stack(batch, 0) if together is None else together
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(elem, numpy.ndarray):
             if _TEXT_ARRAY.search(elem.dtype.str) is not None:
                 raise _bad(elem.dtype)
+            if all(b.shape == elem.shape and b.dtype == elem.dtype for b in batch):
+                return torch.from_numpy(numpy.stack(batch))  # one upload
             return torch.stack([torch.as_tensor(b) for b in batch], 0)
         if isinstance(elem, (numpy.bool_, numpy.number, numpy.object_)):
             return torch.as_tensor(numpy.asarray(batch))

@@ -1,25 +1,32 @@
 """``DataLoader``: batches of a dataset, in the order of a sampler.
 
-All loading is in this process: a browser tab has no worker processes. Random numbers are drawn exactly when PyTorch
-draws them, so a seeded run sees the same batches.
+All loading is in this process: a browser tab has no worker processes, so workers take turns in it (``_worker.py``).
+Random numbers are drawn exactly when PyTorch draws them, so a seeded run sees the same batches.
 """
 
 import itertools
 import math
 import warnings
-from typing import Any
 
 import tabtorch as torch
 
+from . import _utils as _utils
+from . import _worker
 from ._collate import default_collate, default_convert
+from ._worker import get_worker_info as get_worker_info
+from .dataset import Dataset as Dataset
 from .dataset import IterableDataset, Subset, TensorDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, _draw_seed
+from .sampler import Sampler as Sampler
 
 _warned_of_workers = False
 
 
-def get_worker_info():
-    """None, as in PyTorch's main process: there are no workers."""
+class _DatasetKind:
+    """What a loader's ``_dataset_kind`` says: samples are asked for by index, or come in their own order."""
+
+    Map = 0
+    Iterable = 1
 
 
 class _InfiniteConstantSampler:
@@ -69,8 +76,9 @@ class DataLoader:
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
-        self._iterable = isinstance(dataset, IterableDataset)
-        if self._iterable:
+        iterable = isinstance(dataset, IterableDataset)
+        self._dataset_kind = _DatasetKind.Iterable if iterable else _DatasetKind.Map
+        if iterable:
             if shuffle not in (False, None):
                 raise ValueError(
                     f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
@@ -92,7 +100,7 @@ class DataLoader:
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
         if sampler is None:
-            if self._iterable:
+            if iterable:
                 sampler = _InfiniteConstantSampler()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)
@@ -111,6 +119,7 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self.__initialized = True
         self._IterableDataset_len_called = None
+        self._iterator = None
 
     def __setattr__(self, attr, val):
         if self.__initialized and attr in (
@@ -133,10 +142,20 @@ class DataLoader:
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def __iter__(self):
-        return _Iterator(self)
+        if not (self.persistent_workers and self.num_workers > 0):
+            return self._get_iterator()
+        if self._iterator is None:
+            self._iterator = self._get_iterator()
+        else:
+            self._iterator._reset(self)
+        return self._iterator
+
+    def _get_iterator(self):
+        """One pass; a subclass may put its own there."""
+        return (_MultiProcessingDataLoaderIter if self.num_workers else _SingleProcessDataLoaderIter)(self)
 
     def __len__(self):
-        if not self._iterable:
+        if self._dataset_kind == _DatasetKind.Map:
             return len(self._index_sampler)
         length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is not None:
@@ -173,8 +192,8 @@ def _check_workers(num_workers, timeout, prefetch_factor, persistent_workers, co
         )
 
 
-class _Iterator:
-    """One pass over a loader."""
+class _BaseDataLoaderIter:
+    """One pass over a loader, or over what has the attributes of one that are read here, as fastai's has."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -184,10 +203,27 @@ class _Iterator:
         self._sampler_iter = iter(loader._index_sampler)
         # PyTorch draws a seed for its workers here, even with none: the same number is drawn, to keep the stream.
         self._base_seed = _draw_seed(loader.generator)
+        self._workers = _worker.make(loader, self._base_seed)
+        self._start()
+
+    def _reset(self, loader, first_iter=False):
+        """Another pass, with the same workers."""
+        self._sampler_iter = iter(self._loader._index_sampler)
+        self._start()
+
+    def _start(self):
+        loader = self._loader
         self._num_yielded = 0
         self._length = loader._IterableDataset_len_called
-        self._samples: Any = iter(self._dataset) if loader._iterable else None
-        self._ended = False
+        if self._workers:  # they are given work ahead, which draws from the sampler now
+            ahead = list(itertools.islice(self._sampler_iter, loader.prefetch_factor * loader.num_workers))
+            self._sampler_iter = itertools.chain(ahead, self._sampler_iter)
+            self._turns = list(self._workers)
+            for worker in self._workers:
+                with worker:
+                    worker.source = self._source(worker.dataset)
+        else:
+            self._fetch = self._source(self._dataset)
 
     def __iter__(self):
         return self
@@ -196,10 +232,13 @@ class _Iterator:
         return len(self._loader._index_sampler)
 
     def __next__(self):
-        index = next(self._sampler_iter)
-        data = self._by_index(index) if self._samples is None else self._by_iteration(index)
+        data = self._in_turn() if self._workers else self._fetch(next(self._sampler_iter))
         self._num_yielded += 1
-        if self._samples is not None and self._length is not None and self._num_yielded > self._length:
+        if (
+            self._loader._dataset_kind == _DatasetKind.Iterable
+            and self._length is not None
+            and self._num_yielded > self._length
+        ):
             warnings.warn(
                 f"Length of IterableDataset {self._dataset} was reported to be {self._length}"
                 f"(when accessing len(dataloader)), but {self._num_yielded} samples have been fetched. ",
@@ -207,29 +246,60 @@ class _Iterator:
             )
         return data
 
-    def _by_index(self, index):
+    def _in_turn(self):
+        """The next batch of the worker whose turn it is; one that has come to its end is left out."""
+        while self._turns:
+            worker = self._turns.pop(0)
+            index = next(self._sampler_iter)
+            try:
+                with worker:
+                    data = worker.source(index)
+            except StopIteration:
+                continue
+            self._turns.append(worker)
+            return data
+        raise StopIteration
+
+    def _source(self, dataset):
+        """index -> data, for one pass over a dataset."""
+        if self._loader._dataset_kind == _DatasetKind.Map:
+            return lambda index: self._by_index(dataset, index)
+        samples, ended = iter(dataset), False
+
+        def by_iteration(index):
+            nonlocal ended
+            if ended:
+                raise StopIteration
+            if not self._auto_collation:
+                return self._collate_fn(next(samples))
+            batch = list(itertools.islice(samples, len(index)))
+            ended = len(batch) < len(index)
+            if not batch or (ended and self._loader.drop_last):
+                raise StopIteration
+            return self._collate_fn(batch)
+
+        return by_iteration
+
+    def _by_index(self, dataset, index):
         if not self._auto_collation:
-            return self._collate_fn(self._dataset[index])
+            return self._collate_fn(dataset[index])
         if self._collate_fn is default_collate:
-            batch = _gathered(self._dataset, index)
+            batch = _gathered(dataset, index)
             if batch is not None:
                 return batch
-        getitems = getattr(self._dataset, "__getitems__", None)
-        return self._collate_fn(getitems(index) if getitems else [self._dataset[i] for i in index])
-
-    def _by_iteration(self, index):
-        if self._ended:
-            raise StopIteration
-        if not self._auto_collation:
-            return self._collate_fn(next(self._samples))
-        samples = list(itertools.islice(self._samples, len(index)))
-        self._ended = len(samples) < len(index)
-        if not samples or (self._ended and self._loader.drop_last):
-            raise StopIteration
-        return self._collate_fn(samples)
+        getitems = getattr(dataset, "__getitems__", None)
+        return self._collate_fn(getitems(index) if getitems else [dataset[i] for i in index])
 
     def __getstate__(self):
         raise NotImplementedError("{} cannot be pickled", type(self).__name__)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """A pass without workers."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """A pass with workers, which take turns."""
 
 
 def _gathered(dataset, indices):

@@ -1,0 +1,56 @@
+"""The inverse gamma distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tabtorch as torch
+
+from ..tensor import Tensor
+from . import constraints
+from .distribution import one_read
+from .gamma import Gamma
+from .transformed_distribution import TransformedDistribution
+from .transforms import PowerTransform
+
+
+class InverseGamma(TransformedDistribution):
+    """1 / x of a gamma x with this `concentration` and `rate`."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    _fields = ""
+
+    @one_read()
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        self._given = base._given
+        super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args=validate_args)
+
+    @property
+    def concentration(self) -> Any:
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Any:
+        return self.base_dist.rate
+
+    @property
+    def mean(self) -> Any:
+        a = self.concentration
+        return torch.where(a > 1, self.rate / (a - 1), math.inf)
+
+    @property
+    def mode(self) -> Any:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Any:
+        a = self.concentration
+        return torch.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + self.rate.log() + a.lgamma() - (1 + a) * a.digamma()

@@ -1,0 +1,51 @@
+"""exp of a normal number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+from . import constraints
+from .distribution import one_read
+from .normal import Normal
+from .transformed_distribution import TransformedDistribution
+from .transforms import ExpTransform
+
+
+class LogNormal(TransformedDistribution):
+    """exp(x) of a normal x with mean `loc` and standard deviation `scale`."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    _fields = ""
+
+    @one_read()
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        base = Normal(loc, scale, validate_args=validate_args)
+        self._given = base._given
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    @property
+    def loc(self) -> Any:
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> Any:
+        return self.base_dist.scale
+
+    @property
+    def mean(self) -> Any:
+        return (self.loc + self.scale.pow(2) / 2).exp()
+
+    @property
+    def mode(self) -> Any:
+        return (self.loc - self.scale.square()).exp()
+
+    @property
+    def variance(self) -> Any:
+        variance = self.scale.pow(2)
+        return variance.expm1() * (2 * self.loc + variance).exp()
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc

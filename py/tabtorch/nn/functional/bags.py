@@ -1,0 +1,159 @@
+"""Sums, means and maxima of bags of embeddings."""
+
+import warnings
+
+import tabtorch as torch
+
+from ...ops.places import every_example, host_values
+from ._common import named
+
+_MODES = ("sum", "mean", "max")
+
+
+def renorm_rows(weight, input, max_norm, norm_type):
+    """Scales the rows that ``input`` names to a norm of at most ``max_norm``, in place."""
+    with torch.no_grad():
+        norms = weight.norm(norm_type, 1, keepdim=True)
+        used = torch.zeros(weight.size(0), dtype=torch.bool, device=weight.device)
+        used = used.index_fill(0, input.reshape(-1).long(), True).unsqueeze(1)
+        weight.mul_(torch.where(used & (norms > max_norm), max_norm / (norms + 1e-7), 1.0).to(weight.dtype))
+
+
+def per_use(weight, input):
+    """1 over how often each element of ``input`` occurs in it: what ``scale_grad_by_freq`` multiplies gradients by."""
+    flat = input.reshape(-1).long()
+    count = torch.zeros(weight.size(0), device=weight.device).index_add(
+        0, flat, torch.ones(flat.shape, device=weight.device)
+    )
+    return count[flat].reciprocal().reshape(input.shape).to(weight.dtype)
+
+
+def scaled(x, factor):
+    """``x``, whose gradient is multiplied by ``factor``."""
+    return x.detach() + (x * factor - (x * factor).detach())
+
+
+def _known(t):
+    """The elements, flat, where they can be seen without waiting for a GPU."""
+    t = every_example(t)
+    values = host_values(t)
+    return values if values is not None else t.reshape(-1).tolist() if t.device.type == "cpu" else ()
+
+
+def _check_offsets(offsets, n):
+    values = _known(offsets)
+    if not values:
+        return
+    if values[0] != 0:
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+            f"However, got {values[0]}"
+        )
+    if values[-1] > n:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {values[-1]}"
+        )
+
+
+def embedding_bag(
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
+    """Rows of ``weight`` (rows, D), reduced over bags: (bags, D).
+
+    ``input``: (bags, L), or (N) in bags that begin at ``offsets``. ``mode``: sum, mean or max; a sum may have
+    ``per_sample_weights`` of the shape of ``input``. An empty bag gives 0; ``padding_idx`` counts as not there.
+    ``sparse``: taken, but the gradient is dense all the same.
+    """
+    if weight.dtype == torch.long and input.is_floating_point():
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        weight, input = input, weight
+    if per_sample_weights is not None and input.size() != per_sample_weights.size():
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, "
+            f"then it must have the same shape as the input ({input.shape})"
+        )
+    if weight.dim() != 2:
+        raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.dim()}")
+    if input.dim() == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                f"sequences. However, found offsets of type {type(offsets)}"
+            )
+    elif input.dim() != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
+    elif offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    elif offsets.dim() != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    if mode not in _MODES:
+        raise ValueError("mode has to be one of sum, mean or max")
+    if mode == "max":
+        if scale_grad_by_freq:
+            raise ValueError("max mode does not support scaling the gradient by the frequency")
+        if sparse:
+            raise ValueError("max mode does not support sparse weights")
+    for k, i in enumerate(_known(input)):
+        if not 0 <= i < weight.size(0):
+            raise RuntimeError(
+                f"Index {k} of input takes value {i} which is not in the valid range [0, {weight.size(0)})"
+            )
+    if max_norm is not None:
+        renorm_rows(weight, input, max_norm, norm_type)
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    rows = weight[input]
+    if scale_grad_by_freq:
+        rows = scaled(rows, per_use(weight, input).unsqueeze(-1))
+    kept = None if padding_idx is None else (input != padding_idx % weight.size(0)).unsqueeze(-1)
+    hidden = float("-inf") if mode == "max" else 0.0
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if kept is not None:
+        rows = torch.where(kept, rows, hidden)
+    if input.dim() == 2:
+        bags, length = input.shape
+        size = length if kept is None else kept.sum(1)
+        if mode == "max":
+            out = rows.amax(1) if length else rows.new_zeros((bags, weight.size(1)))
+        else:
+            out = rows.sum(1)
+    else:
+        _check_offsets(offsets, input.size(0))
+        starts = offsets[:-1] if include_last_offset else offsets
+        bags, width = starts.size(0), weight.size(1)
+        place = torch.arange(input.size(0), device=input.device)
+        bag = torch.searchsorted(starts.long(), place, right=True) - 1
+        size = torch.zeros((bags, 1), dtype=torch.int64, device=input.device)
+        one = (
+            kept.long() if kept is not None else torch.ones((input.size(0), 1), dtype=torch.int64, device=input.device)
+        )
+        size = size.index_add(0, bag, one)
+        if mode == "max":
+            target = rows.new_full((bags, width), hidden)
+            out = target.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "amax", include_self=True)
+        else:
+            out = rows.new_zeros((bags, width)).index_add(0, bag, rows)
+    counted = isinstance(size, torch.Tensor)
+    if mode == "mean":
+        out = out / (size.clamp(min=1) if counted else max(size, 1))
+    elif mode == "max" and counted:
+        out = torch.where(size.bool(), out, 0.0)
+    return named(out.to(weight.dtype), "EmbeddingBagBackward0")

@@ -1,0 +1,84 @@
+"""Averaged stochastic gradient descent."""
+
+from ._elementwise import Elementwise, add_, at_least_0, functional, one_element
+from .optimizer import _to_scalar
+
+__all__ = ["ASGD", "asgd"]
+
+
+class ASGD(Elementwise):
+    """p ← p · (1 - λ · η) - η · g;  ax ← ax + μ · (p - ax);  η = lr / (1 + λ · lr · t)^α;  μ = 1 / max(1, t - t0)
+    (Polyak and Juditsky, 1992)."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        one_element(lr)
+        at_least_0(learning_rate=lr, weight_decay=weight_decay)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    @classmethod
+    def _start(cls, p, group):
+        state = super()._start(p, group)
+        lr = _to_scalar(group["lr"])
+        state.keep("eta", lr if isinstance(lr, (int, float)) else lr.detach().clone())
+        state["mu"] = 1.0
+        return state
+
+    @classmethod
+    def _home(cls, p, group):
+        return p.device
+
+    @classmethod
+    def _fills(cls, group, p):
+        return {"ax": 0}
+
+    @classmethod
+    def _count(cls, state):
+        return state.advance(), state.number("eta"), state.number("mu")
+
+    @classmethod
+    def _settings(cls, group, count):
+        _, eta, mu = count
+        return {"eta": eta, "mu": mu, "lambd": group["lambd"]}
+
+    @classmethod
+    def _finish(cls, states, group, count):
+        lr = group["lr"]
+        eta = lr / ((1 + group["lambd"] * lr * count[0]) ** group["alpha"])
+        for state in states:
+            state.keep("eta", eta)
+            state.keep("mu", 1 / max(1, count[0] - group["t0"]))
+
+    @staticmethod
+    def _formula(param, grad, ax, *, eta, mu, lambd):
+        param.mul_(1 - lambd * eta)
+        add_(param, grad, -eta)
+        if mu == 1:
+            ax.copy_(param)
+        else:
+            ax.add_((param - ax) * mu)
+
+
+asgd = functional(ASGD, "asgd", "axs mus etas state_steps foreach maximize differentiable capturable has_complex")

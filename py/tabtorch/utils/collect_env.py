@@ -1,0 +1,40 @@
+"""`torch.utils.collect_env`: what a report of a bug should say of where it happened."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+
+def get_pretty_env_info() -> str:
+    """Versions, platform, adapter and its features, a line each."""
+    import tabtorch as torch
+
+    from ..bridge import get_bridge
+
+    info = get_bridge().info
+    gpu = info.get("webgpu")
+    numpy = sys.modules.get("numpy")
+    lines = {
+        "PyTorch version": torch.__version__,
+        "Is debug build": False,
+        "Python version": sys.version.replace("\n", " "),
+        "Python platform": platform.platform(),
+        "JavaScript platform": info.get("platform", ""),
+        "Is CUDA available": torch.cuda.is_available(),
+        "Is WebGPU available": gpu is not None,
+        "GPU": torch.webgpu.get_device_name() if gpu else info.get("reason", ""),
+        "GPU features": ", ".join(gpu["features"]) if gpu else "",
+        "NumPy version": getattr(numpy, "__version__", "not loaded"),
+    }
+    return "\n".join(f"{k}: {v}" for k, v in lines.items())
+
+
+def main() -> None:
+    """Prints it."""
+    print("Collecting environment information...")
+    print(get_pretty_env_info())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Workers of a loader, which take turns in this process.
+
+Each has random numbers of its own, seeded as PyTorch seeds those of a worker process: torch's, Python's and NumPy's. So
+what a dataset draws is what it draws in PyTorch with as many workers, and the program's own streams are left alone.
+"""
+
+import copy
+import random
+import sys
+
+import tabtorch as torch
+
+#: the worker whose turn it is
+current = None
+
+
+class WorkerInfo:
+    """What ``get_worker_info`` gives."""
+
+    def __init__(self, id, num_workers, seed, dataset):
+        self.id = id
+        self.num_workers = num_workers
+        self.seed = seed
+        self.dataset = dataset
+
+    def __repr__(self):
+        return f"WorkerInfo(id={self.id}, num_workers={self.num_workers}, seed={self.seed}, dataset={self.dataset!r})"
+
+
+def get_worker_info():
+    """Inside a worker: its ``id``, ``num_workers``, ``seed`` and ``dataset``. None outside of one."""
+    return current
+
+
+def make(loader, base_seed):
+    """The workers of a loader, each initialized by its ``worker_init_fn``."""
+    workers = []
+    for k in range(loader.num_workers):
+        # a process has a copy; here one is made only where workers could see each other's changes
+        if loader._dataset_kind:
+            dataset = _own(loader.dataset)
+        else:
+            dataset = loader.dataset if loader.worker_init_fn is None else copy.copy(loader.dataset)
+        worker = Worker(WorkerInfo(k, loader.num_workers, base_seed + k, dataset))
+        workers.append(worker)
+        with worker:
+            seed_all(base_seed, k)
+            if loader.worker_init_fn is not None:
+                loader.worker_init_fn(k)
+    return workers
+
+
+def _own(dataset):
+    """A copy of all that a dataset is made of, but for the numbers: tensors and arrays are shared, as they are only read.
+
+    Of a dataset that cannot be copied so, as one that holds a generator or a lock, only its own attributes are.
+    """
+    numpy = sys.modules.get("numpy")
+    shared = (torch.Tensor, torch.nn.Parameter, *([] if numpy is None else [numpy.ndarray]))
+    table = copy._deepcopy_dispatch  # type: ignore[attr-defined]
+    before = {t: table[t] for t in shared if t in table}
+    table.update(dict.fromkeys(shared, lambda x, memo: x))
+    try:
+        return copy.deepcopy(dataset)
+    except (TypeError, NotImplementedError, AttributeError, RuntimeError):
+        return copy.copy(dataset)
+    finally:
+        for t in shared:
+            del table[t]
+        table.update(before)
+
+
+def seed_all(base_seed, k):
+    """Seeds the streams as those of worker ``k``."""
+    random.seed(base_seed + k)
+    torch.manual_seed(base_seed + k)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        entropy = [k, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+
+
+class Worker:
+    """One worker. Within it, as a with block, its streams are those that are drawn from."""
+
+    source = None
+
+    def __init__(self, info):
+        self.info = info
+        self.states = None
+
+    @property
+    def dataset(self):
+        """Its copy."""
+        return self.info.dataset
+
+    def __enter__(self):
+        global current
+        self.before = _exchange(self.states)
+        current = self.info
+        return self
+
+    def __exit__(self, *exc):
+        global current
+        self.states = _exchange(self.before)
+        current = None
+
+
+def _exchange(states):
+    """Puts the states of the streams in place, where there are some; gives those before."""
+    mine = states or [None] * 4
+    before = [torch.random.default_generator.exchange(mine[0]), torch.random.device_generator.exchange(mine[1])]
+    before.append(random.getstate())
+    numpy = sys.modules.get("numpy")
+    before.append(None if numpy is None else numpy.random.get_state())
+    if mine[2] is not None:
+        random.setstate(mine[2])
+    if numpy is not None and mine[3] is not None:
+        numpy.random.set_state(mine[3])
+    return before

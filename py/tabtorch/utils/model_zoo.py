@@ -1,0 +1,15 @@
+"""`torch.utils.model_zoo`: the older name of `torch.hub.load_state_dict_from_url`."""
+
+from typing import Any
+
+from ..hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "tqdm":  # which others import from here
+        raise AttributeError(f"module 'torch.utils.model_zoo' has no attribute '{name}'")
+    from tqdm import tqdm  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    return tqdm
