@@ -1,8 +1,8 @@
 """Build the wheel: Python, WGSL and the bundled JavaScript, in one file that is the same every time.
 
-`python build_wheel.py` writes `dist/tabtorch-VERSION-py3-none-any.whl`. It needs no package, and Node only where the
-JavaScript has changed since it was bundled. It is also the PEP 517 backend of pyproject.toml, so `pip install .` and
-`pip install -e .` make the same thing.
+`python build_wheel.py` writes `dist/tabtorch-VERSION-py3-none-any.whl`. It needs Node only where the JavaScript has changed
+since it was bundled. It is also the PEP 517 backend of pyproject.toml, so `pip install .` and `pip install -e .` make the same
+thing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
-import io
+import lzma
+import re
 import shutil
 import subprocess
 import sys
@@ -23,12 +24,8 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "py" / "tabtorch"
 BUNDLES = (PACKAGE / "bridge" / "runtime.js", PACKAGE / "bridge" / "host.mjs")
 SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
-INTERNAL = {
-    "autograd",
-    "bridge",
-    "cli",
-    "engine",
-}  # folders of the package whose docstrings are for those who work on it
+#: folders of the package whose docstrings are for those who work on it
+INTERNAL = {"bridge", "cli", "compiled", "engine"}
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can hold
 
 
@@ -68,24 +65,23 @@ class Slim(ast.NodeTransformer):
     Annotated fields of dataclasses and named tuples stay: there they mean something when the program runs.
     """
 
-    def __init__(self, internal: bool) -> None:
+    def __init__(self, internal: bool, registered: set[str]) -> None:
         self.internal = internal  # nothing in the module is for users
-        self.depth = 0  # functions around the node
+        self.registered = registered  # functions that users know by another name
 
     def undocumented(self, node: Any) -> None:
         if ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        self.depth += 1
         self.generic_visit(node)
-        self.depth -= 1
         node.returns = None
         a = node.args
         for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
             if arg is not None:
                 arg.annotation = None
-        if self.internal or self.depth or (node.name.startswith("_") and not node.name.endswith("__")):
+        private = node.name.startswith("_") and not node.name.endswith("__") and not node.decorator_list
+        if self.internal or (private and node.name not in self.registered):
             self.undocumented(node)
         return node
 
@@ -123,23 +119,30 @@ class Slim(ast.NodeTransformer):
         return None if node.module == "__future__" else node
 
 
-def slim(source: str, internal: bool) -> str:
-    """A module as it is shipped. Comments and layout are the repository's."""
-    slimmer = Slim(internal)
-    tree = slimmer.visit(ast.parse(source))
-    if internal:
+def slim(source: str, internal: bool, package: bool) -> str:
+    """A module as it is shipped. Comments, layout, and what a module that is no package says of itself, are the repository's."""
+    tree = ast.parse(source)
+    calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call) and getattr(x.func, "id", "") == "register"]
+    slimmer = Slim(internal, {x.id for call in calls for x in ast.walk(call) if isinstance(x, ast.Name)})
+    tree = slimmer.visit(tree)
+    if not package:
         slimmer.undocumented(tree)
     for node in ast.walk(tree):
         if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
             node.body = [ast.Pass()]  # type: ignore[attr-defined]
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    return re.sub("^(    )+", lambda indent: " " * (len(indent[0]) // 4), text, flags=re.MULTILINE)
 
 
 def shipped(path: Path) -> bytes:
     """The bytes of a file in the wheel."""
+    if path.parent.name == "kernels":
+        return re.sub(r"^ *(//.*\n|/\*\*.*\*/\n)?", "", path.read_text(), flags=re.MULTILINE).encode()
     if path.suffix != ".py":
         return path.read_bytes()
-    return slim(path.read_text(), bool(INTERNAL & set(path.relative_to(PACKAGE).parts))).encode()
+    folders = set(path.relative_to(PACKAGE).parts)
+    internal = bool(INTERNAL & folders) or (path.parent == PACKAGE and re.match("_[a-z]", path.name) is not None)
+    return slim(path.read_text(), internal, path.name == "__init__.py" and not internal).encode()
 
 
 def operations() -> bytes:
@@ -149,21 +152,23 @@ def operations() -> bytes:
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
 
 
-def packed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The same files with most modules in one archive, `tabtorch/library.zip`, which Python imports from as from a folder.
+#: LZMA for text: eight bits of the byte before are context, and where a byte stands in a word is none
+TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 
-    The archive itself is not compressed, so the wheel compresses its modules as one: they share a third of their text, and
-    two hundred small files would pay for two hundred headers. What other programs open (JavaScript, WGSL) stays a file, and
-    so do the packages beside it.
+
+def packed(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The same files with most of the package in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
+
+    LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. What other programs
+    open (the bundled JavaScript) stays a file, and so do the packages beside it. Names and texts are divided by zeros.
     """
     apart = ("tabtorch/__init__.py", "tabtorch/_archive.py", "tabtorch/bridge/", "tabtorch/cli/")
-    inside = {name: data for name, data in files.items() if name.endswith(".py") and not name.startswith(apart)}
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as library:
-        for name, data in sorted(inside.items()):
-            library.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_STORED)
+    inside = {name: data for name, data in files.items() if not name.startswith(apart)}
+    parts = [
+        part for name, data in sorted(inside.items(), key=lambda x: (x[0][-3:], x[0])) for part in (name.encode(), data)
+    ]
     rest = {name: data for name, data in files.items() if name not in inside}
-    return rest | {"tabtorch/library.zip": archive.getvalue()}
+    return rest | {"tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)}
 
 
 def metadata(table: dict[str, Any]) -> str:

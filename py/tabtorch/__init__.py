@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import sys
 from typing import Any
 
 from . import _archive
@@ -27,7 +28,21 @@ from .device import device, set_default_device
 from .dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
 from .engine.view import Size
 from .errors import AcceleratorError, OutOfMemoryError
-from .layout import channels_last, channels_last_3d, contiguous_format, layout, memory_format, preserve_format, strided
+from .layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    jagged,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from .ops import core as _core
 from .tensor import Tensor
 from .version import __version__
@@ -35,7 +50,7 @@ from .version import __version__
 operators.install()
 del tensor  # type: ignore[name-defined]  # noqa: F821  # the module; `torch.tensor` is the function, found when first asked for
 
-for _name, _dtype in dtypes.PUBLIC.items():
+for _name, _dtype in (dtypes.PUBLIC | dtypes.NAMED_ONLY).items():
     globals()[_name] = _dtype
 
 inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
@@ -43,13 +58,26 @@ newaxis = None
 
 #: modules that `torch.NAME` reaches without an import statement
 _MODULES = (
-    "accelerator backends cuda cli distributions fft func hub jit library linalg mps nn optim profiler random return_types serialization "
-    "sparse special testing types utils version"
+    "accelerator amp backends compiler cpu cuda cli distributed distributions fft func futures fx hub jit "
+    "library linalg mps multiprocessing nn onnx optim overrides profiler quasirandom random return_types serialization "
+    "signal sparse special testing types utils version webgpu xpu"
 ).split()
 
 #: attribute -> where it lives; everything else is an operation of the registry
 _ELSEWHERE = {
+    "PyTorchFileReader": "_file_reader",
+    "Event": "streams",
     "Generator": "random",
+    "Future": "futures",
+    "GradScaler": "amp",
+    "ScriptModule": "jit",
+    "SymBool": "types",
+    "SymFloat": "types",
+    "SymInt": "types",
+    "compile": "compiler",
+    "TypedStorage": "storage",
+    "Stream": "streams",
+    "UntypedStorage": "storage",
     "default_generator": "random",
     "get_printoptions": "printing",
     "get_rng_state": "random",
@@ -62,6 +90,14 @@ _ELSEWHERE = {
     "set_printoptions": "printing",
     "tensor": "hostdata",
     "set_rng_state": "random",
+    "vmap": "func",
+    **dict.fromkeys(
+        "autocast autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
+        "get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "
+        "set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype "
+        "set_autocast_enabled set_autocast_gpu_dtype".split(),
+        "amp",
+    ),
 }
 
 
@@ -87,7 +123,7 @@ def get_default_device() -> device:
     """The device of tensors for which none is named."""
     from .device import default_device
 
-    return default_device()
+    return default_device().public
 
 
 def set_default_dtype(d: dtype) -> None:
@@ -100,10 +136,8 @@ def set_default_dtype(d: dtype) -> None:
 
 def set_default_tensor_type(t: Any) -> None:
     """Sets the default dtype by a type's name, e.g. "torch.FloatTensor"."""
-    from .autograd.tape import TYPE_NAMES
-
     name = t if isinstance(t, str) else getattr(t, "__name__", "")
-    known = {v: k for k, v in TYPE_NAMES.items()}
+    known = {v: k for k, v in dtypes.TYPE_NAMES.items()}
     set_default_dtype(dtypes.PUBLIC[known[name.rpartition(".")[2].removesuffix("Tensor")]])
 
 
@@ -113,10 +147,10 @@ def is_tensor(obj: Any) -> bool:
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether `obj` is what `Tensor.untyped_storage()` gives."""
-    from .storage import UntypedStorage
+    """Whether `obj` is what `Tensor.untyped_storage()` gives, or `Tensor.storage()`."""
+    from .storage import TypedStorage, UntypedStorage
 
-    return isinstance(obj, UntypedStorage)
+    return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -170,16 +204,6 @@ def get_num_threads() -> int:
     return 1
 
 
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Only False can be set: sums by atomic addition have no fixed order on a GPU."""
-    if mode and not warn_only:
-        raise NotImplementedError("torch.use_deterministic_algorithms(True) is not there yet in tabtorch")
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    return False
-
-
 _precision = "highest"
 
 
@@ -196,10 +220,13 @@ def get_float32_matmul_precision() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
+    if name.startswith("__") and name != "__config__":
         raise AttributeError(f"module 'torch' has no attribute '{name}'")
     place = _ELSEWHERE.get(name)
-    if place is not None:
+    value: Any
+    if name == "torch":  # `torch.torch`, as PyTorch has it by accident and some code writes it
+        value = sys.modules[__name__]
+    elif place is not None:
         value = getattr(_submodule(place, name), name)
     elif name in _MODULES:
         return _submodule(name, name)
@@ -225,7 +252,9 @@ def _submodule(module: str, name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ELSEWHERE, *_MODULES, *_core.all_functions()})
+    there = [m for m in _MODULES if importlib.util.find_spec("tabtorch." + m) is not None]
+    functions = [f for f in _core.all_functions() if not f.startswith("__")]
+    return sorted({*globals(), *_ELSEWHERE, *there, *functions})
 
 
 __all__ = [
@@ -248,6 +277,7 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "jagged",
     "layout",
     "memory_format",
     "no_grad",
@@ -255,5 +285,10 @@ __all__ = [
     "promote_types",
     "set_default_device",
     "set_grad_enabled",
+    "sparse_bsc",
+    "sparse_bsr",
+    "sparse_coo",
+    "sparse_csc",
+    "sparse_csr",
     "strided",
 ]

@@ -8,8 +8,8 @@ from typing import Any
 
 from . import dtypes
 from .engine import graph
-from .engine.view import contiguous_meta
-from .tensor import Tensor
+from .modes import STATE
+from .tensor import Tensor, inside
 
 
 def _source(t: Tensor) -> tuple[graph.Node, int, int]:
@@ -103,6 +103,8 @@ def _flat(t: Tensor) -> list[Any]:
     out = node.inst.out
     if not m.contiguous or out.dtype is not m.dtype:
         return decode(to_bytes(t), m.dtype)
+    if graph.held is not None:
+        graph.held.read()
     host = _known(node)
     if host is None:
         nbytes = out.numel * out.dtype.itemsize
@@ -126,6 +128,8 @@ def item(t: Tensor) -> Any:
     n = t._meta.numel
     if n != 1:
         raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
+    if t.is_meta:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     return _flat(t)[0]
 
 
@@ -137,9 +141,18 @@ async def read_async(t: Tensor) -> Any:
     return _nest(decode(await to_bytes_async(t), t._meta.dtype), t._meta.shape)
 
 
+def to_dlpack(t: Any, max_version: Any, copy: Any) -> Any:
+    """The capsule that NumPy makes of a copy."""
+    if t.requires_grad:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if copy is False:
+        raise BufferError("tabtorch keeps tensors on a device of its own: __dlpack__ has to copy")
+    return to_numpy(t, False).__dlpack__(**({} if max_version is None else {"max_version": max_version}))
+
+
 def to_numpy(t: Tensor, force: bool) -> Any:
     """A NumPy array of the elements, its own memory."""
-    if t._rg and not force:
+    if t.requires_grad and not force and STATE.enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t._meta.dtype is dtypes.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
@@ -173,47 +186,22 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
     new._storage = storage
     new._meta = t._meta
     memo[id(t)] = new
+    if t._rg:
+        new._rg = True
+    own = inside(new)
     for name, value in t.__dict__.items():
-        if name in ("_rg", "_is_param", "_is_buffer", "persistent") or not name.startswith("_"):
-            new.__dict__[name] = copy.deepcopy(value, memo)
+        own[name] = copy.deepcopy(value, memo)
     if t._grad is not None:
         new._grad = copy.deepcopy(t._grad, memo)
     return new
 
 
-def rebuild(
-    cls: type | None, data: bytes, dtype_name: str, shape: tuple[int, ...], device: str, requires_grad: bool, state: Any
-) -> Tensor:
-    """Unpickles a tensor. One from a device that is not there goes to the default one."""
-    from .device import cpu, resolve
-
-    d = dtypes.PUBLIC[dtype_name]
-    try:
-        dev = cpu if d in (dtypes.float64, dtypes.complex128) else resolve(device)
-    except RuntimeError:
-        dev = resolve(None)
-    m = contiguous_meta(shape, d, dev)
-    base = Tensor._wrap(graph.from_host(data, m), m)
-    t = base if cls is None else Tensor._make_subclass(cls, base)
-    t._rg = requires_grad
-    if state:
-        t.__dict__.update(state)
-    return t
-
-
 def reduce(t: Tensor) -> Any:
-    if not t.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user support the pickle protocol at the moment: use detach()."
-        )
-    m = t._meta
-    state = {k: v for k, v in t.__dict__.items() if not k.startswith("_")}
-    return rebuild, (
-        None if type(t) is Tensor else type(t),
-        to_bytes(t),
-        m.dtype.name,
-        tuple(m.shape),
-        str(m.device),
-        t._rg,
-        state,
-    )
+    """How pickle and `copy.copy` make a tensor again: over its storage."""
+    from ._pickler import reduced
+
+    made = reduced(t)
+    if made[0].__name__ != "_rebuild_from_type_v2" or type(t) is not Tensor:
+        return made
+    f, _, args, state = made[1]
+    return f, args, state  # the class goes by a name that only `install()` makes true

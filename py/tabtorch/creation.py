@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from . import dtypes
-from .device import cpu, default_device, resolve, roaming
+from .device import cpu, default_device, resolve, roaming_cpu
 from .dtypes import dtype as Dtype
 from .engine.expr import Complex, cast, const, where
 from .engine.graph import Inst, Map, emit, inst
@@ -33,10 +33,10 @@ def placed(dtype: Dtype, device: Any) -> Any:
     wide = dtype is dtypes.float64 or dtype is dtypes.complex128
     if device is None:
         d = default_device()
-        return roaming if wide and d is not cpu else d
+        return roaming_cpu if wide and d is not cpu else d
     d = resolve(device)
-    if d is roaming and not wide:
-        return default_device()
+    if d.roaming:
+        return roaming_cpu if wide else default_device() if d is roaming_cpu else d
     if wide and d.number == 0:
         raise TypeError(
             f"{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): use "
@@ -71,7 +71,7 @@ def _size(name: str, size: tuple[Any, ...], kw: dict[str, Any]) -> tuple[int, ..
 _OPTIONS = {"dtype", "device", "requires_grad", "layout", "pin_memory", "out", "memory_format", "names"}
 
 
-def _unknown(name: str, kw: dict[str, Any], allowed: frozenset[str] | set[str] = frozenset()) -> None:
+def unknown(name: str, kw: dict[str, Any], allowed: frozenset[str] | set[str] = frozenset()) -> None:
     for k in kw:
         if k not in allowed:
             raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
@@ -109,7 +109,7 @@ def fill_node(shape: tuple[int, ...], value: Any, dtype: Dtype, device: Any) -> 
         if len(_fills) > 20_000:
             _fills.clear()
         i = _fills[key] = inst(_FILL, (), contiguous_meta(shape, dtype, device), (dtype.compute,))
-    return emit(i, (), (value,))
+    return emit(i, (), (complex(value) if dtype.is_complex else value,))
 
 
 def number(value: Any, dtype: Dtype) -> Any:
@@ -155,7 +155,7 @@ def _filled(
     **kw: Any,
 ) -> Tensor:
     if kw:
-        _unknown(name, kw)
+        unknown(name, kw)
     if layout is not None:
         check_layout(layout)
     if out is not None:
@@ -249,7 +249,21 @@ def empty_strided(size: Any, stride: Any, **kw: Any) -> Tensor:
 def empty_permuted(size: Any, physical_layout: Any, **kw: Any) -> Tensor:
     """A tensor to be written to, whose dimensions lie in memory in the order `physical_layout`."""
     shape = ints((size,), "empty_permuted")
-    strides = [0] * len(shape)
+    n = len(shape)
+    if len(physical_layout) != n:
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. "
+            f"len(size) = {n} is not equal to len(physical_layout) = {len(physical_layout)}"
+        )
+    for k, d in enumerate(physical_layout):
+        if not 0 <= d < n:
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {n - 1}, but got {d} at index {k}).  NB: negative "
+                "dims not currently supported; file an issue if you want it."
+            )
+    if len(set(physical_layout)) != n:
+        raise RuntimeError("Duplicate dim not allowed")
+    strides = [0] * n
     step = 1
     for d in reversed(physical_layout):
         strides[d] = step
@@ -276,11 +290,11 @@ def _like(
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if kw:
-        _unknown(name, kw)
+        unknown(name, kw)
     if layout is not None:
         check_layout(layout)
     m = input._meta
-    d = dtype or m.dtype
+    d: Any = m.dtype if dtype is None else dtypes.as_dtype(dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
     shape = m.shape
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
@@ -376,7 +390,7 @@ def _arange_at(p: Any) -> Any:
 _ARANGE = Map("arange", _arange_at, indexed=True, cost=2)
 
 
-def _plain(v: Any) -> Any:
+def plain(v: Any) -> Any:
     """A number, of a number or a 0-d tensor or NumPy scalar."""
     return v.item() if hasattr(v, "item") else v
 
@@ -395,7 +409,7 @@ def arange(*args: Any, **kw: Any) -> Tensor:
     for at, k in enumerate(names, 1):
         if isinstance(given.get(k), (str, bytes, list, tuple, dict)):
             raise TypeError(f"arange(): argument '{k}' (position {at}) must be Number, not {type(given[k]).__name__}")
-    start, end, step = (_plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
+    start, end, step = (plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
     return _range("arange", start, end, step, False, kw)
 
 
@@ -405,15 +419,15 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **kw: Any) -> Tensor:
     if end is None:
         start, end = 0, start
     kw.setdefault("dtype", dtypes.get_default_dtype())
-    return _range("range", _plain(start), _plain(end), _plain(step), True, kw)
+    return _range("range", plain(start), plain(end), plain(step), True, kw)
 
 
 def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[str, Any]) -> Tensor:
     out = kw.pop("out", None)
-    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else None)
+    dtype: Any = dtypes.as_dtype(kw.pop("dtype", None)) or (out.dtype if out is not None else None)
     device = kw.pop("device", None)
     requires_grad = kw.pop("requires_grad", False)
-    _unknown(name, kw, {"layout", "pin_memory"})
+    unknown(name, kw, {"layout", "pin_memory"})
     if dtype is None:
         floating = any(isinstance(v, float) for v in (start, end, step))
         dtype = dtypes.get_default_dtype() if floating else dtypes.int64
@@ -425,6 +439,8 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
         raise ValueError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if name == "arange" and dtype is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
@@ -456,78 +472,6 @@ def _split_number(v: float) -> tuple[float, float]:
     return high, v - high
 
 
-def _linspace_at(p: Any) -> Any:
-    t = p.inst.scalars[0]
-    n = p.dim(p.inst.out.numel, "n")
-    i = p.index
-    back = cast(n - const(1, "u32") - i, t)
-    step = p.scalar(2)
-    return where(i < p.dim(p.inst.out.numel // 2, "half"), p.scalar(0) + step * cast(i, t), p.scalar(1) - step * back)
-
-
-_LINSPACE = Map("linspace", _linspace_at, indexed=True, cost=3)
-
-
-@register("linspace")
-def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
-    """`steps` numbers from `start` to `end`, both included, at equal distances."""
-    start, end, steps = _plain(start), _plain(end), int(_plain(steps))
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    out = kw.pop("out", None)
-    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else None)
-    if dtype is None:
-        is_complex = isinstance(start, complex) or isinstance(end, complex)
-        dtype = dtypes.get_default_dtype()
-        if is_complex:
-            dtype = dtype.to_complex()
-    if dtype.is_complex:
-        raise NotImplementedError("linspace of complex numbers is not supported by tabtorch yet")
-    where_ = placed(dtype, kw.pop("device", None) if out is None else out.device)
-    requires_grad = kw.pop("requires_grad", False)
-    _unknown("linspace", kw, {"layout", "pin_memory"})
-    m = contiguous_meta((steps,), dtype, where_)
-    # PyTorch steps in the type itself; integers are exact only in float64, where there is one
-    c = "f64" if where_.number and dtype.compute != "f32" else "f32"
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    if steps == 1:
-        r = Tensor._wrap(fill_node((1,), number(start, dtype), dtype, where_), m)
-    else:
-        r = Tensor._wrap(emit(inst(_LINSPACE, (), m, (c, c, c)), (), (float(start), float(end), step)), m)
-    return finished(r if out is None else write_out(out, r), requires_grad)
-
-
-@register("logspace")
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **kw: Any) -> Tensor:
-    """`base` to the powers that `linspace(start, end, steps)` gives."""
-    start, end, steps = _plain(start), _plain(end), int(_plain(steps))
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    powers = [start + step * i if i < steps // 2 else end - step * (steps - 1 - i) for i in range(steps)]
-    if steps == 1:
-        powers = [start]
-    out = kw.pop("out", None)
-    dtype = kw.pop("dtype", None) or (out.dtype if out is not None else dtypes.get_default_dtype())
-    values: list[Any] = [_power(base, p) for p in powers]
-    if dtype.category == 1:
-        values = [int(v) for v in values]
-    r = tensor(values, dtype=dtype, device=kw.pop("device", None) if out is None else out.device)
-    requires_grad = kw.pop("requires_grad", False)
-    _unknown("logspace", kw, {"layout", "pin_memory"})
-    return finished(r if out is None else write_out(out, r), requires_grad)
-
-
-def _power(base: float, p: float) -> float:
-    try:
-        r = math.pow(base, p)
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.nan
-    return r
-
-
 # ---- matrices
 
 
@@ -548,10 +492,11 @@ def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     out = kw.pop("out", None)
-    d = kw.pop("dtype", None) or (out.dtype if out is not None else dtypes.get_default_dtype())
-    where_ = placed(d, kw.pop("device", None) if out is None else out.device)
+    d = dtypes.as_dtype(kw.pop("dtype", None)) or (out.dtype if out is not None else dtypes.get_default_dtype())
+    device = kw.pop("device", None)
+    where_ = placed(d, device if out is None else out.device)
     requires_grad = kw.pop("requires_grad", False)
-    _unknown("eye", kw, {"layout", "pin_memory"})
+    unknown("eye", kw, {"layout", "pin_memory"})
     om = contiguous_meta((n, cols), d, where_)
     r = Tensor._wrap(emit(inst(_EYE, (), om), ()), om)
     return finished(r if out is None else write_out(out, r), requires_grad)
@@ -561,9 +506,9 @@ def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[
     for what, v in (("row", row), ("col", col)):
         if v < 0:
             raise RuntimeError(f"{what} must be non-negative, got{v}")
-    dtype = kw.pop("dtype", None) or dtypes.int64
+    dtype = dtypes.as_dtype(kw.pop("dtype", None)) or dtypes.int64
     device = kw.pop("device", None)
-    _unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
+    unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
     rows: list[int] = []
     cols: list[int] = []
     for i in range(row):
@@ -594,6 +539,11 @@ _COMPLEX = Map("complex", lambda re, im: Complex(re, im))
 @register("complex")
 def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
+    from .ops.dispatch import check_tensors
+    from .ops.mixing import together
+
+    check_tensors("complex", real=real, imag=imag)
+    real, imag = together((real, imag))
     a, b = real._meta, imag._meta
     if a.dtype.category != 2 or b.dtype.category != 2:
         raise RuntimeError(
@@ -613,6 +563,11 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
     shape = broadcast_shapes(a.shape, b.shape)
     m = contiguous_meta(shape, a.dtype.to_complex(), a.device)
     i = inst(_COMPLEX, (expanded(a, shape), expanded(b, shape)), m, (), None, a.dtype.compute)
+    if out is not None and out._meta.dtype is not m.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {type_name(m.dtype)} but got scalar type {type_name(out._meta.dtype)} for "
+            "argument 'out'"
+        )
     r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
     if real._rg or imag._rg:
         record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
@@ -622,13 +577,15 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
 @register("polar")
 def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their absolute values and angles."""
+    from .ops.dispatch import check_tensors
+    from .ops.mixing import together
+
+    check_tensors("polar", abs=abs, angle=angle)
+    abs, angle = together((abs, angle))
     r = complex_(abs.detach() * angle.detach().cos(), abs.detach() * angle.detach().sin())
     if abs._rg or angle._rg:
         from .autograd.tape import record
 
-        def abs_grad(g: Any, z: Any) -> Any:
-            n = (z.real * z.real + z.imag * z.imag).sqrt()
-            return ((g.real * z.real + g.imag * z.imag) / n).masked_fill(n == 0, 0)
-
-        record("PolarBackward0", (abs, angle), r, (abs_grad, lambda g, z: g.imag * z.real - g.real * z.imag), (r,))
+        grads = (lambda g, z: (g.conj() * z.sgn()).real, lambda g, z: (g.conj() * (z * 1j)).real)
+        record("PolarBackward0", (abs, angle), r, grads, (r,))
     return r if out is None else write_out(out, r)

@@ -1,4 +1,9 @@
-"""Devices: `webgpu` (the GPU, through the bridge) and `cpu` (the same kernels as JavaScript)."""
+"""Devices: `webgpu` (the GPU, through the bridge) and `cpu` (the same kernels as JavaScript).
+
+A tensor for which the script named no device roams. It lies on webgpu, or on the cpu while it is of a type that the GPU
+lacks; beside a tensor whose device was named it goes there, as in PyTorch, where both were on the cpu. Two tensors whose
+devices were named, and differ, are PyTorch's error. ops/mixing.py has the rules.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,19 @@ _cuda_alias = False  # set by tabtorch.install(): "cuda" then means webgpu
 
 
 class device:
-    """`torch.device(type, index)`. Types: "webgpu", "cpu", and after install() "cuda", which means "webgpu"."""
+    """`torch.device(type, index)`. Types: "webgpu", "cpu", "meta", and after install() "cuda", which is webgpu under its PyTorch name.
 
-    __slots__ = ("index", "number", "public", "type")
+    Other types of PyTorch's can be named, and making something there is the error. RuntimeError for a type that is none.
+    """
+
+    __slots__ = ("carried", "index", "number", "public", "roaming", "type")
 
     type: str
     index: int | None
-    number: int  # as in the command stream: 0 webgpu, 1 cpu; devices of one number are one device
-    public: device  # what `Tensor.device` shows
+    number: int  # as in the command stream: 0 webgpu, 1 cpu (and in none: 2 meta, -1 elsewhere); those of one number are one
+    roaming: bool  # of tensors that named no device
+    public: device  # what `Tensor.device` shows of it
+    carried: device  # what a tensor carries that is made there: compared with `is`
     _known: dict[tuple[str, int | None], device] = {}
 
     def __new__(cls, type: Any = None, index: int | None = None, **kw: Any) -> device:
@@ -36,23 +46,25 @@ class device:
                 raise RuntimeError(f"Invalid device string: '{type}'")
             index = int(tail)
         if name == "cuda" and _cuda_alias:
-            name = "webgpu"
-        if name not in ("webgpu", "cpu", "meta"):
-            if name == "cuda":
-                raise RuntimeError("Torch not compiled with CUDA enabled")
-            raise RuntimeError("Expected one of cpu, cuda, webgpu device type at start of device string: " + name)
+            name = _CUDA
+        elif name not in ("webgpu", "cpu", "meta"):
+            if name not in _ELSEWHERE:
+                raise RuntimeError(
+                    "Expected one of cpu, webgpu, meta, "
+                    + ", ".join(_ELSEWHERE)
+                    + " device type at start of device string: "
+                    + name
+                )
+            return _made(name, index, -1)
         if index not in (None, 0):
             if name == "cpu":
                 raise RuntimeError(f"CPU device index must be -1 or zero, got {index}")
             raise RuntimeError(f"invalid device ordinal: {name} has one device, index {index} was asked for")
+        if name is _CUDA:
+            return _cuda if index is None else cuda.public
         known = cls._known.get((name, index))
         if known is None:
-            known = object.__new__(cls)
-            known.type = name
-            known.index = index
-            known.number = 0 if name == "webgpu" else 1
-            known.public = known
-            cls._known[name, index] = known
+            known = cls._known[name, index] = _made(name, index, ("webgpu", "cpu", "meta").index(name))
         return known
 
     def __repr__(self) -> str:
@@ -75,52 +87,99 @@ class device:
         _stack.pop()
 
 
+class _Type(str):
+    """The type "cuda", where that means webgpu: equal to both names, so that code that asks for either takes the way of the GPU."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and str.__str__(other) in ("cuda", "webgpu")
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+class _Shown(device):
+    """What `Tensor.device` shows where it is not what the tensor carries; equal to the device that it is in truth."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash(device._known[("webgpu" if self.number == 0 else self.type), self.index])
+
+
+def _made(name: str, index: int | None, number: int, cls: type[device] = device) -> device:
+    d = object.__new__(cls)
+    d.type, d.index, d.number, d.roaming = name, index, number, False
+    d.public = d.carried = d
+    return d
+
+
+def _another(on: device, name: str, roaming: bool) -> device:
+    """A device object for tensors on `on` that show `name` as its type."""
+    d, shown = _made(on.type, on.index, on.number), _made(name, on.index, on.number, _Shown)
+    d.roaming = shown.roaming = roaming
+    d.public, shown.carried = shown, d
+    return d
+
+
+#: what PyTorch lets be named, though nothing can be made there
+_ELSEWHERE = tuple(
+    "cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps hpu mtia privateuseone".split()
+)
+_CUDA = _Type("cuda")
+
 _stack: list[device] = []
 _chosen: device | None = None
 
 cpu = device("cpu")
 webgpu = device("webgpu", 0)
+device("webgpu").carried = webgpu
+meta = device("meta")  # shapes and dtypes without values
 
-
-def _roaming() -> device:
-    d = object.__new__(device)
-    d.type, d.index, d.number, d.public = "cpu", None, 1, cpu
-    return d
-
-
-#: cpu, for 64-bit floats that named no device: they are there only until they are converted to a type that webgpu has.
-#: It is the cpu in every other way, and results of operations have it if an operand has.
-roaming = _roaming()
+#: the GPU, of scripts that named it "cuda"
+cuda = _another(webgpu, _CUDA, False)
+_cuda = _made(_CUDA, None, 0, _Shown)
+_cuda.carried = cuda
+#: the devices of tensors that named none: what is made on what they show roams, too
+roaming_webgpu = _another(webgpu, "webgpu", True)
+roaming_cpu = _another(cpu, "cpu", True)
 
 
 def default_device() -> device:
-    """Where tensors with no device named are made: webgpu where an adapter exists, else cpu."""
+    """Where tensors with no device named are made: webgpu, roaming, where an adapter exists, else cpu."""
     global _chosen
     if _stack:
         return resolve(_stack[-1])
     if _chosen is None:
         from .bridge import get_bridge
 
-        _chosen = webgpu if get_bridge().info.get("webgpu") else cpu
+        _chosen = roaming_webgpu if get_bridge().info.get("webgpu") else cpu
     return _chosen
 
 
-def set_default_device(d: Any) -> None:
+def set_default_device(device: Any) -> None:
     """`torch.set_default_device`. None goes back to the automatic choice."""
     global _chosen
-    _chosen = None if d is None else resolve(d)
+    _chosen = None if device is None else resolve(device)
 
 
 def resolve(d: Any) -> device:
     """A device argument -> the one device object tensors carry. Raises RuntimeError if it is not there."""
     d = default_device() if d is None else device(d)
-    if d.type == "cpu":
-        return d if d is roaming else cpu
-    if d.type == "webgpu":
+    if d.number < 0:
+        if d.type in ("cuda", "xpu"):
+            raise AssertionError(f"Torch not compiled with {d.type.upper()} enabled")
+        raise RuntimeError(f"PyTorch is not linked with support for {d.type} devices")
+    if d.number == 0 and not d.roaming:
         from .bridge import get_bridge
 
         if not get_bridge().info.get("webgpu"):
             why = get_bridge().info.get("reason") or "no adapter was found"
             raise RuntimeError(f"No WebGPU device is available ({why}); use device='cpu'.")
-        return webgpu
-    raise NotImplementedError(f"device type '{d.type}' is not supported by tabtorch")
+    return d.carried

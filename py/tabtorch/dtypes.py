@@ -91,6 +91,47 @@ PUBLIC: dict[str, dtype] = dict(_ALL) | {
     "cdouble": cdouble,
 }
 
+
+class _NamedOnly(dtype):
+    """A type that programs name and ask about (tables of types, `finfo`), and of which there are no tensors here."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, itemsize: int, category: int, signed: bool) -> None:
+        self.name = name
+        self.itemsize = itemsize
+        self.category = category
+        self.is_floating_point = category == 2
+        self.is_complex = category == 3
+        self.is_signed = signed
+
+    def _no_tensors(self) -> Any:
+        raise TypeError(f"tabtorch has no tensors of {self!r}")
+
+    # what every operation looks at before there is a tensor
+    rank = compute = store = format = property(_no_tensors)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+_NamedOnly.__name__ = _NamedOnly.__qualname__ = "dtype"
+
+#: PyTorch's types without arithmetic: attribute of the torch namespace -> dtype
+NAMED_ONLY: dict[str, dtype] = {
+    name: _NamedOnly(name, itemsize, category, signed)
+    for names, itemsize, category, signed in (
+        ("float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz", 1, 2, True),
+        ("float8_e8m0fnu float4_e2m1fn_x2", 1, 2, False),
+        ("uint16", 2, 1, False),
+        ("uint32", 4, 1, False),
+        ("uint64", 8, 1, False),
+        ("complex32", 4, 3, True),
+    )
+    for name in names.split()
+}
+NAMED_ONLY["chalf"] = NAMED_ONLY["complex32"]
+
 _OF_PYTHON = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
@@ -99,7 +140,23 @@ def as_dtype(x: Any) -> dtype | None:
     return x if isinstance(x, dtype) else _OF_PYTHON.get(x) if isinstance(x, type) else None
 
 
-#: what C++ calls the types, as some of PyTorch's messages do
+#: what PyTorch's messages call the types
+TYPE_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+#: what C++ calls them, as some messages do
 CXX_NAMES = {
     "bool": "bool",
     "uint8": "unsigned char",
@@ -125,6 +182,8 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError("invalid dtype object: only floating-point types are supported as the default type")
     if not d.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
+    if isinstance(d, _NamedOnly):
+        d._no_tensors()
     _default = d
 
 
@@ -156,6 +215,9 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     try:
         return _PROMOTED[type1, type2]
     except KeyError:
+        for t in (type1, type2):
+            if isinstance(t, _NamedOnly):
+                t._no_tensors()
         at, bad = (1, type1) if not isinstance(type1, dtype) else (2, type2)
         raise TypeError(
             f"promote_types(): argument 'type{at}' (position {at}) must be torch.dtype, not {type(bad).__name__}"
@@ -201,15 +263,21 @@ class finfo:
         "bfloat16": (16, 2.0**-7, 3.3895313892515355e38, 1.1754943508222875e-38, 1e-2),
         "float32": (32, 2.0**-23, 3.4028234663852886e38, 1.1754943508222875e-38, 1e-6),
         "float64": (64, 2.0**-52, 1.7976931348623157e308, 2.2250738585072014e-308, 1e-15),
+        "float8_e4m3fn": (8, 2.0**-3, 448.0, 2.0**-6, 1.0),
+        "float8_e4m3fnuz": (8, 2.0**-3, 240.0, 2.0**-7, 1.0),
+        "float8_e5m2": (8, 2.0**-2, 57344.0, 2.0**-14, 1.0),
+        "float8_e5m2fnuz": (8, 2.0**-3, 57344.0, 2.0**-15, 1.0),
+        "float8_e8m0fnu": (8, 1.0, 2.0**127, 2.0**-127, 1.0),
     }
 
     def __init__(self, type: dtype | None = None) -> None:
-        d = (type or _default).to_real() if isinstance(type or _default, dtype) else None
+        d = as_dtype(type or _default)
+        d = None if d is None else d.to_real()
         if d is None or d.name not in self._LIMITS:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{type}'")
         self.dtype = d.name
         self.bits, self.eps, self.max, self.tiny, self.resolution = self._LIMITS[d.name]
-        self.min = -self.max
+        self.min = self.tiny if d.name == "float8_e8m0fnu" else -self.max  # which has powers of two only
         self.smallest_normal = self.tiny
 
     def __repr__(self) -> str:
@@ -223,12 +291,13 @@ class iinfo:
     """Limits of an integer type, as `torch.iinfo`."""
 
     def __init__(self, type: dtype) -> None:
-        if not isinstance(type, dtype) or type.category != 1:
+        d = as_dtype(type)
+        if d is None or d.category != 1:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type}'")
-        self.dtype = type.name
-        self.bits = type.itemsize * 8
-        self.max = (1 << (self.bits - type.is_signed)) - 1
-        self.min = -self.max - 1 if type.is_signed else 0
+        self.dtype = d.name
+        self.bits = d.itemsize * 8
+        self.max = (1 << (self.bits - d.is_signed)) - 1
+        self.min = -self.max - 1 if d.is_signed else 0
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

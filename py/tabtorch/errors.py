@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AcceleratorError", "OutOfMemoryError"]
+__all__ = ["AcceleratorError", "LinAlgError", "OutOfMemoryError"]
 
 
 class OutOfMemoryError(RuntimeError):
@@ -15,3 +15,11 @@ class AcceleratorError(RuntimeError):
     """The device failed while it ran, or was lost. `torch.AcceleratorError`."""
 
     __module__ = "torch"
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has not what a decomposition needs (it is singular, not positive-definite, …). `torch.linalg.LinAlgError`."""
+
+
+LinAlgError.__name__ = LinAlgError.__qualname__ = "_LinAlgError"  # what PyTorch's tracebacks call it
+LinAlgError.__module__ = "torch._C"

@@ -125,7 +125,7 @@ def infer(flat: list[Any], nested: bool) -> tuple[Dtype, list[Any]]:
                 out.append(x)
                 continue
             if isinstance(x, str):
-                if nested:
+                if nested and x is flat[0]:
                     raise ValueError("too many dimensions 'str'")
                 raise TypeError("new(): invalid data type 'str'")
             if isinstance(x, (bool, int, float, complex)):  # subclasses, such as IntEnum
@@ -196,9 +196,11 @@ def _finite32(v: float) -> float:
 def _half(flat: list[Any]) -> bytes:
     try:
         return struct.pack(f"<{len(flat)}e", *flat)
-    except OverflowError:
+    except (OverflowError, struct.error):
         inf = float("inf")
-        return struct.pack(f"<{len(flat)}e", *[v if abs(v) < 65520 or v != v else inf if v > 0 else -inf for v in flat])
+        return struct.pack(
+            f"<{len(flat)}e", *[float(v) if abs(v) < 65520 or v != v else inf if v > 0 else -inf for v in flat]
+        )
 
 
 def _pack_checked(flat: list[Any], d: Dtype) -> Any:
@@ -223,7 +225,7 @@ def _pack_checked(flat: list[Any], d: Dtype) -> Any:
             out.append(n)
         else:
             out.append(float(v))
-    return array(d.format, out)
+    return _half(out) if d.name == "float16" else array(d.format, out)
 
 
 # ---- functions

@@ -15,6 +15,7 @@ from . import dtypes
 from .autograd.mode import STATE
 from .autograd.views import check_inplace
 from .autograd.views import view as track
+from .engine.graph import batches
 from .engine.view import Meta, meta
 from .ops.gather import index_prepared, prepared
 from .ops.slices import embed
@@ -306,7 +307,7 @@ class _Advanced:
             if dt.category > 1 or dt in (dtypes.int8, dtypes.int16):
                 raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
             if p._meta.ndim == 0 and dt in (dtypes.int64, dtypes.int32):
-                return _known_index(p)
+                return p if batches[0] and _differs(p) else _known_index(p)
             return p
         if isinstance(p, bool):
             from .hostdata import tensor
@@ -337,6 +338,13 @@ class _Advanced:
                     f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(m.shape)} at index {d + k}"
                 )
+
+
+def _differs(i: Tensor) -> bool:
+    """Whether inside `vmap` each example has an index of its own."""
+    from .func.batch import is_batched
+
+    return is_batched(i)
 
 
 def _known_index(i: Tensor) -> int:

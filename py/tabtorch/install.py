@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 #: names of torch modules that live elsewhere here
 _RENAMED = {
     "torch.autograd.grad_mode": "tabtorch.autograd.mode",
-    "torch.utils.data.dataloader": "tabtorch.utils.data",
-    "torch.utils.data.dataset": "tabtorch.utils.data",
+    "torch.utils.data._utils.collate": "tabtorch.utils.data._collate",
+    "torch.utils.data._utils.worker": "tabtorch.utils.data._worker",
     "torch._tensor_str": "tabtorch.printing",
     "torch._tensor": "tabtorch.tensor",
+    "torch._dynamo.eval_frame": "tabtorch.compiler",
+    "torch.fx.experimental": "tabtorch.fx",
+    "torch.fx.experimental.proxy_tensor": "tabtorch.fx",
+    "torch.nn.parallel.data_parallel": "tabtorch.nn.parallel",
+    "torch.nn.parallel.distributed": "tabtorch.nn.parallel",
+    "torch.nn.parallel.scatter_gather": "tabtorch.nn.parallel",
 }
 
 
@@ -58,8 +65,90 @@ class _Finder(importlib.abc.MetaPathFinder):
             )
         return importlib.machinery.ModuleSpec(fullname, _Alias(name), is_package=True)
 
+    def find_distributions(self, context: Any = None) -> Iterator[Any]:
+        """What `importlib.metadata` asks for "torch": its version is that of `torch.__version__`."""
+        name = getattr(context, "name", None)
+        return iter(() if name is not None and name.lower() != "torch" else (_distribution(),))
+
+
+@functools.cache
+def _distribution() -> Any:
+    from importlib import metadata  # the asker has it: it is slow to load, and not loaded for `install`
+    from pathlib import Path
+
+    package: Any = sys.modules["tabtorch"]
+
+    class TorchDistribution(metadata.Distribution):
+        def read_text(self, filename: str) -> str | None:
+            return {
+                "METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {package.__version__}\n",
+                "top_level.txt": "torch\n",
+            }.get(filename)
+
+        def locate_file(self, path: Any) -> Any:
+            return Path(package.__path__[0]).parent / path
+
+    return TorchDistribution()
+
+
+class _Safetensors(importlib.abc.MetaPathFinder):
+    """`safetensors.torch` is tabtorch's always: the one that may be installed reads the memory that PyTorch's tensors point to.
+
+    `safetensors` is tabtorch's where none is installed, else that one, with `safe_open` of tensors by tabtorch.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("safetensors", "safetensors.torch"):
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path) if fullname == "safetensors" else None
+        if found is None or found.loader is None:
+            return importlib.machinery.ModuleSpec(fullname, _Alias("tabtorch.safetensors"), is_package=True)
+        found.loader = _Adapting(found.loader)
+        return found
+
+
+class _Adapting(importlib.abc.Loader):
+    """The loader of the installed `safetensors`."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self.loader.exec_module(module)
+        _adapt(module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+
+def _adapt(module: Any) -> None:
+    """Lets the installed `safetensors` open files for tabtorch; there is one class of errors."""
+    ours: Any = importlib.import_module("tabtorch.safetensors")
+    if module is ours or getattr(module.safe_open, "of_tabtorch", False):
+        return
+    ours.SafetensorError = module.SafetensorError
+    theirs = module.safe_open
+
+    class safe_open:
+        """A file of weights, opened; tensors are tabtorch's where the framework is "pt"."""
+
+        of_tabtorch = True
+
+        def __new__(cls, filename: Any, framework: str, device: Any = None, **options: Any) -> Any:
+            if framework in ("pt", "torch", "pytorch"):
+                return ours.safe_open(filename, framework, device, **options)
+            return theirs(filename, framework, *(() if device is None else (device,)), **options)
+
+    module.safe_open = safe_open
+
 
 _finder = _Finder()
+_safetensors = _Safetensors()
 
 
 def install(cuda: bool = True) -> None:
@@ -73,8 +162,13 @@ def install(cuda: bool = True) -> None:
     if present is not None and present is not package:
         raise ImportError("tabtorch.install() has to come before `import torch`: PyTorch itself is loaded already")
     sys.modules["torch"] = package
+    package.__name__ = "torch"  # what libraries check that patch it by name; relative imports go by `__package__`
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+        sys.meta_path.insert(0, _safetensors)
+        loaded = sys.modules.get("safetensors")
+        if loaded is not None:
+            _adapt(loaded)
     for name, module in list(sys.modules.items()):
         if name.startswith("tabtorch.") and isinstance(module, types.ModuleType):
             sys.modules.setdefault(name[3:], module)

@@ -38,6 +38,10 @@ class layout:
 
 
 strided = layout("strided")
+# those of sparse tensors can be named, so that what refuses them says so
+sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged = map(
+    layout, ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
+)
 contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last", (0, 2, 3, 1))
@@ -65,6 +69,21 @@ def is_contiguous(m: Meta, f: memory_format) -> bool:
                 return False
             expected *= m.shape[d]
     return True
+
+
+def suggested_format(m: Meta) -> memory_format:
+    """What PyTorch takes the format of `m` to be: channels last if its strides are in that order, else contiguous."""
+    for f in (channels_last, channels_last_3d):
+        if f.order is None or len(f.order) != m.ndim or m.strides[1] == 0:
+            continue
+        least = 0
+        for d in reversed(f.order):
+            if m.shape[d] == 0 or m.strides[d] < least or (d == 0 and least == m.strides[1]):
+                break
+            least = m.strides[d] * max(m.shape[d], 1)
+        else:
+            return f
+    return contiguous_format
 
 
 def format_strides(shape: tuple[int, ...], f: memory_format) -> tuple[int, ...]:

@@ -76,18 +76,24 @@ def _found(name: str) -> Callable[..., Any]:
     return f
 
 
-def _binary(row: str) -> Callable[..., Any]:
+def _binary(row: str, name: str = "") -> Callable[..., Any]:
     _found(row)
     if row not in core.ROWS:  # a composite, not a row
         f = _found(row)
 
         def composite(self: Tensor, other: Any) -> Any:
-            return f(self, other) if _operand(other) else NotImplemented
+            return f(self, other) if _operand(other) else _overridden(composite, self, other)
 
         return composite
     from .ops.dispatch import operator
 
-    return operator(row)
+    return operator(row, name)
+
+
+def _overridden(op: Any, self: Tensor, other: Any) -> Any:
+    """What an operand that overrides the operator makes of it, else NotImplemented."""
+    r = core.overridden(op, (self, other), {})
+    return NotImplemented if r is core.NOTHING else r
 
 
 def _operand(x: Any) -> bool:
@@ -124,7 +130,7 @@ def _rsub() -> Callable[..., Any]:
     rsub = _binary("rsub")
 
     def op(self: Tensor, other: Any) -> Any:
-        return rsub(self, other)
+        return rsub(self, other) if isinstance(self, Tensor) else NotImplemented
 
     return op
 
@@ -134,6 +140,8 @@ def _rdiv() -> Callable[..., Any]:
 
     # as PyTorch: one over it, times the number
     def op(self: Tensor, other: Any) -> Any:
+        if not isinstance(self, Tensor):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'reciprocal'")
         return mul(reciprocal(self), other)
 
     return op
@@ -143,7 +151,7 @@ def _matmul() -> Callable[..., Any]:
     f = _found("matmul")
 
     def op(self: Tensor, other: Any) -> Any:
-        return f(self, other) if isinstance(other, Tensor) else NotImplemented
+        return f(self, other) if isinstance(other, Tensor) else _overridden(op, self, other)
 
     return op
 
@@ -180,7 +188,7 @@ def _invert() -> Callable[..., Any]:
 def install() -> None:
     """Puts the operators into the class."""
     for name, row in _BINARY.items():
-        _lazy(name, lambda row=row: _binary(row))  # type: ignore[misc]
+        _lazy(name, lambda row=row, name=name: _binary(row, name))  # type: ignore[misc]
     for name, row in _REFLECTED.items():
         _lazy(name, lambda row=row: _reflected(row))  # type: ignore[misc]
     for name, row in _INPLACE.items():
@@ -190,5 +198,6 @@ def install() -> None:
     _lazy("__invert__", _invert)
     _lazy("__rsub__", _rsub)
     _lazy("__rtruediv__", _rdiv)
+    _lazy("__rdiv__", _rdiv)  # Python 2's name, which PyTorch still has
     _lazy("__matmul__", _matmul)
     _lazy("__rmatmul__", _rmatmul)

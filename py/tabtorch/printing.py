@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from math import inf, isfinite, prod
 from typing import Any
 
+from .engine.graph import batches
+from .modes import STATE
+
 
 @dataclasses.dataclass
 class _PrinterOptions:
@@ -172,6 +175,11 @@ def _contents(t: Any, indent: int) -> str:
 # ---- suffixes
 
 
+def _tensor_str(self: Any, indent: int) -> str:
+    """The numbers as `print` shows them, without what stands around them."""
+    return _contents(self, indent)
+
+
 def _default_dtype() -> Any:
     from .dtypes import get_default_dtype
 
@@ -179,16 +187,10 @@ def _default_dtype() -> Any:
 
 
 def _device_suffix(t: Any) -> str | None:
-    """`device='cpu'` where the tensor is not where a tensor with no device named would be, else None.
-
-    The types that only the cpu device holds are there without having been asked for, so they show nothing.
-    """
+    """`device='webgpu:0'` of a tensor that is neither on the cpu, which PyTorch never shows, nor on the default device."""
     from .device import default_device
 
-    default = default_device()
-    if t.device.type == default.type:
-        return None
-    if t.device.type == "cpu" and str(t.dtype) in ("torch.float64", "torch.complex128"):
+    if t.device.type != "meta" and t.device.type in ("cpu", default_device().type):
         return None
     return f"device='{t.device}'"
 
@@ -202,6 +204,15 @@ def _grad_suffix(t: Any) -> str | None:
     if grad_fn is not None:
         return f"grad_fn=<{type(grad_fn).__name__}>"
     return "requires_grad=True" if t.requires_grad else None
+
+
+def _tangent_suffix(t: Any) -> str | None:
+    if not STATE.duals:
+        return None
+    from .autograd.forward_ad import unpack_dual
+
+    tangent = unpack_dual(t).tangent
+    return None if tangent is None else f"tangent={tangent}"
 
 
 def _dtype_shown(t: Any) -> bool:
@@ -231,6 +242,11 @@ def tensor_repr(t: Any, *, tensor_contents: str | None = None) -> str:
 
     A subclass prints under its own name, a Parameter's `repr` is `parameter_repr`.
     """
+    if batches[0]:
+        from .func.batch import is_batched, shown
+
+        if is_batched(t):
+            return shown(t)
     kind = type(t)
     plain = kind.__name__ in ("Tensor", "Parameter") and kind.__module__.partition(".")[0] in ("tabtorch", "torch")
     prefix = "tensor(" if plain else kind.__name__ + "("
@@ -251,6 +267,7 @@ def tensor_repr(t: Any, *, tensor_contents: str | None = None) -> str:
     if _dtype_shown(t):
         suffixes.append(f"dtype={t.dtype}")
     suffixes.append(_grad_suffix(t))
+    suffixes.append(_tangent_suffix(t))
     if tensor_contents is not None:
         contents = tensor_contents
     text = _add_suffixes(prefix + contents, [s for s in suffixes if s], indent)

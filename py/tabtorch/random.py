@@ -45,6 +45,8 @@ class Generator:
 
     def __new__(cls, device: Any = "cpu") -> Generator:
         where = resolve(Device(device) if not isinstance(device, Device) else device)
+        if where.roaming:  # named by a tensor that named none: PyTorch has it on the cpu
+            where = cpu
         if cls is Generator:
             cls = HostGenerator if where.number == 1 else PhiloxGenerator
         g = object.__new__(cls)
@@ -57,7 +59,7 @@ class Generator:
 
     @property
     def device(self) -> Any:
-        return self._device
+        return self._device.public
 
     def manual_seed(self, seed: Any) -> Generator:
         """Seeds it; the same seed gives the same numbers. ValueError outside of -2**63 .. 2**64 - 1."""
@@ -103,6 +105,14 @@ class Generator:
 
     def _restore(self, snapshot: Any) -> None:
         raise NotImplementedError
+
+    def exchange(self, state: Any) -> Any:
+        """Takes on a state that this method gave, None for none in particular; gives the present one. Copies nothing."""
+        names = [n for n in type(self).__slots__ if not n.startswith("__")] + ["_seed"]
+        before = [getattr(self, n) for n in names]
+        for n, value in zip(names, state or before, strict=True):
+            setattr(self, n, value)
+        return before
 
     def __reduce__(self) -> Any:
         return (_rebuild, (str(self._device), _bytes(self.get_state())))
@@ -159,6 +169,10 @@ class HostGenerator(Generator):
 
     def draw(self, draw: streams.Draw, out: Meta, inputs: tuple[Node, ...] = ()) -> Node:
         """The next numbers of the stream, as `out`, which is contiguous and on cpu."""
+        if graph.levels:
+            from .func import batch
+
+            return batch.drawn_one_by_one(lambda given: draws.run(draw, (self._state(), *given), out), out, inputs)
         return draws.run(draw, (self._state(), *inputs), out)
 
     def _state(self) -> Node:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from .files import PACKAGE
+from .files import kernel
 
 STATE_WORDS = 634
 STATE_BYTES = 4 * STATE_WORDS
@@ -95,13 +95,6 @@ _DTYPES = {
 _FLOATING = ("float32", "float64", "float16", "bfloat16")
 _REAL = tuple(name for name in _DTYPES if not name.startswith("complex"))
 
-_KERNELS = PACKAGE / "engine" / "kernels"
-
-
-@cache
-def _text(name: str) -> str:
-    return (_KERNELS / name).read_text(encoding="utf-8")
-
 
 # ---- the kernels
 
@@ -113,7 +106,7 @@ class _Row(NamedTuple):
     scalars: str  # names and types, in order
     doc: str
     dtypes: tuple[str, ...] = _FLOATING
-    has_input: bool = False
+    has_input: int = False  # or how many, of one dtype
 
 
 _ROWS = {
@@ -183,7 +176,18 @@ _ROWS = {
         ("int64",),
         True,
     ),
+    "standard_gamma": _Row(
+        "standardGamma(P, b0, b1, b2, DTYPE.{T}, {tiny})", "n:u32", "Of concentrations.", _FLOATING[:2], True
+    ),
+    "dirichlet": _Row(
+        "dirichlet(P, b0, b1, b2, DTYPE.{T}, {tiny}, {below})", "n:u32 columns:u32", "Rows.", _FLOATING[:2], True
+    ),
+    "binomial": _Row(
+        "binomial(P, b0, b1, b2, b3, DTYPE.{T})", "n:u32", "Of counts and probabilities.", _FLOATING[:2], 2
+    ),
 }
+#: the kernels of mt19937_rejection.js
+_BY_REJECTION = ("standard_gamma", "dirichlet", "binomial")
 
 
 @cache
@@ -198,9 +202,11 @@ def host_kernel(op: str, dtype: str, input_dtype: str = "") -> HostKernel:
         p=flag[input_dtype == "float64"],
         direct=flag[dtype in ("float32", "float64")],
         wide={"int64": 63, "float64": 53}.get(dtype, 0),
+        tiny="2.2250738585072014e-308" if dtype == "float64" else "2 ** -126",
+        below="1 - 2 ** -53" if dtype == "float64" else "1 - 2 ** -24",
     )
     bindings = [("u32", "rw")]
-    if row.has_input:
+    for _ in range(row.has_input):
         bindings.append((_DTYPES[input_dtype].store, "r"))
     if dtype:
         bindings.append((_DTYPES[dtype].store, "rw"))
@@ -213,9 +219,9 @@ def host_kernel(op: str, dtype: str, input_dtype: str = "") -> HostKernel:
         scalars.append(Scalar(name, kind, word))
         word += 1 if kind == "u32" else 2
     name = "_".join(part for part in ("mt19937", op, input_dtype, dtype) if part)
-    return HostKernel(
-        name, f"{_text('mt19937.js')}\n{_text('mt19937_draws.js')}\n{call};\n", tuple(bindings), tuple(scalars), row.doc
-    )
+    files = ["mt19937.js", "mt19937_draws.js"] + ["mt19937_rejection.js"] * (op in _BY_REJECTION)
+    text = "\n".join([*(kernel(file) for file in files), f"{call};\n"])
+    return HostKernel(name, text, tuple(bindings), tuple(scalars), row.doc)
 
 
 def all_kernels() -> list[HostKernel]:
@@ -238,7 +244,8 @@ def dtype_name(dtype: Any) -> str:
 
 def _need(op: str, dtype: str, what: str) -> None:
     if dtype not in _ROWS[op].dtypes:
-        raise NotImplementedError(f"\"{what}\" not implemented for '{_DTYPES[dtype].scalar_type}'")
+        name = _DTYPES[dtype].scalar_type if dtype in _DTYPES else dtype.capitalize()
+        raise NotImplementedError(f"\"{what}\" not implemented for '{name}'")
 
 
 def _draw(op: str, dtype: str, n: int, *scalars: float) -> Draw:

@@ -11,7 +11,8 @@ from .ops.launch import RETURN_TYPES
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    core.function(name.removeprefix("linalg_"))  # loads the module that defines it
+    if core.function(name) is None:  # loads the module that defines it
+        core.function(name.removeprefix("linalg_"))
     if name not in RETURN_TYPES:
         raise core.Missing(f"module 'torch.return_types' has no attribute '{name}' (tabtorch does not have it yet)")
     return RETURN_TYPES[name]

@@ -11,25 +11,10 @@ from math import prod
 from operator import index as _index
 from typing import Any, TypeVar
 
+from .dtypes import TYPE_NAMES
 from .engine.view import Meta, contiguous_strides, meta, view_strides
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: what PyTorch's messages call a dtype
-TYPE_NAMES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
 
 
 def type_name(dtype: Any) -> str:
@@ -151,7 +136,8 @@ def reshaped(m: Meta, shape: tuple[int, ...]) -> Any:
 
 @remembered
 def retyped(m: Meta, dtype: Any) -> Meta:
-    """`view(dtype)`: the same bytes as another type."""
+    """`view(dtype)`: the same bytes as another type. TypeError for one that has only a name."""
+    _ = dtype.store
     a, b = m.dtype.itemsize, dtype.itemsize
     if a == b:
         return meta(m.shape, m.strides, m.offset, dtype, m.device)
@@ -254,7 +240,7 @@ def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
         if d >= lead:
             st = m.strides[d - lead]
         else:
-            st = size[-1] * strides[-1] if size else 1
+            st = size[-1] * strides[-1] if size and m.ndim else 0
         want = shape[d]
         if want == -1:
             if d < lead:

@@ -12,8 +12,8 @@ _RENAMED = {"multigammaln": "mvlgamma"}
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        f = core.function("special_" + name) or (
-            core.function(_RENAMED.get(name, name)) if name in _SAME or name in _RENAMED else None
+        f = core.in_space("special_" + name) or (
+            core.in_space(_RENAMED.get(name, name)) if name in _SAME or name in _RENAMED else None
         )
         if f is not None:
             globals()[name] = f
@@ -21,3 +21,9 @@ def __getattr__(name: str) -> Any:
     raise core.Missing(
         f"module 'torch.special' has no attribute '{name}' (if PyTorch has it: tabtorch does not have it yet)"
     )
+
+
+def __dir__() -> list[str]:
+    core.load_all()
+    names = {n.removeprefix("special_") for n in (*core.FUNCTIONS, *core.ROW_NAMES) if n.startswith("special_")}
+    return sorted({*names, *_SAME, *_RENAMED})

@@ -11,22 +11,31 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes
-from .engine.graph import Node, share_queue
+from .engine.graph import Node, nesting, share_queue
 from .engine.view import Meta, Size
 from .modes import STATE
 from .ops import core
-from .storage import Storage, UntypedStorage
+from .storage import Storage, TypedStorage, UntypedStorage, first_warning
 
 if TYPE_CHECKING:
     from .autograd.tape import GradFn
 
 _new = object.__new__
 _devices: Any = importlib.import_module("tabtorch.device")  # by its name: the package's `device` is the class
-share_queue(_devices.roaming, _devices.cpu)
+share_queue(_devices.roaming_cpu, _devices.cpu)
+share_queue(_devices.roaming_webgpu, _devices.webgpu)
+share_queue(_devices.cuda, _devices.webgpu)
 
 
 class TensorMeta(type):
-    """Finds registered methods on first use of `Tensor.name`."""
+    """Finds registered methods on first use of `Tensor.name`; a subclass that overrides operations makes itself known."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
+        super().__init__(name, bases, space)
+        if TensorBase not in bases and cls.__torch_function__ is not disabled_torch_function:
+            from ._overriding import class_made
+
+            class_made()
 
     def __getattr__(cls, name: str) -> Any:
         f = None if name.startswith("__") else core.method(name)
@@ -41,7 +50,67 @@ def _no_attribute(name: str, who: str) -> str:
     return f"{who} has no attribute '{name}'{hint}"
 
 
-class Tensor(metaclass=TensorMeta):
+def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of a class that overrides nothing, and whose operations give plain tensors."""
+    from .overrides import DisableTorchFunctionSubclass
+
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+disabled_torch_function.__name__ = "_disabled_torch_function_impl"
+
+
+class TensorBase:
+    """Holds what a tensor consists of, in the instance's own dict."""
+
+
+#: (tensor) -> that dict
+inside: Callable[[Any], dict[str, Any]] = TensorBase.__dict__["__dict__"].__get__
+#: the names in it that have no default in the class
+INSIDE = ("_storage", "_meta", "_accumulator")
+
+
+class Attributes(dict[str, Any]):
+    """`tensor.__dict__`: what a script has put on a tensor. Writes go to the tensor."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self, own: dict[str, Any]) -> None:
+        super().__init__((k, v) for k, v in own.items() if k not in INSIDE and k not in Tensor.__dict__)
+        self._own = own
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        del self._own[name]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            del self._own[name]
+        return super().pop(name, *default)
+
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+
+class Tensor(TensorBase, metaclass=TensorMeta):
     """A multi-dimensional array of one dtype on one device. Made by functions such as `torch.tensor` and `torch.zeros`."""
 
     _storage: Storage
@@ -56,6 +125,7 @@ class Tensor(metaclass=TensorMeta):
     _inference: bool = False
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
+    _after_hooks: Any = None  # of its AccumulateGrad
     _retain: Any = None
     edge_kind = 2  # as an edge of the tape a tensor is a leaf: see autograd/tape.py
 
@@ -69,6 +139,26 @@ class Tensor(metaclass=TensorMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done in `__new__`."""
+
+    if not TYPE_CHECKING:  # which has its own idea of `Tensor.__dict__`
+
+        @property
+        def __dict__(self) -> dict[str, Any]:
+            """The attributes that a script has put on it; what it consists of is not among them, as in PyTorch."""
+            return Attributes(inside(self))
+
+        @__dict__.setter
+        def __dict__(self, attributes: dict[str, Any]) -> None:
+            mine = Attributes(inside(self))
+            mine.clear()
+            mine.update(attributes)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What operations on a subclass do, if it does not say otherwise: give tensors of that subclass."""
+        from .overrides import keep_subclass
+
+        return keep_subclass(cls, func, types, args, kwargs or {})
 
     # ---- making tensors
 
@@ -236,11 +326,16 @@ class Tensor(metaclass=TensorMeta):
         return self._meta.device.type == "cpu"
 
     @property
+    def is_meta(self) -> bool:
+        """Whether it has no values."""
+        return self._meta.device.type == "meta"
+
+    @property
     def is_cuda(self) -> bool:
         """Whether scripts that ask for CUDA should take it for a CUDA tensor: after `install()`, on webgpu."""
         return self._meta.device.type == "webgpu" and _devices._cuda_alias
 
-    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = is_meta = False
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = False
 
     def get_device(self) -> int:
         """0 on webgpu, -1 on cpu."""
@@ -250,20 +345,37 @@ class Tensor(metaclass=TensorMeta):
         """A number that says where the first element lies: equal for equal places, apart for different storages."""
         return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
 
+    @property
+    def _cdata(self) -> int:
+        """A number that tells tensors apart: no two have the same at one time."""
+        return id(self)
+
     def untyped_storage(self) -> UntypedStorage:
         """The memory that the tensor and its views share."""
-        return UntypedStorage(self)
+        return UntypedStorage.of(self._storage)
 
-    storage = untyped_storage
+    def storage(self) -> TypedStorage:
+        """The memory as numbers of this type. Deprecated: use `untyped_storage`."""
+        first_warning()
+        return self._typed_storage()
+
+    def _typed_storage(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._meta.dtype)
 
     # ---- autograd
 
     @property
     def _version(self) -> int:
+        if self._inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
     @property
     def requires_grad(self) -> bool:
+        if self._rg and STATE.dualed:
+            from .autograd.forward_ad import is_real
+
+            return is_real(self)
         return self._rg
 
     @requires_grad.setter
@@ -278,8 +390,19 @@ class Tensor(metaclass=TensorMeta):
                     "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
                     "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
+            if STATE.dualed:
+                from .autograd.forward_ad import make_real
+
+                make_real(self)
             return self
         if requires_grad:
+            if nesting[0]:
+                raise RuntimeError(
+                    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+                    "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+                    "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+                    "of a function being transformed instead."
+                )
             if not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
             if self._inference and not STATE.inference:
@@ -291,11 +414,11 @@ class Tensor(metaclass=TensorMeta):
 
     @property
     def is_leaf(self) -> bool:
-        return not self._rg or (self._fn is None and not self._stale)
+        return (self._fn is None and not self._stale) or not self.requires_grad
 
     @property
     def grad_fn(self) -> GradFn | None:
-        if not self._rg:
+        if not self.requires_grad:
             return None
         if self._stale:
             from .autograd.views import refresh
@@ -371,6 +494,8 @@ class Tensor(metaclass=TensorMeta):
         t: Tensor = _new(Tensor)
         t._storage = self._storage.untracked()
         t._meta = self._meta
+        if self._inference:
+            t._inference = True
         return t
 
     @data.setter
@@ -436,6 +561,16 @@ class Tensor(metaclass=TensorMeta):
 
         a = to_numpy(self, False)
         return a if dtype is None else a.astype(dtype, copy=False)
+
+    def __dlpack__(self, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
+        """A DLPack capsule with a copy of the elements. BufferError for a tensor that requires grad, or for `copy=False`."""
+        from .convert import to_dlpack
+
+        return to_dlpack(self, max_version, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Where the capsule's copy lies: in the memory of the host."""
+        return 1, 0
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What a NumPy function gave for a tensor is a tensor again."""
@@ -591,6 +726,9 @@ class Tensor(metaclass=TensorMeta):
         Tensor.__setitem__ = setitem  # type: ignore[method-assign]
         setitem(self, index, value)
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Tensor does not support deleting items")
+
 
 Tensor.__module__ = "torch"  # what `type(x)` prints
 
@@ -603,12 +741,6 @@ def wrap_dim(dim: int, ndim: int) -> int:
     return dim + n if dim < 0 else dim
 
 
-def _scalar_name(t: Tensor) -> str:
-    from .autograd.tape import TYPE_NAMES
-
-    return TYPE_NAMES[t._meta.dtype.name]
-
-
 def _check_grad(t: Tensor, g: Any) -> None:
     """What PyTorch asks of a value given to `.grad`."""
     if not isinstance(g, Tensor):
@@ -618,9 +750,10 @@ def _check_grad(t: Tensor, g: Any) -> None:
     if g._meta.dtype is not t._meta.dtype:
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{dtypes.CXX_NAMES[g._meta.dtype.name]}' to a tensor with grad_dtype "
-            f"'{_scalar_name(t)}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype). You can "
-            "set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with "
-            "caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that assume they match."
+            f"'{dtypes.TYPE_NAMES[t._meta.dtype.name]}'. The gradient must match the tensor's grad_dtype (defaults to the "
+            "tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. "
+            "Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that "
+            "assume they match."
         )
     if g._meta.device.number != t._meta.device.number:
         raise RuntimeError(

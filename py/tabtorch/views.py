@@ -13,7 +13,7 @@ from . import shapes
 from .autograd.views import as_strided_backward, views_of_several
 from .autograd.views import view as track
 from .dtypes import dtype as Dtype
-from .engine.view import Meta, broadcast_shapes, contiguous_meta
+from .engine.view import Meta, broadcast_shapes
 from .layout import contiguous_format
 from .ops.core import register
 from .shapes import ints, wrap_dim
@@ -257,6 +257,8 @@ def _embedding(m: Meta, dim: int, start: int, length: int | None, step: int) -> 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
+    if isinstance(start, Tensor) and (start._meta.ndim or start._meta.dtype.category != 1):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     at = start if type(start) is int else start.__index__()
     m = input._meta
     return track(input, shapes.narrowed(m, dim, at, length), "SliceBackward0", _embedding(m, dim, at, length, 1))
@@ -276,9 +278,14 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     m = self._meta
     out = shapes.unfolded(m, dimension, size, step)
 
-    def backward(g: Tensor) -> Tensor:  # by index, not by place in memory: self may show an element twice
-        plain = contiguous_meta(m.shape, m.dtype, m.device)
-        return as_strided_backward(g, plain, shapes.unfolded(plain, dimension, size, step))
+    def backward(g: Any) -> Tensor:
+        from .ops.fft_frames import overlap_add
+
+        if not m.ndim:
+            return g.sum()
+        d = wrap_dim(dimension, m.ndim)
+        r: Tensor = overlap_add(g.movedim(d, -2), step, m.shape[d]).movedim(-1, d)
+        return r
 
     return track(self, out, "UnfoldBackward0", backward)
 
@@ -403,6 +410,11 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 def _split_evenly(name: str, input: Tensor, how: Any, dim: int) -> tuple[Tensor, ...]:
+    if not isinstance(how, (int, tuple, list)):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (Tensor, {type(how).__name__}), but expected one "
+            "of:\n * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)"
+        )
     if isinstance(how, int):
         n = input._meta.shape[dim]
         if how == 0 or n % how:
@@ -504,7 +516,7 @@ for _f in (
     register(_f.__name__, _f, method=True, torch=False)
 for _f in (
     reshape, flatten, ravel, unflatten, squeeze, unsqueeze, broadcast_to, transpose, permute, t, adjoint, movedim, select,
-    narrow, diagonal, as_strided, split, chunk, tensor_split, hsplit, vsplit, dsplit, unbind,
+    narrow, diagonal, as_strided, chunk, tensor_split, hsplit, vsplit, dsplit, unbind,
 ):  # fmt: skip
     register(_f.__name__, _f, method=True)
 for _f in (broadcast_tensors, atleast_1d, atleast_2d, atleast_3d, view_as_complex, real, imag):
@@ -514,7 +526,10 @@ for _name in ("moveaxis",):
     register(_name, movedim, method=True)
 for _name in ("swapaxes", "swapdims"):
     register(_name, transpose, method=True)
-register("split_with_sizes", split, method=True)
+register("split", split, method=lambda self, split_size, dim=0: split(self, split_size, dim))
+register(
+    "split_with_sizes", lambda input, split_sizes, dim=0: split(input, split_sizes, dim), method=True, doc=split.__doc__
+)
 
 
 @register("broadcast_shapes")
@@ -522,4 +537,17 @@ def _broadcast_shapes(*sizes: Any) -> Any:
     """The common shape of several, as `torch.Size`."""
     from .engine.view import Size
 
-    return Size(broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in sizes)))
+    shapes = [(s,) if isinstance(s, int) else s for s in sizes]
+    common = [1] * max(map(len, shapes), default=0)
+    for at, shape in enumerate(shapes):
+        for k in range(-1, -1 - len(shape), -1):
+            if shape[k] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if shape[k] not in (1, common[k]) and common[k] != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {shape[k]} at {k}! Mismatching argument at index {at} "
+                    f"had {shape}; but expected shape should be broadcastable to {common}"
+                )
+            if common[k] == 1:
+                common[k] = shape[k]
+    return Size(common)

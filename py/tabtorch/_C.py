@@ -1,0 +1,57 @@
+"""`torch._C`: in PyTorch the compiled module, of which other packages ask a few things. There is no more of it than this."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .device import device
+from .dtypes import dtype
+from .engine.graph import nesting
+from .engine.view import Size
+from .layout import layout, memory_format
+from .random import Generator
+from .tensor import TensorMeta as _TensorMeta
+from .tensor import disabled_torch_function as _disabled_torch_function_impl
+
+__all__ = [
+    "Generator",
+    "Size",
+    "_TensorMeta",
+    "_disabled_torch_function_impl",
+    "device",
+    "dtype",
+    "layout",
+    "memory_format",
+]
+
+
+def _get_tracing_state() -> None:
+    """None: nothing is traced by `torch.jit.trace`."""
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing is logged, as in PyTorch unless a logger was put in."""
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The type of a device that extends PyTorch: its name while there is none."""
+    return "privateuseone"
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether a function is being called inside of `torch.func`'s transforms."""
+    return bool(nesting[0])
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
+        from . import overrides
+
+        return getattr(overrides, name)
+    if name == "_nn":
+        from types import SimpleNamespace
+
+        from .nn.modules._traverse import _parse_to
+
+        return SimpleNamespace(_parse_to=_parse_to)
+    raise AttributeError(f"module 'torch._C' has no attribute '{name}' (tabtorch has no compiled module)")

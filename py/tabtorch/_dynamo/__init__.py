@@ -1,0 +1,104 @@
+"""`torch._dynamo`: the names of it that programs use. What compiles is in `tabtorch/compiled`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import config, exc
+
+__all__ = [
+    "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
+    "config",
+    "disable",
+    "disallow_in_graph",
+    "exc",
+    "explain",
+    "graph_break",
+    "is_compiling",
+    "is_dynamo_supported",
+    "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "mark_static_address",
+    "maybe_mark_dynamic",
+    "optimize",
+    "reset",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in (
+        "OptimizedModule",
+        "allow_in_graph",
+        "assume_constant_result",
+        "disable",
+        "eval_frame",
+        "is_compiling",
+        "list_backends",
+        "reset",
+    ):
+        from .. import compiler
+
+        return compiler if name == "eval_frame" else getattr(compiler, name)
+    raise AttributeError(f"module 'torch._dynamo' has no attribute '{name}'")
+
+
+def is_dynamo_supported() -> bool:
+    """Whether `torch.compile` works: everywhere."""
+    return True
+
+
+def mark_dynamic(t: Any, index: Any, **bounds: Any) -> None:
+    """Says that a size varies. Sizes are parameters of a kernel here, so that it needs not be known."""
+
+
+maybe_mark_dynamic = mark_static = mark_dynamic
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Says that a tensor stays where it is from call to call. A plan refers to its inputs anew anyway. TypeError for no tensor."""
+    from ..tensor import Tensor
+
+    if not isinstance(t, Tensor):
+        raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
+
+
+def graph_break(msg: str = "") -> None:
+    """Inside a compiled function: from here on its Python runs on every call."""
+    from ..engine import graph
+
+    if graph.held is not None:
+        graph.held.breaks("asks for a break")
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """`fn` breaks the plan of a compiled function that calls it."""
+    from ..compiler import disable
+
+    return disable(fn)
+
+
+def optimize(backend: Any = "inductor", *, nopython: bool = False, **kwargs: Any) -> Any:
+    """A decorator: `torch.compile` by its old name."""
+    from ..compiler import compile
+
+    return compile(backend=backend, fullgraph=nopython, **kwargs)
+
+
+def run(fn: Any) -> Any:
+    """`fn` itself."""
+    return fn
+
+
+def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """`explain(f)(*args)` runs `f` once; tells how many plans it takes, and why it cannot be replayed if it cannot."""
+    from ..compiled.explain import explain as tell
+
+    return (
+        (lambda *args, **kwargs: tell(f, args, kwargs))
+        if not extra_args and not extra_kwargs
+        else tell(f, extra_args, extra_kwargs)
+    )

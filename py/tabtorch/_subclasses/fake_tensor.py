@@ -1,0 +1,21 @@
+"""`torch._subclasses.fake_tensor`: whether a tensor is one without values, made by a tracing compiler. None is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+
+__all__ = ["FakeTensor", "is_fake"]
+
+
+class FakeTensor(Tensor):
+    """RuntimeError: nothing here traces with such tensors. `device="meta"` gives tensors without values."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> FakeTensor:
+        raise RuntimeError('FakeTensor: tabtorch does not trace with tensors without values; use device="meta"')
+
+
+def is_fake(x: object) -> bool:
+    """Whether `x` is a FakeTensor: False for whatever there is."""
+    return isinstance(x, FakeTensor)

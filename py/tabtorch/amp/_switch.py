@@ -1,0 +1,183 @@
+"""Where autocast takes hold: the functions on its lists do something else while it is on.
+
+Entering the outermost region exchanges the code of the listed functions (see `_exchange.py`), leaving it puts it back.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+from .. import dtypes
+from .._exchange import Layer
+from ..ops.core import GUARD
+from ..tensor import Tensor
+from ._policies import BANNED, NAMES, POLICIES, holds
+
+#: for each device number (0 webgpu, 1 cpu)
+enabled = [False, False]
+low_dtype: list[Any] = [dtypes.float16, dtypes.bfloat16]
+cache_enabled = True
+nesting = 0
+#: inside of a listed operation: what it is made of runs as it is
+_inside = False
+#: float32 leaf -> (itself, its copy in the lower type): a weight is converted once in a region
+_copies: dict[int, tuple[Tensor, Tensor]] = {}
+
+_DTYPE = type(dtypes.float32)
+#: modules of this package whose code counts as the user's, since it is written in terms of PyTorch's operations
+_OPEN = (
+    "tabtorch.nn.",
+    "tabtorch.distributions",
+    "tabtorch.func",
+    "tabtorch.masked",
+    "tabtorch.optim",
+    "tabtorch.ops.linalg_products",
+    "tabtorch.ops.spectral_uses",
+    "tabtorch.utils",
+)
+_ours: dict[str, bool] = {}
+
+
+def _is_ours(module: str) -> bool:
+    r = _ours[module] = module.startswith("tabtorch.") and not module.startswith(_OPEN)
+    return r
+
+
+def _between(frame: Any) -> bool:
+    """Whether it belongs to another party that looks on, such as overrides by subclasses."""
+    return frame.f_globals.get("__name__") in ("tabtorch._exchange", "tabtorch._overriding")
+
+
+def clear_copies() -> None:
+    _copies.clear()
+
+
+def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    """What a listed function does while autocast is on. `f` is the function as it was."""
+    global _inside
+    if _inside:
+        return f(*args, **kw)
+    frame: Any = sys._getframe(1)
+    while (code := frame.f_code).co_name == "exchanged" or code.co_filename == GUARD or _between(frame):
+        frame = frame.f_back
+    module = frame.f_globals.get("__name__", "")
+    if _ours.get(module, None) or (module not in _ours and _is_ours(module)):
+        return f(*args, **kw)
+    first = _first_tensor((*args, *kw.values()))
+    number = 1 if first is None else _number(first)
+    if first is None or not enabled[number] or kw.get("out") is not None:
+        return f(*args, **kw)
+    policy = POLICIES[number].get(name)
+    if policy == "banned":
+        raise RuntimeError(BANNED)
+    if policy == "sums" and any(isinstance(a, _DTYPE) for a in (*args, *kw.values())):
+        policy = None
+    elif policy is not None and not holds(name, number, args, kw):
+        policy = None
+    if policy is not None:
+        to = low_dtype[number]
+        if policy in ("wide", "sums"):
+            to = dtypes.float32
+        elif policy == "promote" and _has_wide(args, number):
+            to = dtypes.float32
+        args = tuple([_cast(a, number, to) for a in args])
+        kw = {k: _cast(a, number, to) for k, a in kw.items()} if kw else kw
+    _inside = True
+    try:
+        return f(*args, **kw)
+    finally:
+        _inside = False
+
+
+def _number(t: Tensor) -> int:
+    """Whose autocast counts for a tensor: its device's, and for one that named none, which PyTorch has on the cpu, the cpu's, too."""
+    d = t._meta.device
+    return 1 if d.roaming and not enabled[d.number] else d.number
+
+
+def _recurrent(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    """A recurrent layer is one operation on the GPU, in the lower type throughout; on cpu only the LSTM is."""
+    first = _first_tensor(args[1:])
+    if first is not None and not _inside:
+        n = _number(first)
+        if enabled[n] and (n == 0 or getattr(args[0], "mode", "") == "LSTM"):
+            args = tuple([_cast(a, n, low_dtype[n]) for a in args])
+    return f(*args, **kw)
+
+
+def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
+    for a in values:
+        if isinstance(a, Tensor):
+            return a
+        if type(a) in (tuple, list) and (t := _first_tensor(tuple(a))) is not None:
+            return t
+    return None
+
+
+def _has_wide(values: Any, number: int) -> bool:
+    return any(
+        a._meta.dtype is dtypes.float32 and _number(a) == number
+        if isinstance(a, Tensor)
+        else type(a) in (tuple, list) and _has_wide(a, number)
+        for a in values
+    )
+
+
+def _cast(a: Any, number: int, to: Any) -> Any:
+    if isinstance(a, Tensor):
+        m = a._meta
+        d = m.dtype
+        if d is to or d.category != 2 or d is dtypes.float64 or _number(a) != number:
+            return a
+        if d is not dtypes.float32 or to is not low_dtype[number] or not (cache_enabled and a._rg):
+            return a.to(to)
+        if a._fn is not None or a._base is not None:
+            return a.to(to)
+        kept = _copies.get(id(a))
+        if kept is None:
+            kept = _copies[id(a)] = (a, a.to(to))
+        return kept[1]
+    if type(a) in (tuple, list):
+        return type(a)([_cast(x, number, to) for x in a])
+    return a
+
+
+# ---- switching it on and off
+
+_layer: Layer | None = None
+
+
+def _make_layer() -> Layer:
+    from .. import operators
+    from ..nn import functional
+    from ..nn.modules.rnn import RNNBase, RNNCellBase
+
+    layer = Layer(0, lambda name: partial(_call, name) if name in NAMES else None)
+    for name, make, row in (
+        ("__pow__", lambda: operators._binary("pow", "__pow__"), "pow"),
+        ("__rpow__", lambda: operators._reflected("pow"), "pow"),
+        ("__matmul__", operators._matmul, "matmul"),
+        ("__rmatmul__", operators._rmatmul, "matmul"),
+        ("__rtruediv__", operators._rdiv, "reciprocal"),
+    ):
+        f = make()
+        setattr(Tensor, name, f)
+        layer.meet(f, partial(_call, row))
+    for name in NAMES:
+        layer.meet(functional.__dict__.get(name), partial(_call, name))
+    layer.meet(RNNBase.__dict__["_layers"], _recurrent)
+    layer.meet(RNNCellBase.__dict__["_step"], _recurrent)
+    return layer
+
+
+def update() -> None:
+    """To be called when `enabled` has changed."""
+    global _layer
+    on = enabled[0] or enabled[1]
+    if _layer is None:
+        if not on:
+            return
+        _layer = _make_layer()
+    _layer.switch(on)

@@ -1,0 +1,21 @@
+"""`torch.fft`: discrete Fourier transforms, along one or several dimensions. They load when the first is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .ops.core import Missing, reached
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        ops = importlib.import_module("tabtorch.ops.fft")
+        if name in ops.NAMES:
+            globals()[name] = f = reached(getattr(ops, name))
+            return f
+    raise Missing(f"module 'torch.fft' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(importlib.import_module("tabtorch.ops.fft").NAMES)
