@@ -1,6 +1,6 @@
-"""Runs each program of `tests/programs` and prints, as JSON, what each printed. For test_programs.py.
+"""Runs the programs of a folder beside it and prints, as JSON, what each printed. For test_programs.py and test_projects.py.
 
-run_programs.py [--tabtorch DEVICE] [NAME ...]
+run_programs.py FOLDER [--tabtorch DEVICE] [NAME ...]
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-
-FOLDER = Path(__file__).parent / "programs"
 
 
 def printed(path: Path) -> dict[str, str]:
@@ -31,18 +29,21 @@ def printed(path: Path) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> None:
+    folder = Path(__file__).parent / arguments[0]
+    arguments = arguments[1:]
     if arguments[:1] == ["--tabtorch"]:
         import tabtorch
 
-        tabtorch.install()
-        tabtorch.set_default_device(arguments[1])
+        tabtorch.install(cuda=arguments[1] != "cpu")
+        if arguments[1] != "webgpu":  # which is the default where it is there: unnamed, as in a tab
+            tabtorch.set_default_device(arguments[1])
         arguments = arguments[2:]
     import torch
 
-    names = arguments or sorted(path.stem for path in FOLDER.glob("*.py"))
+    names = arguments or sorted(path.stem for path in folder.glob("*.py"))
     results = {}
     for name in names:
-        results[name] = printed(FOLDER / f"{name}.py")
+        results[name] = printed(folder / f"{name}.py")
         torch.set_printoptions(profile="default")
     json.dump(results, sys.stdout)
 

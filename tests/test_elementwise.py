@@ -54,7 +54,10 @@ EDGES = [
 #: where an edge is not compared: alpha * other overflows on the way
 OVERFLOW = ("add", "sub", "rsub")
 #: whose zeros have the sign that the C library or the vector unit at hand gives them
-UNSIGNED_ZERO = ("fmax", "fmin", "special_ndtri", "special_i1", "special_i1e", "softshrink")
+UNSIGNED_ZERO = (
+    "fmax", "fmin", "special_ndtri", "special_i1", "special_i1e", "softshrink", "special_modified_bessel_i1",
+    "special_chebyshev_polynomial_u",
+)  # fmt: skip
 INTEGER = ("gcd", "lcm")
 TYPES = ("bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 complex64 float64 complex128").split()
 
@@ -146,6 +149,8 @@ def test_edges(name: str, options: dict[str, Any], device: str) -> None:
         pairs = [p for p in pairs if 3e38 not in p]
     if name == "special_zeta":  # PyTorch has NaN in the limits that are 0; q < 0 is not there yet
         pairs = [p for p in pairs if not np.isinf(p[1]) and not p[1] < 0 and not p[0] > 1e10]
+    if "_polynomial_" in name:  # PyTorch returns a variable that it has not set
+        pairs = [p for p in pairs if not np.isnan(p[0])]
     if name == "polygamma":
         pairs = [p for p in pairs if not p[0] < 0 and (options["n"] == 1 or not p[0] > 1e10) and abs(p[0]) != 1e-20]
     xs = [torch.tensor(x, dtype=torch.float32) for x in zip(*pairs, strict=True)]
@@ -153,7 +158,9 @@ def test_edges(name: str, options: dict[str, Any], device: str) -> None:
     want = real(name)(*theirs, **options)
     exact = real(name)(*[x.double() if isinstance(x, torch.Tensor) else x for x in theirs], **options)
     got = ours(name)(*mine, **options)
-    check(got, want, exact)
+    # WGSL's division may be 2.5 ulp off: a recurrence of a hundred steps adds that up
+    wide = {"rtol": 1e-5, "atol": 1e-5} if "_polynomial_" in name and device == "webgpu" else {}
+    check(got, want, exact, **wide)
     if want.is_floating_point() and name not in UNSIGNED_ZERO:
         g = to_real(got)
         zeros = (want == 0) & (g == 0)
@@ -423,8 +430,6 @@ def test_special_namespace() -> None:
         "digamma entr erf erfc erfcx erfinv exp2 expit expm1 gammaln i0 i0e i1 i1e log1p log_ndtr logit ndtr ndtri psi sinc"
     ).split():
         check(getattr(tabtorch.special, name)(x), getattr(torch.special, name)(torch.tensor([0.25, 0.5])))
-    with pytest.raises(NotImplementedError, match="airy_ai"):
-        tabtorch.special.airy_ai(x)
 
 
 def test_aliases() -> None:

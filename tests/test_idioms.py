@@ -315,7 +315,7 @@ print(isinstance(torch.ones(1), Tensor), isinstance(torch.ones(1), Index), hasat
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    where = "webgpu:0" if "webgpu" in lines[0] else "cpu"
+    where = "cuda:0" if "cuda:0" in lines[0] else "cpu"
     kind = "torch.cuda.LongTensor" if where != "cpu" else "torch.LongTensor"
     assert lines == [f"[[1.0], [1.0]] [3] {where} {kind}", "True False False"]
 
@@ -334,19 +334,19 @@ def test_a_module_that_is_not_there_yet_says_so() -> None:
     program = """
 import tabtorch; tabtorch.install()
 import torch
-for line in ("import torch.onnx", "from torch.distributed import rpc", "from torch.nn.utils import nothing"):
+for line in ("import torch.export", "import torch.distributed.pipelining", "from torch.nn.utils import nothing"):
     try:
         exec(line)
     except ImportError as e:
         print(type(e).__name__, e)
-print(hasattr(torch, "onnx"), hasattr(torch.nn.utils, "nothing"))
+print(hasattr(torch, "export"), hasattr(torch.nn.utils, "nothing"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (
         lines[0]
-        == "ModuleNotFoundError No module named 'torch.onnx' (if PyTorch has it: tabtorch does not have it yet)"
+        == "ModuleNotFoundError No module named 'torch.export' (if PyTorch has it: tabtorch does not have it yet)"
     )
     assert lines[1].startswith("ModuleNotFoundError No module named 'torch.distributed")
     assert lines[2].startswith("ImportError cannot import name 'nothing'") and lines[3] == "False False"

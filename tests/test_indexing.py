@@ -251,3 +251,26 @@ def test_scalar_mask_assignment_reads_nothing() -> None:
     tabtorch.zeros(3)[tabtorch.tensor([0, 2])] = 1.0
     assert get_bridge().stats()["reads"] == before
     assert x.tolist() == [0, 1, 2, 0, 0, 0]
+
+
+def test_deterministic(device):
+    """With `use_deterministic_algorithms`, writes that meet are made in the order of the cpu device, bit for bit."""
+    torch.manual_seed(0)
+    i, j, v = torch.randint(0, 5, (40,)), torch.randint(0, 5, (40, 7)), torch.randn(40, 7)
+    k = torch.arange(40) % 7
+    row, place, values, column = (to_tab(t, device) for t in (i, j, v, k))
+    settings = ((True, False), (True, True), (False, False))
+    for on, warn_only in settings:
+        for m in (torch, tabtorch):
+            m.use_deterministic_algorithms(on, warn_only=warn_only)
+            assert m.are_deterministic_algorithms_enabled() == on
+            assert m.get_deterministic_debug_mode() == (1 if warn_only else 2) * on
+        if not on:
+            break
+        zeros = tabtorch.zeros(5, 7, device=device)
+        assert zeros.index_add(0, row, values).tolist() == torch.zeros(5, 7).index_add(0, i, v).tolist()
+        assert zeros.scatter_add(0, place, values).tolist() == torch.zeros(5, 7).scatter_add(0, j, v).tolist()
+        want = torch.zeros(5, 7).index_put_((i, k), v[:, 0])
+        assert zeros.clone().index_put_((row, column), values[:, 0]).tolist() == want.tolist()
+    with pytest.raises(RuntimeError, match="invalid value of debug_mode, expected 0, 1, or 2, but got 5"):
+        tabtorch.set_deterministic_debug_mode(5)

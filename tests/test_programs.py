@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -28,8 +29,15 @@ LOOSER = {
 @cache
 def run(where: str) -> dict[str, dict[str, str]]:
     """What each program prints on "pytorch", or on a device of tabtorch. All run in one process."""
-    command = [sys.executable, str(HERE / "run_programs.py"), *(() if where == "pytorch" else ("--tabtorch", where))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return run_programs("programs", where)
+
+
+def run_programs(folder: str, where: str, *names: str) -> dict[str, dict[str, str]]:
+    """What programs of a folder print, and the errors that ended them."""
+    on = () if where == "pytorch" else ("--tabtorch", where)
+    command = [sys.executable, str(HERE / "run_programs.py"), folder, *on, *names]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # the tests run side by side
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env)
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, str]] = json.loads(done.stdout)
     return found

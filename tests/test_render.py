@@ -14,6 +14,7 @@ from tabtorch import dtypes
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import expr as ex
 from tabtorch.engine import functions as fn
+from tabtorch.engine import special_functions as sf
 from tabtorch.engine.expr import Complex, Expr, bitcast, call, cast, const, define, variable, where
 from tabtorch.engine.js import JavaScript
 from tabtorch.engine.wgsl import Wgsl
@@ -151,19 +152,19 @@ FUNCTIONS: dict[str, tuple[Any, Any, np.ndarray]] = {
     "asinh": (ex.asinh, torch.asinh, both(logs(1e-8, 1e38))),
     "acosh": (ex.acosh, torch.acosh, _all([logs(1, 1e38), 1 + logs(1e-6, 1)])),
     "atanh": (ex.atanh, torch.atanh, both(logs(1e-8, 1), line(0, 1))),
-    "erf": (fn.erf, torch.erf, both(logs(1e-5, 10))),
-    "erfc": (fn.erfc, torch.erfc, both(line(0, 9))),
-    "erfcx": (fn.erfcx, torch.special.erfcx, _all([line(-9, 30), logs(1, 1e30)])),
-    "erfinv": (fn.erfinv, torch.erfinv, both(line(0, 1), 1 - logs(1e-7, 1))),
-    "ndtri": (fn.ndtri, torch.special.ndtri, _all([logs(1e-37, 1), line(0, 1)])),
-    "log_ndtr": (fn.log_ndtr, torch.special.log_ndtr, line(-100, 5)),
-    "lgamma": (fn.lgamma, torch.lgamma, _all([line(0, 20), logs(1e-30, 1e30), line(-20, 0)])),
-    "digamma": (fn.digamma, torch.digamma, _all([line(0.01, 20), logs(1e-5, 1e30), line(-20, 0)])),
-    "trigamma": (fn.trigamma, lambda x: torch.polygamma(1, x), _all([line(0.01, 20), logs(1e-5, 1e10), line(-9.5, 0)])),
-    "i0": (fn.i0, torch.special.i0, both(line(0, 80))),
-    "i0e": (fn.i0e, torch.special.i0e, both(logs(1e-3, 1e10))),
-    "i1": (fn.i1, torch.special.i1, both(line(0, 80))),
-    "i1e": (fn.i1e, torch.special.i1e, both(logs(1e-3, 1e10))),
+    "erf": (sf.erf, torch.erf, both(logs(1e-5, 10))),
+    "erfc": (sf.erfc, torch.erfc, both(line(0, 9))),
+    "erfcx": (sf.erfcx, torch.special.erfcx, _all([line(-9, 30), logs(1, 1e30)])),
+    "erfinv": (sf.erfinv, torch.erfinv, both(line(0, 1), 1 - logs(1e-7, 1))),
+    "ndtri": (sf.ndtri, torch.special.ndtri, _all([logs(1e-37, 1), line(0, 1)])),
+    "log_ndtr": (sf.log_ndtr, torch.special.log_ndtr, line(-100, 5)),
+    "lgamma": (sf.lgamma, torch.lgamma, _all([line(0, 20), logs(1e-30, 1e30), line(-20, 0)])),
+    "digamma": (sf.digamma, torch.digamma, _all([line(0.01, 20), logs(1e-5, 1e30), line(-20, 0)])),
+    "trigamma": (sf.trigamma, lambda x: torch.polygamma(1, x), _all([line(0.01, 20), logs(1e-5, 1e10), line(-9.5, 0)])),
+    "i0": (sf.i0, torch.special.i0, both(line(0, 80))),
+    "i0e": (sf.i0e, torch.special.i0e, both(logs(1e-3, 1e10))),
+    "i1": (sf.i1, torch.special.i1, both(line(0, 80))),
+    "i1e": (sf.i1e, torch.special.i1e, both(logs(1e-3, 1e10))),
 }
 #: relative error allowed where the result is not near a zero of the function, and absolute error allowed there
 PRECISION = {"float32": (6e-7, 2e-6), "float64": (2e-9, 2e-9)}
@@ -210,7 +211,7 @@ PAIRS: dict[str, tuple[Any, Any, np.ndarray, np.ndarray]] = {
     "atan2": (fn.atan2, torch.atan2, both(logs(1e-5, 1e5)), rng.permutation(both(logs(1e-5, 1e5)))),
     "hypot": (fn.hypot, torch.hypot, both(logs(1e-18, 1e18)), both(logs(1e-5, 1e5))),
     "fmod": (fn.fmod, torch.fmod, both(logs(1e-10, 1e10)), rng.permutation(both(logs(1e-5, 1e5)))),
-    "zeta": (fn.zeta, torch.special.zeta, line(1.01, 30), np.abs(rng.permutation(line(0.05, 20)))),
+    "zeta": (sf.zeta, torch.special.zeta, line(1.01, 30), np.abs(rng.permutation(line(0.05, 20)))),
 }
 
 

@@ -122,11 +122,12 @@ def test_stop_keeps_the_variables_of_a_script_that_waits(editor: Editor) -> None
     editor.start("""import torch
 kept = torch.ones(2)
 x = torch.rand(64, device="cuda")
+print("begun", x.sum().item() > 0)
 while True:
     x = x * 0.5 + 0.25
     x.sum().item()
 """)
-    editor.page.wait_for_timeout(500)
+    editor.page.wait_for_function("document.getElementById('output').textContent.includes('begun True')", timeout=30000)
     editor.stop()
     assert "KeyboardInterrupt" in editor.output
     assert "tensor([1., 1.]" in editor.enter("kept")

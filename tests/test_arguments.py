@@ -1,0 +1,87 @@
+"""Where Python numbers may stand for tensors, integer division by zero, and functions that NaN must come through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import tabtorch
+from tabtorch.nn import functional as F
+
+DEVICES = ("cpu", "webgpu")
+NAN = float("nan")
+
+CALLS = (
+    "torch.eq(2, x)",
+    "torch.maximum(x, 2)",
+    "torch.maximum(2, x)",
+    "x.atan2(2)",
+    "x.atan2_(2)",
+    "torch.fmod(2, x)",
+    "torch.lerp(x, 2, x)",
+    "torch.addcmul(x, 2, x)",
+    "torch.isclose(x, 2)",
+    "torch.polar(2, x)",
+    "torch.bitwise_and(1, 2)",
+    "type(x).__radd__(2, x)",
+    "type(x).__rand__(2, 3)",
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", CALLS)
+def test_no_number_there(text: str, device: str) -> None:
+    for lib in (torch, tabtorch):
+        x: Any = lib.ones(3, device=device if lib is tabtorch else "cpu")
+        with pytest.raises(TypeError, match="must be Tensor|invalid combination|descriptor"):
+            eval(text, {"torch": lib, "x": x})
+
+
+@pytest.mark.parametrize(
+    "text", ("torch.add(2, 3)", "torch.mul(2.0, 3)", "torch.div(1, 2)", "torch.sub(3, 2, alpha=2)")
+)
+def test_numbers_as_tensors(text: str) -> None:
+    want, got = eval(text, {"torch": torch}), eval(text, {"torch": tabtorch})
+    assert got.shape == () and got.item() == want.item() and str(got.dtype) == str(want.dtype)
+
+
+@pytest.mark.parametrize("text", ("x // 0", "x % y", "x.fmod(0)", "torch.div(x, y, rounding_mode='trunc')"))
+def test_integer_division_by_zero(text: str) -> None:
+    for lib in (torch, tabtorch):
+        x, y = (lib.tensor(v, device="cpu") for v in ([4, 5], [2, 0]))
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            eval(text, {"torch": lib, "x": x, "y": y}).tolist()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_nan_comes_through(device: str) -> None:
+    """Selects between the two values compared are maxima and minima to a compiler, and a GPU's drop NaN."""
+    x = tabtorch.tensor([NAN, 0.5], device=device)
+    special = tabtorch.special
+    for f in (tabtorch.relu, F.hardtanh, F.relu6, tabtorch.erf, special.ndtr, special.log_ndtr, F.hardsigmoid):
+        assert f(x).isnan().tolist() == [True, False]
+
+
+def test_selects_of_what_is_compared_ask_for_nan() -> None:
+    from tabtorch.engine.expr import const, variable, where
+    from tabtorch.engine.wgsl import Wgsl
+
+    x, zero = variable("x", "f32"), const(0, "f32")
+    assert "tt_pick" in Wgsl().text(where(x < zero, zero, x))
+    assert "tt_pick" not in Wgsl().text(where(x < zero, x, zero))  # NaN gives the constant either way
+    assert "tt_pick" not in Wgsl().text(where(x < zero, -x, x))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ("float16", "bfloat16"))
+def test_nextafter_of_halves(name: str, device: str) -> None:
+    bits = list(range(-32768, 32768, 97)) + [0, 1, 0x7C00, -1024, 0x3F80, 0x3C00]
+    x = torch.tensor(bits, dtype=torch.int16).view(getattr(torch, name))
+    if device == "webgpu":
+        x = x[~(x.abs() < 2.0**-125)]  # subnormal float32 numbers may be flushed to 0 there
+    y = x.flip(0)
+    mine = [tabtorch.tensor(t.tolist(), dtype=getattr(tabtorch, name), device=device) for t in (x, y)]
+    got = torch.tensor(tabtorch.nextafter(*mine).tolist(), dtype=getattr(torch, name))
+    torch.testing.assert_close(got, torch.nextafter(x, y), rtol=0, atol=0, equal_nan=True)
