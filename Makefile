@@ -4,12 +4,15 @@
 #   make test    every test, in CPython, Node, Chromium and Firefox (BROWSERS=chromium: without Firefox)
 #   make lint    ruff, mypy, tsc, biome
 #   make bench   the benchmarks, in Chromium
+#   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
+#   make conformance-check  a few samples of every question in it
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
 
 PYTHON ?= python3
 PORT ?= 8000
 BROWSERS ?= chromium firefox
+JOBS ?= 2
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -26,23 +29,25 @@ SITE := web/dist/index.html
 files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -path 'web/dist/*' -not -path '*/.*' 2>/dev/null)
 JS_SOURCES := js/build.mjs $(call files,js/src)
 PY_SOURCES := $(filter-out $(RUNTIME) $(HOST),$(call files,py/tabtorch)) $(call files,wgsl)
-WEB_SOURCES := $(call files,web)
+WEB_SOURCES := $(call files,web) $(wildcard COMPATIBILITY.md)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint bench wheel site runtime clean tools browsers
+.PHONY: help serve test lint bench conformance conformance-check wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -8
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -10
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
 
-# The quick test comes first; the slow ones, which want a machine to themselves, last. A browser that was too slow once, on
-# a busy machine, is asked again; any other failure counts at once.
+# The quick test comes first; the slow ones, which want a machine to themselves, last. The files between are run a few to a
+# process, always the same ones together, in the same order. A browser that was too slow once, on a busy machine, is asked
+# again; any other failure counts at once.
 test: .venv/.dev $(SITE) browsers
 	$(PY) -m pytest -q tests/test_tiny.py
-	$(PY) -m pytest -q -n 2 tests --ignore=tests/test_tiny.py --ignore=tests/test_cli.py --ignore=tests/browser
+	printf '%s\n' $(filter-out tests/test_tiny.py tests/test_cli.py,$(sort $(wildcard tests/test_*.py))) | \
+	  xargs -n 5 -P $(JOBS) $(PY) -m pytest -q
 	$(if $(JS_TESTS),node --test $(JS_TESTS))
 	TABTORCH_BROWSERS="$(BROWSERS)" $(PY) -m pytest -q --reruns 1 --only-rerun TimeoutError tests/test_cli.py $(wildcard tests/browser)
 
@@ -57,6 +62,12 @@ lint: .venv/.dev node_modules/.package-lock.json
 
 bench: .venv/.dev $(SITE) browsers
 	$(PY) tests/bench.py
+
+conformance: .venv/.dev $(RUNTIME) $(HOST)
+	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --page ../COMPATIBILITY.md
+
+conformance-check: .venv/.dev $(RUNTIME) $(HOST)
+	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --samples 2
 
 wheel: $(WHEEL)
 site: $(SITE)
@@ -93,8 +104,8 @@ $(RUNTIME): $(JS_SOURCES) node_modules/.package-lock.json
 $(HOST): $(RUNTIME)
 	@test -f $@ || node js/build.mjs
 
-$(WHEEL): $(PY_SOURCES) $(RUNTIME) $(HOST) build_wheel.py pyproject.toml LICENSE $(wildcard README.md)
-	$(PYTHON) build_wheel.py
+$(WHEEL): .venv/.cli $(PY_SOURCES) $(RUNTIME) $(HOST) build_wheel.py pyproject.toml LICENSE $(wildcard README.md)
+	$(PY) build_wheel.py
 	@touch $@
 
 $(SITE): $(WHEEL) $(WEB_SOURCES) node_modules/.package-lock.json

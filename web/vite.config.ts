@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
+import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
 import type { Manifest } from "./src/manifest";
 
@@ -69,15 +70,28 @@ function siteFiles(): Plugin {
   };
 }
 
+/** Puts COMPATIBILITY.md, which `make conformance` writes, into the page of that name. */
+function compatibility(): Plugin {
+  return {
+    name: "tabtorch-compatibility",
+    transformIndexHtml: (html) =>
+      html.replace("<!-- COMPATIBILITY.md -->", () =>
+        marked.parse(readFileSync(join(root, "COMPATIBILITY.md"), "utf8"), { async: false }),
+      ),
+  };
+}
+
 export default defineConfig({
   root: here,
   base: "./",
-  plugins: [siteFiles()],
+  plugins: [siteFiles(), compatibility()],
   worker: { format: "es" },
   build: {
     target: "es2022",
     outDir: "dist",
     emptyOutDir: true,
-    rollupOptions: { input: { index: join(here, "index.html"), run: join(here, "run.html") } },
+    rollupOptions: {
+      input: Object.fromEntries(["index", "run", "compatibility"].map((name) => [name, join(here, `${name}.html`)])),
+    },
   },
 });
