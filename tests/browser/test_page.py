@@ -130,7 +130,53 @@ while True:
     editor.page.wait_for_function("document.getElementById('output').textContent.includes('begun True')", timeout=30000)
     editor.stop()
     assert "KeyboardInterrupt" in editor.output
+    assert "variables are gone" not in editor.output
     assert "tensor([1., 1.]" in editor.enter("kept")
+
+
+@pytest.mark.parametrize("last", ["__del__", "callback"])
+def test_an_interrupt_that_meets_a_destructor_is_not_lost(editor: Editor, last: str) -> None:
+    output = editor.run(f"""import signal, weakref
+class Thing:
+    pass
+def interrupted(_):
+    signal.raise_signal(signal.SIGINT)
+thing = Thing()
+if {last!r} == "__del__":
+    Thing.__del__ = interrupted
+else:
+    reference = weakref.ref(thing, interrupted)
+del thing
+while True:
+    pass
+""")
+    assert output.endswith("KeyboardInterrupt\n")
+    assert "line 13" in output or "line 12" in output
+
+
+def test_stop_waits_for_a_script_that_cleans_up(editor: Editor) -> None:
+    editor.start("""import asyncio
+try:
+    print("begun")
+    await asyncio.sleep(60)
+finally:
+    await asyncio.sleep(2)
+    kept = "cleaned up"
+""")
+    editor.page.wait_for_function("document.getElementById('output').textContent.includes('begun')", timeout=30000)
+    editor.stop()
+    assert "KeyboardInterrupt" in editor.output
+    assert "cleaned up" in editor.enter("kept")
+
+
+@pytest.mark.parametrize("wait", ["asyncio.run(asyncio.sleep(60))", "await asyncio.sleep(60)", "time.sleep(60)"])
+def test_stop_ends_a_sleep(editor: Editor, wait: str) -> None:
+    editor.start(f"import asyncio, time\nkept = 2\nprint('begun')\n{wait}\n")
+    editor.page.wait_for_function("document.getElementById('output').textContent.includes('begun')", timeout=30000)
+    editor.stop()
+    assert "line 4" in editor.output
+    assert editor.output.endswith("KeyboardInterrupt\n")
+    assert editor.enter("kept").endswith("\n2\n")
 
 
 def test_stop_ends_a_script_that_never_waits(editor: Editor) -> None:

@@ -67,6 +67,7 @@ export class Interpreter {
   #pyodide!: PyodideAPI;
   #page!: PyProxy & Record<string, PyCallable>;
   #interrupt: Uint8Array = new Uint8Array(1);
+  #shared = false; // the page writes #interrupt itself
   #manifest!: Manifest;
   #running = false;
   readonly #emit: (event: PageEvent) => void;
@@ -103,6 +104,7 @@ export class Interpreter {
     progress.finish("python");
     this.#connectStreams();
     this.#interrupt = options.interruptBuffer ?? this.#interrupt;
+    this.#shared = options.interruptBuffer !== undefined;
     pyodide.setInterruptBuffer(this.#interrupt);
 
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
@@ -151,9 +153,14 @@ export class Interpreter {
     return { replace, names };
   }
 
-  /** Raise KeyboardInterrupt in the running script. It arrives whenever the script waits for anything. */
+  /**
+   * Raise KeyboardInterrupt in the running script where it waits, for anything: only then is this message read.
+   * Where the page shares the buffer it has written there, too: what Python has seen of that is not raised again.
+   */
   interrupt(): void {
-    if (this.#running) this.#interrupt[0] = 2;
+    if (!this.#running || (this.#shared && !this.#interrupt[0])) return;
+    this.#interrupt[0] = 0;
+    this.#call("interrupt");
   }
 
   /** Lay files out in the working directory, and go there. */
@@ -217,6 +224,10 @@ export class Interpreter {
   }
 
   #fromPython(kind: string, details: unknown[]): void {
+    if (kind === "interrupt") {
+      this.#interrupt[0] = 2;
+      return;
+    }
     if (kind !== "image") return;
     const [bytes, width, height] = details as [PyProxy, number, number];
     const data = bytes.toJs() as Uint8Array;

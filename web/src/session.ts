@@ -4,8 +4,11 @@ import type { Device, Interpreter, PageEvent, RunResult, StartOptions } from "./
 
 export type State = "loading" | "ready" | "busy" | "failed";
 
-/** How long a script has to answer Stop before its worker is ended. */
+/** How long a worker may leave Stop unanswered before it is ended. */
 const GRACE_MS = 1500;
+/** How long a script may take to end, in a worker that has answered: it was waiting, and will meet the interrupt. */
+const ANSWERED_GRACE_MS = 15000;
+const POLL_MS = 50;
 
 export class Stopped extends Error {}
 
@@ -74,11 +77,15 @@ export class Session {
   async stop(): Promise<boolean> {
     if (this.state !== "busy") return true;
     const generation = this.#generation;
+    let patience = GRACE_MS;
+    const answered = () => {
+      patience = ANSWERED_GRACE_MS;
+    };
     if (this.#interrupt) this.#interrupt[0] = 2;
-    else this.#python?.interrupt().catch(() => {});
-    const deadline = performance.now() + GRACE_MS;
-    while (performance.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    this.#python?.interrupt().then(answered, () => {});
+    // Turns are counted, not time: a page that stood still for a while has not been waiting for an answer.
+    for (let waited = 0; waited < patience; waited += POLL_MS) {
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       if (this.state !== "busy" || generation !== this.#generation) return true;
     }
     this.restart().catch(() => {}); // said by onState

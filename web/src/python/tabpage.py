@@ -16,6 +16,7 @@ import types
 from importlib.machinery import PathFinder
 
 import pyodide.ffi
+import pyodide.webloop
 from pyodide.code import find_imports
 
 _emit = None  # set by the page: emit(kind, *details)
@@ -25,7 +26,7 @@ _compiler = codeop.CommandCompiler()
 _compiler.compiler.flags |= _flags
 _prompts = 0
 _run_sync = pyodide.ffi.run_sync
-_suspended = 0  # depth of run_sync
+_waiting = []  # what the script is suspended in: the awaitables of run_sync, the innermost last
 _interrupted = False  # Stop came while the script was suspended
 _task = None  # of the script that runs
 
@@ -46,32 +47,58 @@ def start(emit):
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
     signal.signal(signal.SIGINT, _on_interrupt)
-    pyodide.ffi.run_sync = run_sync
+    sys.unraisablehook = _on_unraisable
+    pyodide.ffi.run_sync = pyodide.webloop.run_sync = run_sync
     _fresh_main(None)
+
+
+def interrupt():
+    """Stop, while the script waits: a KeyboardInterrupt where it does, at once if that can be cancelled."""
+    global _interrupted
+    if not _waiting and _task is None:
+        return
+    _interrupted = True
+    if not _waiting:
+        _task.cancel()
+    elif isinstance(_waiting[-1], asyncio.Future):
+        _waiting[-1].cancel()
 
 
 def _on_interrupt(_, frame):
     """KeyboardInterrupt in the script, never in the event loop that will wake it: what the script waits for ends."""
-    global _interrupted
     main = sys.modules["__main__"].__dict__
     while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code is _on_unraisable.__code__:
+            _emit("interrupt")  # again, a little later: what is raised here ends nothing
+            return
         if frame.f_globals is main or frame.f_code is _execute.__code__:
             raise KeyboardInterrupt
         frame = frame.f_back
-    if _suspended:
-        _interrupted = True
-    elif _task is not None:
-        _task.cancel()
+    interrupt()
+
+
+def _on_unraisable(unraisable):
+    """An exception where none can be raised (a weak reference's callback, say) is printed; Stop comes again."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        _emit("interrupt")
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def run_sync(awaitable):
     """pyodide.ffi.run_sync, but a Stop that came meanwhile is raised here."""
-    global _suspended, _interrupted
-    _suspended += 1
+    global _interrupted
+    if inspect.iscoroutine(awaitable):
+        awaitable = asyncio.ensure_future(awaitable)  # as pyodide.ffi does; a task can be cancelled
+    _waiting.append(awaitable)
     try:
         result = _run_sync(awaitable)
+    except asyncio.CancelledError:
+        if not _interrupted:
+            raise
+        result = None
     finally:
-        _suspended -= 1
+        _waiting.pop()
     if _interrupted:
         _interrupted = False
         raise KeyboardInterrupt
@@ -149,6 +176,10 @@ async def _execute(code, namespace):
         result = eval(code, namespace)
         if code.co_flags & inspect.CO_COROUTINE:
             await result
+    except asyncio.CancelledError as error:
+        if not _interrupted:
+            raise
+        raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
     finally:
         _task = None
 
