@@ -1,21 +1,47 @@
 // out[b, m, n] = sum over k of a[b, m, k] * c[b, k, n], by tiles in workgroup memory.
 //
-// A workgroup of WG_X * WG_Y threads makes a tile of (8 WG_Y) x (8 WG_X) results; a thread makes 8 x 8 of them in registers.
-// Each step brings TILE_K columns of a and rows of c into workgroup memory, so a value is read from global memory once per
-// tile rather than once per result. Rows of a thread are 8 neighbours; its columns are two runs of 4 that lie half a tile apart,
-// which keeps the threads of a subgroup on different banks.
+// A workgroup of WG_X * WG_Y threads (8 or 16 each) makes a tile of (8 WG_Y) x (8 WG_X) results; a thread makes 8 x 8 of them
+// in registers. Each step brings 8 columns of a and 8 rows of c into workgroup memory, so a value is read from global memory
+// once per tile rather than once per result. The next step's values are fetched before this one's are multiplied, so that
+// their way here is hidden. Rows of a thread are 8 neighbours; its columns are two runs of 4 that lie half a tile apart, which
+// keeps the threads of a subgroup on different banks.
 //
-// The engine writes: size_M/N/K(); row_a(b, m) + step_a(k), the place of a[b, m, k]; row_b(b, n) + step_b(k);
-// load_a(place), load_b(place); store_out(b, m, n, value).
+// Where a row begins is worked out once, and kept in workgroup memory beside the tiles: for a convolution that is a division
+// or two. Threads that fetch together walk along k, or, with A_ROWS (B_ROWS), along the rows of a (columns of c): along
+// whatever lies together in memory.
+//
+// DIRECT: each thread stores its results from where they are, which pays where k is long and nothing follows.
+//
+// The engine writes: size_M/N(); batch_of(z), first_k(z), last_k(z), what a workgroup's z stands for: where results are few
+// and k is long, it is cut and the parts are added by a second kernel; row_a(b, m) + step_a(k), the place of a[b, m, k];
+// row_b(b, n) + step_b(k); load_a(place), load_b(place); store_out(z, m, n, value).
 
 override WG_X: u32 = 16;
 override WG_Y: u32 = 16;
-override TILE_K: u32 = 16;
+override A_ROWS: bool = false;
+override B_ROWS: bool = false;
+override DIRECT: bool = false;
 
-// a is kept transposed (k major), so that a thread reads its 8 rows as two vectors; a vector of padding a row keeps the
-// threads that write a column apart
-var<workgroup> tile_a: array<vec4<f32>, (WG_Y * 2u + 1u) * TILE_K>;
-var<workgroup> tile_b: array<vec4<f32>, WG_X * 2u * TILE_K>;
+const STEP = 8u; // of k
+
+// both k major, in vectors of 4 rows (columns); a vector of padding a row keeps the threads that write a column apart
+var<workgroup> tile_a: array<vec4<f32>, (WG_Y * 2u + 1u) * STEP>;
+var<workgroup> tile_b: array<vec4<f32>, (WG_X * 2u + 1u) * STEP>;
+var<workgroup> place_a: array<vec4<u32>, WG_Y * 2u>;
+var<workgroup> place_b: array<vec4<u32>, WG_X * 2u>;
+
+// a[4 rows g, k], where k lies in this workgroup's part
+fn fetch_a(g: u32, k: u32, end: u32) -> vec4<f32> {
+  if (k >= end) { return vec4<f32>(); }
+  let p = place_a[g] + step_a(k);
+  return vec4(load_a(p.x), load_a(p.y), load_a(p.z), load_a(p.w));
+}
+
+fn fetch_b(g: u32, k: u32, end: u32) -> vec4<f32> {
+  if (k >= end) { return vec4<f32>(); }
+  let p = place_b[g] + step_b(k);
+  return vec4(load_b(p.x), load_b(p.y), load_b(p.z), load_b(p.w));
+}
 
 @compute @workgroup_size(WG_X, WG_Y, 1)
 fn main(
@@ -25,48 +51,61 @@ fn main(
 ) {
   let M = size_M();
   let N = size_N();
-  let K = size_K();
-  let batch = group.z;
+  let batch = batch_of(group.z);
+  let end = last_k(group.z);
   let m0 = group.y * WG_Y * 8u;
   let n0 = group.x * WG_X * 8u;
   let threads = WG_X * WG_Y;
+
+  // rows and columns past the last read the last again, and are not stored
+  for (var t = thread; t < WG_Y * 2u; t += threads) {
+    let m = min(vec4(m0 + t * 4u) + vec4(0u, 1u, 2u, 3u), vec4(M - 1u));
+    place_a[t] = vec4(row_a(batch, m.x), row_a(batch, m.y), row_a(batch, m.z), row_a(batch, m.w));
+  }
+  for (var t = thread; t < WG_X * 2u; t += threads) {
+    let n = min(vec4(n0 + t * 4u) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
+    place_b[t] = vec4(row_b(batch, n.x), row_b(batch, n.y), row_b(batch, n.z), row_b(batch, n.w));
+  }
+  workgroupBarrier();
+
+  // what this thread brings each step: one vector of a, two where WG_X is 8; one of c, two where WG_Y is 8
+  let other = thread + threads;
+  let ga = select(thread / STEP, thread % (WG_Y * 2u), A_ROWS);
+  let ka = select(thread % STEP, thread / (WG_Y * 2u), A_ROWS);
+  let ha = select(other / STEP, other % (WG_Y * 2u), A_ROWS);
+  let la = select(other % STEP, other / (WG_Y * 2u), A_ROWS);
+  let gb = select(thread / STEP, thread % (WG_X * 2u), B_ROWS);
+  let kb = select(thread % STEP, thread / (WG_X * 2u), B_ROWS);
+  let hb = select(other / STEP, other % (WG_X * 2u), B_ROWS);
+  let lb = select(other % STEP, other / (WG_X * 2u), B_ROWS);
+  var k0 = first_k(group.z);
+  var a = fetch_a(ga, k0 + ka, end);
+  var b = fetch_b(gb, k0 + kb, end);
+  var c = vec4<f32>();
+  var d = vec4<f32>();
+  if (WG_X == 8u) { c = fetch_a(ha, k0 + la, end); }
+  if (WG_Y == 8u) { d = fetch_b(hb, k0 + lb, end); }
+
   var lo: array<vec4<f32>, 8>;
   var hi: array<vec4<f32>, 8>;
-
-  for (var k0 = 0u; k0 < K; k0 += TILE_K) {
-    // one vector of 4 rows (of a) or 4 columns (of b) a turn
-    for (var t = thread; t < WG_Y * 2u * TILE_K; t += threads) {
-      let k = k0 + t % TILE_K;
-      let s = step_a(k);
-      let m = m0 + t / TILE_K * 4u;
-      var v = vec4<f32>();
-      if (k < K) {
-        if (m < M) { v.x = load_a(row_a(batch, m) + s); }
-        if (m + 1u < M) { v.y = load_a(row_a(batch, m + 1u) + s); }
-        if (m + 2u < M) { v.z = load_a(row_a(batch, m + 2u) + s); }
-        if (m + 3u < M) { v.w = load_a(row_a(batch, m + 3u) + s); }
-      }
-      tile_a[(t % TILE_K) * (WG_Y * 2u + 1u) + t / TILE_K] = v;
-    }
-    for (var t = thread; t < WG_X * 2u * TILE_K; t += threads) {
-      let k = k0 + t / (WG_X * 2u);
-      let s = step_b(k);
-      let n = n0 + t % (WG_X * 2u) * 4u;
-      var v = vec4<f32>();
-      if (k < K) {
-        if (n < N) { v.x = load_b(row_b(batch, n) + s); }
-        if (n + 1u < N) { v.y = load_b(row_b(batch, n + 1u) + s); }
-        if (n + 2u < N) { v.z = load_b(row_b(batch, n + 2u) + s); }
-        if (n + 3u < N) { v.w = load_b(row_b(batch, n + 3u) + s); }
-      }
-      tile_b[t] = v;
-    }
+  for (; k0 < end; k0 += STEP) {
+    tile_a[ka * (WG_Y * 2u + 1u) + ga] = a;
+    tile_b[kb * (WG_X * 2u + 1u) + gb] = b;
+    if (WG_X == 8u) { tile_a[la * (WG_Y * 2u + 1u) + ha] = c; }
+    if (WG_Y == 8u) { tile_b[lb * (WG_X * 2u + 1u) + hb] = d; }
     workgroupBarrier();
-    for (var k = 0u; k < TILE_K; k++) {
+    let next = k0 + STEP;
+    if (next < end) {
+      a = fetch_a(ga, next + ka, end);
+      b = fetch_b(gb, next + kb, end);
+      if (WG_X == 8u) { c = fetch_a(ha, next + la, end); }
+      if (WG_Y == 8u) { d = fetch_b(hb, next + lb, end); }
+    }
+    for (var k = 0u; k < STEP; k++) {
       let a0 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u];
       let a1 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u + 1u];
-      let b0 = tile_b[k * WG_X * 2u + local.x];
-      let b1 = tile_b[k * WG_X * 2u + WG_X + local.x];
+      let b0 = tile_b[k * (WG_X * 2u + 1u) + local.x];
+      let b1 = tile_b[k * (WG_X * 2u + 1u) + WG_X + local.x];
       lo[0] = fma(vec4(a0.x), b0, lo[0]);
       lo[1] = fma(vec4(a0.y), b0, lo[1]);
       lo[2] = fma(vec4(a0.z), b0, lo[2]);
@@ -87,14 +126,46 @@ fn main(
     workgroupBarrier();
   }
 
-  let n = n0 + local.x * 4u;
-  let far = n + WG_X * 4u;
-  for (var r = 0u; r < 8u; r++) {
-    let m = m0 + local.y * 8u + r;
-    if (m >= M) { break; }
-    for (var c = 0u; c < 4u; c++) {
-      if (n + c < N) { store_out(batch, m, n + c, lo[r][c]); }
-      if (far + c < N) { store_out(batch, m, far + c, hi[r][c]); }
+  if (DIRECT) {
+    let n = n0 + local.x * 4u;
+    let far = n + WG_X * 4u;
+    for (var r = 0u; r < 8u; r++) {
+      let m = m0 + local.y * 8u + r;
+      if (m >= M) { break; }
+      for (var c = 0u; c < 4u; c++) {
+        if (n + c < N) { store_out(group.z, m, n + c, lo[r][c]); }
+        if (far + c < N) { store_out(group.z, m, far + c, hi[r][c]); }
+      }
     }
+    return;
+  }
+  // results go out by way of workgroup memory, so that threads side by side store what lies side by side. The arrays
+  // are indexed by constants only: loops as above are not unrolled where much is done with a value, and then an array lies
+  // in memory from the start.
+  for (var r = 0u; r < 8u; r++) {
+    var x = lo[0];
+    var y = hi[0];
+    switch (r) {
+      case 1u: { x = lo[1]; y = hi[1]; }
+      case 2u: { x = lo[2]; y = hi[2]; }
+      case 3u: { x = lo[3]; y = hi[3]; }
+      case 4u: { x = lo[4]; y = hi[4]; }
+      case 5u: { x = lo[5]; y = hi[5]; }
+      case 6u: { x = lo[6]; y = hi[6]; }
+      case 7u: { x = lo[7]; y = hi[7]; }
+      default: {}
+    }
+    tile_a[thread] = x;
+    tile_b[thread] = y;
+    workgroupBarrier();
+    for (var t = thread; t < threads * 4u; t += threads) {
+      let m = m0 + t / (WG_X * 4u) * 8u + r;
+      let n = n0 + t % (WG_X * 4u);
+      if (m < M) {
+        if (n < N) { store_out(group.z, m, n, tile_a[t / 4u][t % 4u]); }
+        if (n + WG_X * 4u < N) { store_out(group.z, m, n + WG_X * 4u, tile_b[t / 4u][t % 4u]); }
+      }
+    }
+    workgroupBarrier();
   }
 }

@@ -35,10 +35,6 @@ def modulus(z: Complex) -> Expr:
     return r
 
 
-def polar(r: Any, angle: Any) -> Complex:
-    return Complex(r * cos(angle), r * sin(angle))
-
-
 def angle(z: Complex) -> Expr:
     a: Expr = fn.atan2(z.im, z.re)
     return a

@@ -5,7 +5,9 @@ Three decisions, in this order:
 2. *Virtual* nodes: cheap maps that are read at other places than their own (through a transposed, sliced, broadcast view,
    or by a contraction) are recomputed by each reader and never stored.
 3. The rest are grouped greedily in program order. A node joins the group of one of its sources if every value it takes from
-   the group is taken at the point where the group computes it, and no path leaves the group and comes back.
+   the group is taken at the point where the group computes it, and no path leaves the group and comes back. The groups of
+   its other sources are then merged with it; and one that found no group goes to another over the same points that reads
+   the same memory.
 
 Groups: `map` (one point a thread), `row` (O rows of K elements with reductions along the row, and maps before, between and
 after them, at row level or at full level), `contract` (a contraction with its epilogue), `write`, `custom`.
@@ -13,10 +15,14 @@ after them, at row level or at full level), `contract` (a contraction with its e
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import tiles
 from .lower import split_dims
 from .view import Meta
+
+if TYPE_CHECKING:
+    from .target import Target
 
 #: maps in one kernel
 MAX_NODES = 48
@@ -64,16 +70,13 @@ def reads_row(m: Meta, O: int, K: int) -> bool:
 class Graph:
     """The needed nodes of a window, who reads whom, and the groups they are dealt to."""
 
-    def __init__(
-        self, nodes: list[Any], live: list[bool], *, split: Any, sizes: dict[int, int] | None = None, limit: int = 8
-    ) -> None:
-        self.sizes = (
-            sizes or {}
-        )  # most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
-        self.limit = limit
+    def __init__(self, nodes: list[Any], live: list[bool], target: Target, sizes: dict[int, int]) -> None:
+        # most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
+        self.sizes = sizes
+        self.target = target
+        self.limit = target.buffers  # that a kernel may bind
         self.nodes = nodes
         self.live = live
-        self.want_split = split  # (O, K, row's elements are neighbours) -> (chunks, chunk length) or None
         self.needed = self._needed()
         self.readers: list[list[tuple[int, int]]] = [[] for _ in nodes]
         for pos, n in enumerate(nodes):
@@ -113,6 +116,7 @@ class Graph:
         return kind == "reduce"
 
     def _find_virtual(self) -> None:
+        """Decision 2: which maps are recomputed by each reader, and what that costs."""
         per_row: set[int] = set()  # reductions of this window, and maps of as many points that follow them
         for pos, n in enumerate(self.nodes):
             kind = n.inst.op.kind
@@ -135,10 +139,8 @@ class Graph:
             readers = self.readers[pos]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
             ok = pos not in per_row or all(self.nodes[r].inst.ins[i].numel <= size for r, i in readers)
-            if (
-                n.srcs and self.sizes.get(pos) == 1
-            ):  # the last resort of a kernel that binds too much: each node by itself
-                ok = False
+            if n.srcs and self.sizes.get(pos) == 1:
+                ok = False  # the last resort of a kernel that binds too much: each node by itself
             outside = not n.srcs  # a constant is never worth a buffer
             for r, i in readers:
                 ri = self.nodes[r].inst
@@ -187,6 +189,7 @@ class Graph:
     # ---- groups
 
     def _group(self) -> None:
+        """Decision 3: deals the other nodes to groups, in program order."""
         for pos, n in enumerate(self.nodes):
             if not self.needed[pos] or pos in self.virtual:
                 continue
@@ -304,8 +307,8 @@ class Graph:
             for n in ins.ins[0].shape[ins.ins[0].ndim - ins.static[3] :]:
                 k *= n
         g = Group("row" if kind == "reduce" else kind, len(self.groups), pos, o, k)
-        if kind == "reduce":
-            g.split = self.want_split(o, k, ins.ins[0].whole or ins.ins[0].strides[-1:] == (1,))
+        if kind == "reduce" or (kind == "contract" and not tiles.serves(self.target, ins)):
+            g.split = self.target.split(o, k, all(m.whole or m.strides[-1:] in ((0,), (1,)) for m in ins.ins))
         if kind in ("reduce", "contract"):
             g.level[pos] = "row"
             g.phase[pos] = 1
@@ -317,6 +320,7 @@ class Graph:
         return g
 
     def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
+        """Adds the node to a group of one of its sources, and says so, where that keeps to decision 3."""
         n = self.nodes[pos]
         if len(g.nodes) >= MAX_NODES or g.kind in ("write", "custom"):
             return False
@@ -334,7 +338,7 @@ class Graph:
         if n.inst.op.kind == "reduce":
             src = n.inst.ins[0]
             o, k = out.numel, src.numel // max(1, out.numel)
-            if not src.whole or k == 1 or self.want_split(o, k, True):
+            if not src.whole or k == 1 or self.target.split(o, k, True):
                 return False
             if g.kind == "map":
                 if g.O != o * k or not all(m.whole for _, m in mine):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import bridge as _bridges
+from ..device import check_has
 from .view import Meta, meta
 
 if TYPE_CHECKING:
@@ -131,12 +132,7 @@ class Inst:
         static: Any = None,
         compute: str | None = None,
     ) -> None:
-        if out.device.number == 0 and out.dtype.name in ("float64", "complex128"):
-            narrow = "float32" if out.dtype.name == "float64" else "complex64"
-            raise TypeError(
-                f"{op.name}: {out.dtype.name} is not available on webgpu (WGSL has no 64-bit floats): "
-                f"use {narrow}, or device='cpu'"
-            )
+        check_has(out.device, out.dtype, op.name)
         for m in ins:
             if m.device.number != out.device.number:
                 raise RuntimeError(
@@ -374,13 +370,13 @@ def from_host(data: Any, m: Meta, host: Any = None) -> Node:
 
 
 def blank(m: Meta) -> Node:
-    """A value on the meta device."""
+    """A node with no memory yet. On the meta device it never has any."""
     return Node(inst(_upload, (), m), (), ())
 
 
 def reserve(m: Meta) -> Node:
     """A node whose bytes come later, in pieces, with the bridge's `write`."""
-    n = Node(inst(_upload, (), m), (), ())
+    n = blank(m)
     nbytes = m.numel * m.dtype.itemsize
     check_size(nbytes, m)
     n.buf = Buffer(bridge().alloc(m.device.number, nbytes), nbytes, m.device.number)

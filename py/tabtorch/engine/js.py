@@ -126,6 +126,7 @@ class JavaScript(Renderer):
         return "\n".join([f"const {name} = ({', '.join(args)}) => {{", *lines, f"  return {result};", "};"])
 
     def spell(self, e: Expr, a: list[str]) -> str:
+        """One operation in JavaScript, its arguments spelled already."""
         op, t = e.op, e.type
         if op == "load":
             return self.load(e.value, a[0])

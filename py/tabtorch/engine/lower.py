@@ -1,4 +1,6 @@
-"""From grouped nodes to kernel text: parameters, bindings, index maps, and the bodies of maps and row kernels.
+"""From grouped nodes to kernel text: parameters, bindings, index maps, the values of nodes, and kernels of maps.
+
+`rows.py` and `tiles.py` write the other kernels with it; `plan.py` decides which, and launches them.
 
 No size stands in the text. A kernel asks for each size, stride, offset or scalar by the role it plays (`Kernel.dim`,
 `Kernel.scalar`) and gets a parameter word; what the word holds belongs to the launch. So two launches that differ only in
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from .expr import Complex, Expr, cast, const, fit, variable, where
+from .expr import Complex, Expr, cast, const, fit, idiv, imod, variable, where
 from .js import JavaScript
 from .view import Meta
 from .wgsl import Wgsl
@@ -20,10 +22,6 @@ from .wgsl import Wgsl
 PACKED = {"bool": 4, "uint8": 4, "int8": 4, "int16": 2, "float16": 2, "bfloat16": 2}
 
 U0 = const(0, "u32")
-
-
-def u32(v: int) -> Expr:
-    return const(v, "u32")
 
 
 class Ref:
@@ -96,13 +94,11 @@ class Kernel:
     def bind(self, ref: Ref, access: str = "r") -> str:
         """The name of a buffer in the text."""
         el = ref.dtype.store if self.js else Wgsl.element(ref.dtype.name)
-        if ref.dtype.is_complex and self.js:
-            el = ref.dtype.store
         k = (ref.key, el)
         n = self.names.get(k)
         if n is None:
-            for j, (key, _, _acc) in enumerate(self.bindings):
-                if key == ref.key and (access != "r" or _acc != "r"):
+            for j, (key, _, other) in enumerate(self.bindings):
+                if key == ref.key and (access != "r" or other != "r"):
                     raise AssertionError(f"{self.name}: buffer {key} is bound {j} as another type and written")
             n = self.names[k] = f"b{len(self.bindings)}"
             self.bindings.append((ref.key, el, access))
@@ -246,6 +242,7 @@ class Kernel:
     # ---- the finished thing
 
     def source(self, body_head: list[str], params: int) -> str:
+        """The whole text: declarations, the functions that it uses, and the body behind `body_head`."""
         r = self.r
         body = "\n".join(r.lines)
         defs = "\n".join(t for _, t in r.functions.values())
@@ -296,18 +293,8 @@ def _coordinate(k: Kernel, e: Expr, role: Any, total: int, hi: int, lo: int) -> 
     """(e / lo) % (hi / lo) where lo < hi are trailing products of a factor's dimensions."""
     if e.op == "const" and e.value == 0:
         return e
-    q = e if lo == 1 else _div(k, e, k.dim(lo, ("T", role, lo)))
-    if hi == total:
-        return q
-    return _mod(k, q, k.dim(hi // lo, ("M", role, hi, lo)))
-
-
-def _div(k: Kernel, a: Expr, b: Expr) -> Expr:
-    return Expr("idiv", "u32", (a, b))
-
-
-def _mod(k: Kernel, a: Expr, b: Expr) -> Expr:
-    return Expr("imod", "u32", (a, b))
+    q = e if lo == 1 else idiv(e, k.dim(lo, ("T", role, lo)))
+    return q if hi == total else imod(q, k.dim(hi // lo, ("M", role, hi, lo)))
 
 
 def split_dims(
@@ -445,7 +432,7 @@ class Values:
     """The value of each node of a group at a point, computed on demand, loads included.
 
     `inside` holds names of values that the kernel has computed already (in the scopes that are open);
-    `stored(pos)` says how to reach what lies in a buffer; `virtual` are recomputed wherever they are used.
+    `refs(node)` says how to reach what lies in a buffer; `virtual` are recomputed wherever they are used.
     """
 
     def __init__(self, k: Kernel, nodes: list[Any], refs: Callable[[Any], Ref], pending: Callable[[Any], int]) -> None:
@@ -513,6 +500,17 @@ def threads_head(k: Kernel, n: Expr | None, *, name: str = "i") -> list[str]:
     return head
 
 
+def groups_head(k: Kernel, n: Expr, name: str) -> list[str]:
+    """The same where each workgroup has a number: `lid` is the thread's in its workgroup."""
+    return [
+        f"@compute @workgroup_size({k.workgroup[0]}, 1, 1)",
+        "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
+        "@builtin(local_invocation_index) lid: u32) {",
+        f"  let {name} = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
+        f"  if ({name} >= {k.r.text(n)}) {{ return; }}",
+    ]
+
+
 def grid_for(threads: int, workgroup: int) -> list[int]:
     """Workgroups for that many threads, folded over y and z where x would pass 65,535."""
     n = max(1, -(-threads // workgroup))
@@ -527,7 +525,8 @@ def grid_for(threads: int, workgroup: int) -> list[int]:
 def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
     """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there.
 
-    Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements.
+    Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements. Where there are many
+    elements, a thread computes 4 that lie a workgroup apart: threads cost more than the work then.
     """
     n = k.dim(total, "total")
     r = k.r
@@ -541,7 +540,8 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     mark = len(r.lines)
     stores = body(i)
     packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
-    if not packed:
+    many = total >= 2**22
+    if not packed and not many:
         for ref, v in stores:
             k.store(ref, i, v)
         return k.source(threads_head(k, n), len(k.words)), grid_for(total, k.workgroup[0])
@@ -549,6 +549,15 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     del r.lines[mark:]
     r.scopes[-1].clear()
     total_text = r.text(n)
+    if not packed:
+        wide = k.workgroup[0]
+        head = threads_head(k, None, name="t")
+        head.append(f"  let base = t / {wide}u * {4 * wide}u + t % {wide}u;")
+        r.push(f"for (var i = base; i < min({total_text}, base + {4 * wide}u); i += {wide}u)")
+        for ref, v in body(i):
+            k.store(ref, i, v)
+        r.pop()
+        return k.source(head, len(k.words)), grid_for(-(-total // 4), wide)
     head = threads_head(k, None, name="t")
     head.append(f"  let base = t * 4u; if (base >= {total_text}) {{ return; }}")
     head += [f"  var word{j} = 0u;" for j in range(len(packed))]
@@ -574,4 +583,4 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     return k.source(head, len(k.words)), grid_for(-(-total // 4), k.workgroup[0])
 
 
-__all__ = ["Kernel", "Point", "Ref", "Values", "const", "grid_for", "map_kernel", "u32", "where"]
+__all__ = ["Kernel", "Point", "Ref", "Values", "const", "grid_for", "map_kernel", "where"]

@@ -1,7 +1,12 @@
-"""Plans: a window's kernels, their buffers and parameters, kept and replayed for every window of the same structure."""
+"""Plans: a window's kernels, their buffers and parameters, kept and replayed for every window of the same structure.
+
+`make_plan` gets a window from `graph.py`, has `fuse.py` cut it into groups, and has a kernel written for each; the steps and
+the slots that they bind go to JavaScript once. `Plan.run` sends buffers and scalars.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import tiles
@@ -33,7 +38,7 @@ def make_plan(
     t = target(device.number)
     sizes: dict[int, int] = {}
     while True:
-        g = Graph(nodes, live, split=t.split, sizes=sizes, limit=t.buffers)
+        g = Graph(nodes, live, t, sizes)
         stored = g.stored()
         tight = [x for x in g.groups if x.nodes and x.kind != "custom" and g.binds(x, stored) > t.buffers]
         smaller = {}
@@ -57,7 +62,6 @@ class Lowering:
         self.device = b.target.number
         self.target = b.target
         self.output = b.ref_of(b.graph.nodes[pos])
-        self._temps = 0
 
     def input(self, j: int) -> Ref:
         """Buffer of input `j`; its layout is `inst.ins[j]`."""
@@ -205,8 +209,9 @@ class Builder:
         if p in self.shared:
             return self.shared[p] == ("in", k)
         g = self.graph.of.get(p)
-        if g is None or ("in", k) in self.shared.values():
-            return False
+        op = self.nodes[p].inst.op
+        if g is None or ("in", k) in self.shared.values() or op.kind == "write" or getattr(op, "in_place", False):
+            return False  # a write takes what it shares for its base
         root = _root(self.inputs[k])
         at = self.place[g.index]
         for j, x in enumerate(self.inputs):
@@ -285,7 +290,8 @@ class Builder:
         names = [self.nodes[p].inst.op.name for p in g.nodes]
         return "+".join(names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"])
 
-    def emit_map(self, g: Group) -> None:
+    def emit_map(self, g: Group, given: dict[int, Callable[[Kernel, Expr], Expr]] = {}) -> None:  # noqa: B006  # never written
+        """One dispatch, a thread an element. `given`: position -> how the kernel gets the value of that node."""
         if g.O == 0:
             return
         k = Kernel(self.target.number, self.label(g))
@@ -295,13 +301,18 @@ class Builder:
         def body(i: Expr) -> list[tuple[Ref, Any]]:
             v = self.values(k)
             v.home = [(i, g.O, "i")]
-            out = []
-            for p in g.nodes:
-                val = k.let(v.compute(p, v.home), "x")
-                v.inside[p] = val
+            stores = []
+            for p in sorted(g.nodes):
+                found = given.get(p)
+                if found is None:
+                    val = v.compute(p, v.home)
+                else:
+                    out = self.nodes[p].inst.out.dtype
+                    val = fit(cast(found(k, i), out.compute), out.name)
+                v.inside[p] = val = k.let(val, "x")
                 if p in self.stored:
-                    out.append((self.ref_of(self.nodes[p]), val))
-            return out
+                    stores.append((self.ref_of(self.nodes[p]), val))
+            return stores
 
         source, grid = map_kernel(k, g.O, body)
         self.launch(k, source, grid)
@@ -341,20 +352,14 @@ class Builder:
         partial: dict[int, tuple[list[Ref], int]] = {}
         if g.O == 0:
             return
-        if g.kind == "contract" and tiles.fits(self, g):
+        if g.kind == "contract" and tiles.serves(self.target, self.nodes[tiles.contraction(self, g)].inst):
             tiles.emit(self, g)
             return
-        if g.split:
+        if g.split:  # a long reduction: the state of each chunk first, then a row kernel over the chunks
             p = g.nodes[0]
-            partial[p] = self._emit_partial(g, p)
+            chunks, length = g.split
+            partial[p] = RowKernel(self, g, {}).emit_partial(p, chunks, length), chunks
         RowKernel(self, g, partial).emit()
-
-    def _emit_partial(self, g: Group, p: int) -> tuple[list[Ref], int]:
-        """First stage of a long reduction: the state of each chunk. Second stage: a row kernel over the chunks."""
-        assert g.split
-        chunks, length = g.split
-        rk = RowKernel(self, g, {})
-        return rk.emit_partial(p, chunks, length), chunks
 
     # ---- the whole
 
@@ -374,73 +379,12 @@ class Builder:
         return self._finish()
 
     def _finish(self) -> Plan:
-        nodes = self.nodes
-        nin = len(self.inputs)
-        outs = [p for p, on in enumerate(self.graph.live) if on]
-        slots: dict[Any, int] = {("in", k): k for k in range(nin)}
-        outputs: dict[str, int] = {}
-        fresh: list[int] = []
-        taken: list[tuple[int, int]] = []  # (position, input whose buffer it takes over)
-        aliases: dict[int, Any] = {}
-        for p in outs:
-            key = self.shared.get(p, ("p", p))
-            if key[0] == "in":
-                taken.append((p, key[1]))
-                continue
-            if p in self.settled:
-                taken.append((p, self.settled[p]))
-                continue
-            aliases[p] = key
-            if key not in slots:
-                slots[key] = nin + len(fresh)
-                m = nodes[p].inst.out
-                nbytes = m.numel * m.dtype.itemsize
-                check_size(nbytes, m)
-                outputs[str(slots[key])] = nbytes
-                fresh.append(p)
-        nslots = nin + len(fresh)
-        # temps: by size and lifetime (first and last step that names them)
-        life: dict[Any, list[int]] = {}
-        for at, s in enumerate(self.steps):
-            for key in s.get("bind", s.get("copy", s.get("clear")) or []):
-                if isinstance(key, tuple) and key not in slots:
-                    life.setdefault(key, [at, at])[1] = at
-        size: dict[Any, int] = {}
-        for key in life:
-            if key[0] == "t":
-                size[key] = self.temps[key[1]]
-            else:
-                m = nodes[key[1]].inst.out
-                size[key] = max(4, (m.numel * m.dtype.itemsize + 3) // 4 * 4)
-        temps: list[int] = []
-        until: list[int] = []
-        for key in sorted(life, key=lambda x: life[x][0]):
-            first, last = life[key]
-            fits = [j for j in range(len(temps)) if until[j] < first and size[key] <= temps[j] <= 2 * size[key] + 64]
-            if fits:
-                j = min(fits, key=lambda j: temps[j])
-            else:
-                j = len(temps)
-                temps.append(size[key])
-                until.append(-1)
-            until[j] = last
-            slots[key] = nslots + j
-        scalar_of: dict[Any, int] = {}
-        types: list[str] = []
-        for p, n in enumerate(nodes):
-            if n.inst.offsets:
-                for i, m in enumerate(n.inst.views()):
-                    if m.offset:
-                        scalar_of["begin", p, i] = len(types)
-                        types.append("u32")
-            for i, t in enumerate(n.inst.scalars):
-                if t in ("c64", "c128"):
-                    for part in (0, 1):
-                        scalar_of[p, i, part] = len(types)
-                        types.append("f64")
-                else:
-                    scalar_of[p, i] = len(types)
-                    types.append(t)
+        """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""
+        slots: dict[Any, int] = {("in", k): k for k in range(len(self.inputs))}
+        outputs, fresh, taken = self._outputs(slots)
+        nslots = len(slots)
+        temps = self._temporaries(slots)
+        scalar_of, types = self._scalars()
         steps = []
         for s in self.steps:
             s = dict(s)
@@ -455,7 +399,78 @@ class Builder:
             else:
                 s["clear"] = [slots[s["clear"][0]]]
             steps.append(s)
-        return Plan(self.target.number, nodes, nslots, nin, fresh, taken, outputs, temps, types, steps)
+        return Plan(
+            self.target.number, self.nodes, nslots, len(self.inputs), fresh, taken, outputs, temps, types, steps
+        )
+
+    def _outputs(self, slots: dict[Any, int]) -> tuple[dict[str, int], list[int], list[tuple[int, int]]]:
+        """Slots for the live values that need memory: bytes by slot, their positions, and (position, input) of those that take
+        over the memory of an input."""
+        outputs: dict[str, int] = {}
+        fresh: list[int] = []
+        taken: list[tuple[int, int]] = []
+        for p in [p for p, on in enumerate(self.graph.live) if on]:
+            key = self.shared.get(p, ("p", p))
+            if key[0] == "in":
+                taken.append((p, key[1]))
+            elif p in self.settled:
+                taken.append((p, self.settled[p]))
+            elif key not in slots:
+                m = self.nodes[p].inst.out
+                nbytes = m.numel * m.dtype.itemsize
+                check_size(nbytes, m)
+                outputs[str(len(slots))] = nbytes
+                slots[key] = len(slots)
+                fresh.append(p)
+        return outputs, fresh, taken
+
+    def _temporaries(self, slots: dict[Any, int]) -> list[int]:
+        """Slots for what only this plan reads: bytes of each. Two whose lives do not overlap share one, if about as large."""
+        life: dict[Any, list[int]] = {}  # first and last step that names it
+        for at, s in enumerate(self.steps):
+            for key in s.get("bind", s.get("copy", s.get("clear")) or []):
+                if isinstance(key, tuple) and key not in slots:
+                    life.setdefault(key, [at, at])[1] = at
+        before = len(slots)
+        temps: list[int] = []
+        until: list[int] = []
+        for key in sorted(life, key=lambda x: life[x][0]):
+            first, last = life[key]
+            if key[0] == "t":
+                size = self.temps[key[1]]
+            else:
+                m = self.nodes[key[1]].inst.out
+                size = max(4, (m.numel * m.dtype.itemsize + 3) // 4 * 4)
+            fits = [j for j in range(len(temps)) if until[j] < first and size <= temps[j] <= 2 * size + 64]
+            if fits:
+                j = min(fits, key=lambda j: temps[j])
+            else:
+                j = len(temps)
+                temps.append(size)
+                until.append(-1)
+            until[j] = last
+            slots[key] = before + j
+        return temps
+
+    def _scalars(self) -> tuple[dict[Any, int], list[str]]:
+        """Key of each scalar (beginnings of views, then the node's own) -> its number, and their types."""
+        scalar_of: dict[Any, int] = {}
+        types: list[str] = []
+        for p, n in enumerate(self.nodes):
+            if n.inst.offsets:
+                for i, m in enumerate(n.inst.views()):
+                    if m.offset:
+                        scalar_of["begin", p, i] = len(types)
+                        types.append("u32")
+            for i, t in enumerate(n.inst.scalars):
+                if t in ("c64", "c128"):
+                    for part in (0, 1):
+                        scalar_of[p, i, part] = len(types)
+                        types.append("f64")
+                else:
+                    scalar_of[p, i] = len(types)
+                    types.append(t)
+        return scalar_of, types
 
 
 def _root(n: Any) -> Buffer:

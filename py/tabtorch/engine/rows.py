@@ -1,12 +1,15 @@
-"""Row kernels: reductions and contractions with the maps before, between and after them, in one pass or a few over each row."""
+"""Row kernels: reductions and contractions with the maps before, between and after them, in one pass or a few over each row.
+
+A group of `fuse.py` comes in, launches of the plan go out. Contractions that a tuned kernel serves go to `tiles.py` instead.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from .expr import Complex, Expr, cast, const, fit, isnan, minimum, variable, where
-from .lower import PACKED, U0, Factor, Kernel, Ref, grid_for, index_of, map_kernel, threads_head
+from .expr import Complex, Expr, cast, const, fit, idiv, isnan, minimum, variable, where
+from .lower import PACKED, U0, Factor, Kernel, Ref, grid_for, groups_head, index_of, map_kernel, threads_head
 from .wgsl import TYPES
 
 if TYPE_CHECKING:
@@ -41,9 +44,10 @@ class RowKernel:
         self.k = Kernel(b.target.number, b.label(g))
         self.v = b.values(self.k)
         self.pack: list[tuple[Ref, Ref, int]] = []
-        long_rows = g.kind == "row" and (bool(partial) or (g.K >= 128 and self._inner_contiguous()))
+        long_rows = bool(partial) or (g.K >= 128 and self._inner_contiguous())
         self.wide = b.target.barriers and long_rows
-        self.k.workgroup = (256 if self.wide else 64, 1, 1)
+        longest = max([chunks for _, chunks in partial.values()], default=g.K)
+        self.k.workgroup = (256 if self.wide and longest > 1024 else 64, 1, 1)
         if b.target.software:
             self.k.workgroup = (16, 1, 1)
 
@@ -145,13 +149,7 @@ class RowKernel:
             r.pop()
             src, grid = k.source([], len(k.words)), [1, 1, 1]
         elif self.wide:
-            head = [
-                "@compute @workgroup_size(256, 1, 1)",
-                "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
-                "@builtin(local_invocation_index) lid: u32) {",
-                "  let o = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
-                f"  if (o >= {r.text(rows)}) {{ return; }}",
-            ]
+            head = groups_head(k, rows, "o")
             self.body(o, length)
             src, grid = k.source(head, len(k.words)), grid_for(g.O, 1)
         else:
@@ -160,9 +158,10 @@ class RowKernel:
             grid = grid_for(g.O, k.workgroup[0])
         self.b.launch(k, src, grid)
         for tmp, ref, total in self.pack:
-            self.b_pack(tmp, ref, total)
+            self.pack_words(tmp, ref, total)
 
-    def b_pack(self, tmp: Ref, ref: Ref, total: int) -> None:
+    def pack_words(self, tmp: Ref, ref: Ref, total: int) -> None:
+        """A launch that packs what `put` left as 32-bit words."""
         k = Kernel(self.b.target.number, "pack " + ref.dtype.name)
         src, grid = map_kernel(k, total, lambda i: [(ref, cast(k.load(tmp, i), ref.dtype.compute))])
         self.b.launch(k, src, grid)
@@ -225,7 +224,7 @@ class RowKernel:
             inner = states
             kk = r.name("k")
             if self.wide:
-                r.loop(kk, "lid", r.text(length), "256u")
+                r.loop(kk, "lid", r.text(length), f"{k.workgroup[0]}u")
             else:
                 r.loop(kk, "0" if k.js else "0u", r.text(length))
         ke = variable(kk, "u32")
@@ -292,12 +291,12 @@ class RowKernel:
         names = []
         for x in state:
             n = f"sh{len(k.globals)}"
-            k.globals.append(f"var<workgroup> {n}: array<{TYPES[x.type]}, 256>;")
+            k.globals.append(f"var<workgroup> {n}: array<{TYPES[x.type]}, {k.workgroup[0]}>;")
             names.append(n)
             r.line(f"{n}[lid] = {r.text(x)};")
         r.line("workgroupBarrier();")
         step = r.name("step")
-        r.push(f"for (var {step} = 128u; {step} > 0u; {step} >>= 1u)")
+        r.push(f"for (var {step} = {k.workgroup[0] // 2}u; {step} > 0u; {step} >>= 1u)")
         r.push(f"if (lid < {step})")
         a = tuple(variable(f"{n}[lid]", x.type) for n, x in zip(names, state, strict=True))
         b = tuple(variable(f"{n}[lid + {step}]", x.type) for n, x in zip(names, state, strict=True))
@@ -317,20 +316,28 @@ class RowKernel:
     # ---- long rows in two stages
 
     def emit_partial(self, p: int, chunks: int, length: int) -> list[Ref]:
+        """First stage: a launch that leaves the state of each chunk in buffers, one for each part of the state."""
         k, g, r = self.k, self.g, self.k.r
         k.name = self.b.nodes[p].inst.op.name + " of chunks"
         init, lift, combine = self.reduce_state(p)
         refs = [
             Ref(self.b.temp(g.O * chunks * (8 if x.type in ("i64", "f64") else 4)), _STATE_DTYPE[x.type]) for x in init
         ]
-        wide = self.b.target.barriers and self._inner_contiguous()
-        self.wide = wide
+        neighbours = self._inner_contiguous()
+        self.wide = wide = self.b.target.barriers and neighbours
         k.workgroup = (256, 1, 1) if wide else k.workgroup
         total, row_len = k.dim(g.O * chunks, "chunks in all"), k.dim(g.K, "length")
         nchunks, clen = k.dim(chunks, "chunks"), k.dim(length, "chunk")
         t = variable("t", "u32")
-        o = k.let(Expr("idiv", "u32", (t, nchunks)), "o")
-        start = k.let((t - o * nchunks) * clen, "start")
+        if neighbours:
+            o = k.let(idiv(t, nchunks), "o")
+            chunk, at = t - o * nchunks, t
+        else:  # the elements of a row lie apart: threads side by side take rows side by side
+            rows = k.dim(g.O, "rows")
+            chunk = k.let(idiv(t, rows), "chunk")
+            o = k.let(t - chunk * rows, "o")
+            at = o * nchunks + chunk
+        start = k.let(chunk * clen, "start")
         end = k.let(minimum(start + clen, row_len), "end")
         o_factor: Factor = (o, g.O, "o")
         self.hoist(p, o_factor, (g.K, "k"))
@@ -362,17 +369,10 @@ class RowKernel:
             final = self._join_threads(p, final)
             r.push("if (lid == 0u)")
         for ref, x in zip(refs, final, strict=True):
-            k.store(ref, t, cast(x, ref.dtype.compute))
+            k.store(ref, at, cast(x, ref.dtype.compute))
         if wide:
             r.pop()
-            head = [
-                "@compute @workgroup_size(256, 1, 1)",
-                "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
-                "@builtin(local_invocation_index) lid: u32) {",
-                "  let t = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
-                f"  if (t >= {r.text(total)}) {{ return; }}",
-            ]
-            self.b.launch(k, k.source(head, len(k.words)), grid_for(g.O * chunks, 1))
+            self.b.launch(k, k.source(groups_head(k, total, "t"), len(k.words)), grid_for(g.O * chunks, 1))
         else:
             src = k.source(threads_head(k, total, name="t"), len(k.words))
             self.b.launch(k, src, grid_for(g.O * chunks, k.workgroup[0]))
@@ -387,7 +387,7 @@ class RowKernel:
             n = k.dim(chunks, ("chunks", p))
             state = [k.var(x) for x in init]
             lost = self.lost(p, state)
-            start, step = (variable("lid", "u32"), const(256, "u32")) if self.wide else (U0, None)
+            start, step = (variable("lid", "u32"), const(k.workgroup[0], "u32")) if self.wide else (U0, None)
             with k.loop(n, start, step=step) as c:
                 at = k.let(o * n + c, "i")
                 got = [k.let(cast(k.load(ref, at), x.type), "c") for ref, x in zip(refs, init, strict=True)]

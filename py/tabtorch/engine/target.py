@@ -33,11 +33,11 @@ class Target:
         if self.software or neighbours:
             if length < 8192 or rows >= 256:
                 return None
-            chunk = 2048 if self.software else 4096
+            chunk = 2048 if self.software else 4096 if length < 2**22 else 16384
         else:
-            if length < 1024 or rows >= 16384:
+            if length < 256 or rows >= 16384:
                 return None
-            chunk = 256
+            chunk = 32 if rows * length < 2**22 else 256
         return -(-length // chunk), chunk
 
 

@@ -9,14 +9,16 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..dtypes import float32
 from ..files import kernel
-from .expr import Expr, cast, fit, variable
-from .lower import PACKED, U0, Factor, Kernel, index_of
-from .view import meta
+from .expr import Expr, cast, const, fit, idiv, imod, minimum, variable
+from .lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from .view import Meta, meta
 
 if TYPE_CHECKING:
     from .fuse import Group
     from .plan import Builder
+    from .target import Target
 
 
 @cache
@@ -38,18 +40,34 @@ def contraction(b: Builder, g: Group) -> int:
     return next(p for p in g.nodes if b.nodes[p].inst.op.kind == "contract")
 
 
-def fits(b: Builder, g: Group) -> bool:
-    """Whether a tile kernel serves this group: real arithmetic, and results enough to fill tiles."""
-    i = b.nodes[contraction(b, g)].inst
-    batch, m, n, k = sizes(i)
-    if b.target.serial:
-        return i.compute in ("f32", "f64") and n >= 4 and k >= 4
-    if i.compute != "f32":
-        return False
-    if any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored):
-        return False
-    least = 4 if b.target.software else 16
-    return m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
+def serves(t: Target, inst: Any) -> bool:
+    """Whether a tile kernel does this contraction: real arithmetic, and results enough to fill tiles."""
+    batch, m, n, k = sizes(inst)
+    if t.serial:
+        return inst.compute in ("f32", "f64") and n >= 4 and k >= 4
+    least = 4 if t.software else 16
+    return inst.compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
+
+
+def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
+    """(threads of a workgroup along x and along y, in how many parts k is cut, how long one is) on a GPU.
+
+    A thread makes 8 x 8 results. Where that is too little work to fill a device, k is cut: results as few as a weight's, sums
+    as long as a batch of images.
+    """
+    batch, m, n, k = sizes(inst)
+    if t.software:
+        return 4, 4, 1, k
+    most = min(k // 128, 65535 // batch, 64)  # parts
+    for side, wanted in ((16, 96), (8, 192)):
+        tiles = -(-m // (8 * side)) * -(-n // (8 * side)) * batch
+        cut = 1 if tiles >= wanted else min(-(-2 * wanted // tiles), most)
+        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64):
+            break
+    if cut <= 1:
+        return side, side, 1, k
+    length = -(-k // cut // 8) * 8
+    return side, side, -(-k // length), length
 
 
 def emit(b: Builder, g: Group) -> None:
@@ -57,6 +75,7 @@ def emit(b: Builder, g: Group) -> None:
     p0 = contraction(b, g)
     inst = b.nodes[p0].inst
     batch, m, n, kk = sizes(inst)
+    nb, nm, _, nk = inst.static
     k = Kernel(b.target.number, b.label(g))
     real = inst.compute
     v = b.values(k)
@@ -80,11 +99,21 @@ def emit(b: Builder, g: Group) -> None:
         main.count = k.r.count
         k.r = main
 
+    wx, wy, cut, length = (1, 1, 1, kk) if k.js else parts(b.target, inst)
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     if k.js:
         dims["B"] = k.dim(batch)
     for x, e in dims.items():
         function(f"size_{x}", "", "u32", lambda e=e: e)  # type: ignore[misc]
+    if b.target.barriers:
+        z = variable("z", "u32")
+        of_batch, first, last = z, U0, dims["K"]
+        if cut > 1:
+            each, part = k.dim(batch), k.dim(length)
+            of_batch, first = imod(z, each), idiv(z, each) * part
+            last = minimum(first + part, last)
+        for name, e in (("batch_of", of_batch), ("first_k", first), ("last_k", last)):
+            function(name, "z: u32", "u32", lambda e=e: e)  # type: ignore[misc]
 
     B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
     no_b, no_m, no_n, no_k = ((U0, size, role) for _, size, role in (B, M, N, K))
@@ -100,11 +129,18 @@ def emit(b: Builder, g: Group) -> None:
     operand(0, "a", "m", [B, M, no_n, no_k])
     operand(1, "b", "n", [B, no_m, N, no_k])
 
+    # where k is cut, or several results share a word of memory, a second kernel finishes the values
+    packed = not k.js and any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored)
+    partial = Ref(b.temp(cut * g.O * 4), float32) if cut > 1 or packed else None
+
     def store() -> None:
         point: list[Factor] = [B, M, N]
-        i = k.let((kb * dims["M"] + km) * dims["N"] + kn if batch > 1 else km * dims["N"] + kn, "i")
-        v.home = point
+        i = k.let((kb * dims["M"] + km) * dims["N"] + kn if batch * cut > 1 else km * dims["N"] + kn, "i")
         acc: Expr = variable("value", real)
+        if partial:
+            k.store(partial, i, acc)
+            return
+        v.home = point
         v.inside[p0] = k.let(fit(cast(acc, inst.out.dtype.compute), inst.out.dtype.name), "x")
         for p in sorted(g.nodes):
             if p != p0:
@@ -117,12 +153,32 @@ def emit(b: Builder, g: Group) -> None:
     if k.js:
         b.launch(k, k.source([algorithm("matmul.js")], len(k.words)), [1, 1, 1])
         return
-    if b.target.software:
-        stem, wx, wy, rows, cols = "matmul_registers", 4, 4, 8, 8
-    else:
-        # a tile of 128 x 128 wants enough of them to fill the device
-        big = -(-m // 128) * -(-n // 128) * batch >= 96
-        stem, wx, wy, rows, cols = "matmul", (16 if big else 8), (16 if big else 8), 8, 8
-        k.constants = {"WG_X": wx, "WG_Y": wy}
-    grid = [-(-n // (wx * cols)), -(-m // (wy * rows)), batch]
+    if b.target.barriers:
+        x, y = inst.ins
+        k.constants = {
+            "WG_X": wx,
+            "WG_Y": wy,
+            "A_ROWS": _rows_first(x, nb, nb + nm),
+            "B_ROWS": _rows_first(y, nb + nm, -nk),
+            "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
+        }
+    grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
+    stem = "matmul" if b.target.barriers else "matmul_registers"
     b.launch(k, k.source([algorithm(stem + ".wgsl").removesuffix("}")], len(k.words)), grid)
+    if partial:
+        b.emit_map(g, {p0: lambda k, i: _joined(k, partial, cut, g.O, i)})
+
+
+def _rows_first(view: Meta, start: int, end: int) -> int:
+    """Whether what lies together in memory is what differs in the dimensions from `start` to `end`, rather than along k."""
+    step = [abs(s) for s, n in zip(view.strides, view.shape) if s and n > 1]
+    own = [abs(s) for s, n in zip(view.strides[start:end], view.shape[start:end]) if s and n > 1]
+    return int(bool(own) and min(own) == min(step))
+
+
+def _joined(k: Kernel, partial: Ref, cut: int, total: int, i: Expr) -> Expr:
+    """Result `i` of a contraction that was cut into parts."""
+    acc = k.var(const(0, "f32"))
+    with k.loop(k.dim(cut, "parts")) as part:
+        k.assign(acc, acc + k.load(partial, part * k.dim(total, "total") + i))
+    return acc

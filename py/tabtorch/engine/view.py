@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,16 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         out.append(n)
         n *= max(s, 1)
     return tuple(reversed(out))
+
+
+def ordered_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    """The same for dimensions that lie in `order`, slowest first."""
+    strides = [0] * len(shape)
+    n = 1
+    for d in reversed(order):
+        strides[d] = n
+        n *= max(shape[d], 1)
+    return tuple(strides)
 
 
 class Meta:

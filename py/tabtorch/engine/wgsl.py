@@ -210,6 +210,7 @@ class Wgsl(Renderer):
         return "\n".join([f"fn {name}({head}) -> {TYPES[type]} {{", *lines, f"  return {result};", "}"])
 
     def spell(self, e: Expr, a: list[str]) -> str:
+        """One operation in WGSL, its arguments spelled already."""
         op, t = e.op, e.type
         if op == "load":
             return self.load(e.value, a[0])

@@ -1,0 +1,120 @@
+"""The forms that kernels have on a real GPU: tiles in workgroup memory, k cut into parts, rows walked by a workgroup, several
+elements a thread. A software adapter gets others, because barriers are dear there; here it is given these, and small sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import tabtorch
+from sidebyside import to_tab
+from tabtorch.engine import graph
+from tabtorch.engine.target import target
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_on_a_gpu() -> Iterator[None]:
+    graph.flush()
+    t = target(0)
+    before = t.software, t.barriers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "_plans", {})
+        t.software, t.barriers = False, True
+        yield
+        graph.flush()
+        t.software, t.barriers = before
+
+
+def agree(f: Callable[..., Any], *xs: torch.Tensor, **tolerance: float) -> None:
+    want = f(torch, *xs)
+    got = f(tabtorch, *(to_tab(x, "webgpu") for x in xs))
+    got = torch.from_numpy(got.float().numpy())
+    torch.testing.assert_close(got, want.float(), **(tolerance or {"rtol": 1e-5, "atol": 1e-4}))
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("right", [False, True], ids=["columns", "rows"])
+@pytest.mark.parametrize("m, k, n", [(100, 70, 90), (16, 5, 16), (129, 200, 260), (64, 8, 64)])
+def test_tiles(m: int, k: int, n: int, left: bool, right: bool) -> None:
+    a = draw(k, m).T if left else draw(m, k)
+    b = draw(n, k).T if right else draw(k, n)
+    agree(lambda _, a, b: a @ b, a, b)
+
+
+def test_tiles_of_a_batch_whose_rows_are_no_straight_line() -> None:
+    agree(lambda m, a, b: m.einsum("bihd,bjhd->bhij", a, b) * 0.5, draw(2, 40, 3, 16), draw(2, 33, 3, 16))
+
+
+@pytest.mark.parametrize("m, k, n", [(40, 3000, 33), (20, 1030, 17), (64, 257, 64)])
+def test_a_long_sum_is_cut_and_what_follows_is_done_once(m: int, k: int, n: int) -> None:
+    agree(lambda _, a, b, c: (a @ b + c).relu() * 2, draw(m, k), draw(k, n), draw(n), rtol=1e-5, atol=1e-3)
+    agree(lambda _, a, b: a @ b, draw(2, m, k), draw(2, k, n), rtol=1e-5, atol=1e-3)
+
+
+def test_a_contraction_of_halves_is_rounded_once() -> None:
+    agree(lambda _, a, b: a @ b, draw(40, 50).half(), draw(50, 61).half(), rtol=1e-3, atol=1e-3)
+    agree(lambda _, a, b: a @ b, draw(41, 50).bfloat16(), draw(50, 61).bfloat16(), rtol=1.6e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ((1, 600), (600, 300)),
+        ((300, 600), (600,)),
+        ((100000,), (100000,)),
+        ((3, 9000), (9000, 5)),
+        ((5, 300), (300, 3)),
+    ],
+)
+def test_few_results(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    agree(lambda _, a, b: (a @ b) * 2 + 1, draw(*a), draw(*b), rtol=1e-5, atol=2e-3)
+
+
+def test_one_row_through_a_linear_layer() -> None:
+    agree(lambda m, x, w, b: m.nn.functional.linear(x, w, b).tanh(), draw(1, 600), draw(300, 600) / 25, draw(300))
+
+
+def convolution(m: Any, x: Any, w: Any) -> Any:
+    x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
+    y = m.nn.functional.conv2d(x, w, padding=1)
+    (y * y).sum().backward()
+    return m.cat([y.detach().flatten(), x.grad.flatten(), w.grad.flatten()])
+
+
+@pytest.mark.parametrize("channels, out, size", [(3, 16, 20), (16, 32, 9)])
+def test_convolutions_and_their_gradients(channels: int, out: int, size: int) -> None:
+    agree(convolution, draw(8, channels, size, size), draw(out, channels, 3, 3), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("length", [200, 1500])
+def test_rows_walked_by_a_workgroup(length: int) -> None:
+    x = draw(9, length)
+    agree(lambda m, x: m.softmax(x, -1), x)
+    agree(lambda m, x: m.nn.functional.layer_norm(x, (length,)), x)
+    agree(lambda _, x: x.max(1).values + x.argmin(1) + x.sum(1), x)
+
+
+@pytest.mark.parametrize("shape", [(700, 40), (300, 3), (2600, 9)])
+def test_columns_in_chunks(shape: tuple[int, int]) -> None:
+    x = draw(*shape)
+    agree(lambda _, x: x.sum(0), x)
+    agree(lambda _, x: x.var(0), x)
+    agree(lambda _, x: x.max(0).values + x.argmax(0), x)
+    agree(lambda _, x: (x * 0.01 + 1).prod(0), x)
+
+
+def test_a_sum_of_everything() -> None:
+    agree(lambda _, x: x.sum(), draw(300, 700), rtol=1e-5, atol=1e-3)
+
+
+def test_many_elements_take_a_thread_for_four() -> None:
+    x = draw((1 << 22) + 77)
+    agree(lambda _, x: (x * 2 + 1).clamp(-3, 3), x)
+    agree(lambda _, x: x * 2 > 1, x)
