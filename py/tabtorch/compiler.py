@@ -51,7 +51,8 @@ def compile(
     fullgraph: what breaks the plan (a read of a value) raises `torch._dynamo.exc.Unsupported`, else it warns once.
     dynamic, mode, options, backend: accepted. Sizes are parameters of a kernel here, so another size compiles no shader
     anyway, and there is one backend. disable: gives back `model`.
-    Inside it the range of indices and classes is not checked, on cpu neither: that would read values, and break the plan.
+    Inside it the range of indices and classes is checked where arguments have values that the host knows, and not elsewhere, on
+    cpu neither: that would read values, and break the plan. What a draw says of bad probabilities comes at the next read.
     RuntimeError: an unknown mode, or mode and options both. InvalidBackend: an unknown name.
     """
     if model is None:
@@ -67,7 +68,7 @@ def compile(
             f"Invalid backend: {backend!r}, see `torch._dynamo.list_backends()` for available backends."
         )
     if not callable(model):
-        raise RuntimeError(f"A callable function is expected, but {type(model)} is provided.")
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if disable:
         return model
     if isinstance(model, Module):

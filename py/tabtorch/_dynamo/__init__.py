@@ -51,7 +51,7 @@ def is_dynamo_supported() -> bool:
     return True
 
 
-def mark_dynamic(t: Any, index: Any, **bounds: Any) -> None:
+def mark_dynamic(t: Any, index: Any = None, **bounds: Any) -> None:
     """Says that a size varies. Sizes are parameters of a kernel here, so that it needs not be known."""
 
 

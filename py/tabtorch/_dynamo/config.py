@@ -1,5 +1,9 @@
 """`torch._dynamo.config`: what of it has a meaning here; other settings may be set, and change nothing."""
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 #: kinds of arguments and states for which one function is recorded
 recompile_limit = 8
 #: compiled functions run as they are
@@ -21,3 +25,16 @@ def __getattr__(name: str) -> int:
 def limit() -> int:
     """The limit, by whichever of its names it was set."""
     return globals().get("cache_size_limit", recompile_limit)
+
+
+@contextlib.contextmanager
+def patch(*changes: Any, **more: Any) -> Iterator[None]:
+    """Settings within a `with`, or a decorated function: `patch(name=value)`, `patch(name, value)`, `patch({name: value})`."""
+    own = globals()
+    before = own.copy()
+    own.update(*changes if len(changes) < 2 else [[changes]], **more)
+    try:
+        yield
+    finally:
+        own.clear()
+        own.update(before)

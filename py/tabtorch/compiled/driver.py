@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
@@ -9,9 +10,13 @@ from typing import Any
 
 from .. import dtypes
 from .._dynamo import config
+from .._overriding import STATE as overriding
+from ..autograd import engine
+from ..autograd.tape import HOOKS
 from ..device import default_device
 from ..engine import graph
 from ..modes import STATE
+from ..ops.settings import deterministic
 from ..tensor import Tensor
 from .hold import Hold
 from .record import Recorder
@@ -22,8 +27,6 @@ from .tree import flatten
 #: runs in a row that were not as foretold, before a function is only run
 TRIES = 5
 
-#: further state of the program that a function may have seen
-states: list[Callable[[], Any]] = []
 #: `torch.compiler.set_stance`
 stance = "default"
 #: every compiled function, for `torch.compiler.reset`
@@ -59,15 +62,19 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if graph.held is not None or graph.nesting[0] or stance == "force_eager" or config.disable:
             return self.function(*args, **kwargs)
+        if STATE.duals or overriding.modes or HOOKS or engine.check is not None:  # who wants to see each operation
+            return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
         boxes: list[Any] = []
+        autocast: Any = sys.modules.get("tabtorch.amp._switch")
         key = (
             STATE.grad,
             STATE.inference,
             dtypes.get_default_dtype(),
             default_device(),
-            *[state() for state in states],
+            autocast is not None and any(autocast.enabled) and (*autocast.enabled, *autocast.low_dtype),
+            deterministic(),
             flatten(args, tensors, objects, boxes),
             flatten(kwargs, tensors, objects, boxes),
         )
@@ -103,6 +110,7 @@ class Compiled:
     def _run(
         self, entry: Entry, tensors: list[Tensor], objects: list[Any], boxes: list[Any], call: Callable[[], Any]
     ) -> Any:
+        """Runs the function, and records the run unless it is known that none can be replayed."""
         if stance == "eager_on_recompile":
             return call()
         if stance == "fail_on_recompile":

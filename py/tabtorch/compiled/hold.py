@@ -43,6 +43,8 @@ class Hold:
         #: how often each Philox generator was asked
         self.words: list[PhiloxGenerator] = []
         self.raw: list[tuple[int, ...]] = []
+        #: (id of a node, view of it, whether its values are good) of what was checked on the host
+        self.looks: list[tuple[int, Any, Any]] = []
         #: functions of the tape that have been run and let go
         self.freed: set[Any] = set()
         #: whether nothing may be sent: gradients are computed of values that are not there
@@ -148,12 +150,18 @@ class Hold:
         for cls, name, own in self._seeding:
             setattr(cls, name, self._telling(own))
         autograd.ran = self._ran
+        amp: Any = sys.modules.get("tabtorch.amp._switch")
+        self._autocast = amp if amp is not None and any(amp.enabled) else None
+        if self._autocast:  # its copies of weights outlive a call
+            self._cached, amp.cache_enabled = amp.cache_enabled, False
         graph.held = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
         graph.held = None
         autograd.ran = None
+        if self._autocast:
+            self._autocast.cache_enabled = self._cached
         bridge = self._bridge
         bridge.copy, bridge.upload, bridge.alloc, PhiloxGenerator.next, HostGenerator.draw = self._before  # type: ignore[method-assign]
         for name, own, watched in self._out:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..autograd import engine
 from ..autograd.mode import STATE, no_grad
-from ..autograd.tape import FREED, GradFn, Port, edge, freed_error, modified_error, next_seq
+from ..autograd.tape import FREED, LEAF, GradFn, Port, edge, freed_error, modified_error, next_seq
 from ..engine import graph
 from ..engine.graph import Buffer, Node, inst
 from ..engine.plan import make_plan
@@ -32,14 +32,18 @@ class Joint:
         """Computes gradients; the windows are held open. Raises ValueError with the reason where that cannot be done."""
         self.outputs = [(t._meta, contiguous_meta(t.shape, t.dtype, t._meta.device)) for t in outputs]
         roots = [t._fn for t in outputs]
-        order, leaves = engine._collect(roots)
+        ends = {(t._fn.fn, t._fn.nr if t._fn.is_port else 0): 0 for t in inputs if t._fn is not None}
+        before = {fn for fn, _ in ends}
+        order, leaves = engine._collect(roots, list(before))
+        order = [fn for fn in order if fn not in before]
         if any(fn.tensor_hooks or fn.retains or fn.pre_hooks or fn.post_hooks for fn in order):
             raise ValueError("its gradients have hooks")
-        if not all(id(leaf) in known for leaf in leaves):
+        edges = [e for fn in order for e in fn.edges if e is not None and e.edge_kind != LEAF and e.fn in before]
+        if not all(id(leaf) in known for leaf in leaves) or any(
+            (e.fn, e.nr if e.is_port else 0) not in ends for e in edges
+        ):
             raise ValueError("a gradient flows to a tensor that does not belong to what its Python sees")
         self.inputs = [t for t in inputs if t._fn is not None or t in leaves]
-        if any(t._backward_hooks for t in self.inputs):
-            raise ValueError("its gradients have hooks")
         (self.queue,) = {t._storage.node.inst.queue for t in outputs}
         self.start = len(self.queue.nodes)
         try:

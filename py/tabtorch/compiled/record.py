@@ -106,6 +106,8 @@ class Recorder:
                 if hold.reason:
                     raise Unrecorded(hold.reason)
                 made = self._made(out)
+                if self.why:
+                    made = None
             except (Unrecorded, Unknown) as e:
                 self.why = str(e)
                 made = None
@@ -208,6 +210,7 @@ class Recorder:
     # ---- the world after
 
     def _made(self, out: Any) -> Replay | None:
+        """What a replay has to do, after a run that gave `out`; then the windows are planned and sent. Unrecorded: none can do it."""
         hold = self.hold
         results: list[Tensor] = []
         known = {**self.scope._seen, **{id(t): t for t in self.tensors}}
@@ -225,7 +228,8 @@ class Recorder:
             raise Unrecorded("it makes another tensor of an argument")
         if altered(self.boxes):
             raise Unrecorded("it changes a list or dict that it was given")
-        if not self.scope.unchanged():
+        tensors = self.scope.tensors
+        if not self.scope.unchanged() or self.scope.tensors is not tensors:  # not even by a tensor like the one before
             raise Unrecorded("it changes what its Python sees")
         self._grads_after()
         saved = [] if self.joint is None else self.joint.partition(self._ref)
@@ -271,6 +275,7 @@ class Recorder:
         leaf = old = new = None
 
     def _planned(self, windows: list[Window], spec: Any, results: list[Tensor], saved: list[Tensor]) -> Replay:
+        """Plans the windows so that results get memory of their own, and new values of old storages the memory of those."""
         waiting = {id(n): (w, n.pos) for w, window in enumerate(windows) for n in window.nodes}
         place_of = {id(n): flat for window in windows for n, flat in window.aliased}
 
@@ -310,7 +315,7 @@ class Recorder:
                 rebound.append((i, found[1]))
             elif found[0] != "new":
                 raise Unrecorded("it gives a tensor the value of another")
-            elif id(new) in place_of:
+            elif id(new) in place_of and old.buf.base is not None:
                 flat = place_of[id(new)]
                 flats.setdefault(id(flat), (flat, []))[1].append((new, i))
             else:
@@ -321,17 +326,22 @@ class Recorder:
             w = waiting[id(flat)][0]
             targets[w].append((flat.pos, self._flat_input(windows[w], flat, members)))
             wanted[w].add(flat.pos)
-        if self.joint is not None and {i for i, _ in replaced} & {r[1] for r in self.joint.refs if r[0] == "old"}:
-            raise Unrecorded("its backward pass needs a value that is written over")
+        if self.joint is not None:
+            if {i for i, _ in replaced} & {r[1] for r in self.joint.refs if r[0] == "old"}:
+                raise Unrecorded("its backward pass needs a value that is written over")
+            self.inputs = [self.tensors_at(t) for t in self.joint.inputs]
+        self.sources = [
+            [self._source(a[2])] if a[0] == "copy" else [self._source(n.buf.id) for n in a[4]] for a in self.hold.ahead
+        ]
+        found_in = [[ref(n) for n in window.inputs] for window in windows]
         for w, window in enumerate(windows):
             self._only(window, wanted[w], {flat.pos for _, flat in window.aliased})
         for i, _ in replaced:
             self._alone(i, windows)
         steps = []
         for w, window in enumerate(windows):
-            inputs = [ref(n) for n in window.inputs]
             plan = self._plan(window, wanted[w], targets[w], frozenset(keep[w]))
-            steps.append((plan, inputs, window))
+            steps.append((plan, found_in[w], window))
         self.signature: Any = (
             [(tuple(x.key), [r[:1] if r[0] == "constant" else r for r in ins]) for _, ins, x in steps],
             [_alike(a) for a in self.hold.ahead],
@@ -357,13 +367,20 @@ class Recorder:
         )
         if self.joint is not None:
             at = {id(t): k for k, t in enumerate(results)}
-            made.differentiated(
-                self.joint, [at[id(t)] for t in self.outputs], [self.tensors_at(t) for t in self.joint.inputs]
-            )
+            made.differentiated(self.joint, [at[id(t)] for t in self.outputs], self.inputs)
             self.joint.attach(
                 self.outputs, saved, values, self.roots, self.joint.inputs, [_number(x) for x in self.joint.scalars]
             )
         return made
+
+    def _source(self, ident: int) -> tuple[str, int]:
+        """("old", place) or ("made", k) of a buffer that is read ahead of the plan."""
+        if ident in self.hold.made:
+            return ("made", self.hold.made[ident])
+        found = [i for i, n in enumerate(self.idents) if n == ident]
+        if len(found) == 1:
+            return ("old", found[0])
+        raise Unrecorded("it copies a tensor of which it is not known whose it is")
 
     def tensors_at(self, t: Tensor) -> int:
         """Where among the tensors of a replay this one is."""
@@ -415,14 +432,26 @@ class Recorder:
         return self._input(window, node)
 
     def _only(self, window: Window, wanted: set[int], flats: set[int]) -> None:
-        """Raises Unrecorded if a value stays alive of which it is not known who has it."""
+        """Raises Unrecorded if a value stays alive of which it is not known who has it.
+
+        Where there is a joint, its histories may hold it. They go, so there is no way back, and it is stored too.
+        """
         more = [p for p, on in enumerate(window.live) if on and p not in wanted and p not in flats]
-        if more and self.joint is None:  # else the histories of results still hold much
-            gc.collect()
-            nodes = [window.nodes[p] for p in more]
-            for p, count in zip(more, graph.refcounts(nodes)):
-                if count > graph._BASE + 1 + nodes[more.index(p)].uses:
-                    raise Unrecorded(f"a tensor outlives it: that of {window.nodes[p].inst.op.name}")
+        if not more:
+            return
+        if self.joint is not None:
+            self.histories = []
+        nodes = [window.nodes[p] for p in more]
+        for collect in (self.joint is None, True):
+            if collect:
+                gc.collect()
+            found = [p for p, n, c in zip(more, nodes, graph.refcounts(nodes)) if c > graph._BASE + 1 + n.uses]
+            if not found:
+                return
+        self.why = f"a tensor outlives it: that of {window.nodes[found[0]].inst.op.name}"
+        if self.joint is None:
+            raise Unrecorded(self.why)
+        wanted.update(found)
 
     def _alone(self, i: int, windows: list[Window]) -> None:
         """Sees to it that nobody but the storage has value `i`, which is about to be written over."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine import graph
 from ..engine.graph import Buffer, Node
+from ..ops.places import known
 from ..storage import Storage
 from ..tensor import Tensor
 from .live import Numbers
@@ -66,6 +67,7 @@ class Replay:
         self.outs = [n.inst.out for n in of.nodes]
         self.signature, self.uploads = of.signature, of.uploads
         self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
+        self.looks = [(of.place[i], m, good) for i, m, good in of.hold.looks if i in of.place]
         # numbers
         self.dicts, self.keys = [d for d, _ in of.numbers], [k for _, k in of.numbers]
         self.kinds = list(map(type, of.values))
@@ -75,11 +77,11 @@ class Replay:
         self.trusted = [False] * len(self.values)
         self.words = list(of.hold.words)
         self.ahead = []
-        for a in of.hold.ahead:
+        for a, sources in zip(of.hold.ahead, of.sources):
             if a[0] == "copy":
-                self.ahead.append((*a[:2], self._source(of, a[2]), a[3]))
+                self.ahead.append((*a[:2], sources[0], a[3]))
             else:
-                self.ahead.append((*a[:4], [self._source(of, n.buf.id) for n in a[4]], [n.inst for n in a[4]]))
+                self.ahead.append((*a[:4], sources, [n.inst for n in a[4]]))
         self.constants: list[Any] = []
         self.steps = []
         n, m = len(of.roots), len(self.ahead)
@@ -99,7 +101,7 @@ class Replay:
         # what becomes of it
         self.spec = spec
         self.refs = refs
-        self.insts = [r.node.inst for r in fresh]
+        self.insts = [(r.node.inst, r.version) for r in fresh]
         self.results = []
         for t in [*results, *of.hidden]:
             root = t._storage.root
@@ -138,18 +140,6 @@ class Replay:
         own = [written.get(id(b.base or b), -1) for b in buffers]
         return [(i, b.offset) if i >= 0 else -1 for i, b in zip(own, buffers, strict=True)]
 
-    @staticmethod
-    def _source(of: Recorder, ident: int) -> Any:
-        """("old", place) or ("made", k) of a buffer that is read ahead of the plan."""
-        if ident in of.hold.made:
-            return ("made", of.hold.made[ident])
-        found = [i for i, n in enumerate(of.idents) if n == ident]
-        if len(found) == 1:
-            return ("old", found[0])
-        from .record import Unrecorded
-
-        raise Unrecorded("it copies a tensor of which it is not known whose it is")
-
     def agrees(self, plain: Recorder) -> bool:
         """Whether a run with plain numbers did what this one foretells; numbers that have changed are then relied on."""
         if (self.signature, self.uploads) != (plain.signature, plain.uploads):
@@ -172,6 +162,10 @@ class Replay:
                 graph.flush_queue(q)
         if not self._steady(arguments):
             self._look(arguments)
+        for i, m, good in self.looks:
+            seen = known(self.nodes[i], m)
+            if seen is not None and not good(seen):
+                raise Stale("an index is out of range")  # its Python says so
         values = list(map(dict.get, self.dicts, self.keys))
         if values != self.values:
             if list(map(type, values)) != self.kinds:
@@ -313,6 +307,7 @@ class Replay:
                 self.kept_nodes[k] = twin
 
     def _send(self, scalars: list[Any], after: tuple[Any, ...], arguments: Sequence[Tensor]) -> Any:
+        """Sends the plans with new buffers and scalars, and makes the world what it would be after a run."""
         roots, nodes = self.roots, self.nodes
         bridge = graph.bridge()
         made: list[Any] = []
@@ -354,7 +349,7 @@ class Replay:
         for (d, k), x in zip(self.after, after):
             dict.__setitem__(d, k, x)
         storages = []
-        for r, inst in zip(self.refs, self.insts):
+        for r, (inst, version) in zip(self.refs, self.insts):
             if r[0] == "constant":
                 n = r[1]
             elif r[0] == "old":
@@ -363,11 +358,12 @@ class Replay:
                 n = Node(inst, (), ())
                 n.buf = new[r[1]][r[2]] if r[0] == "new" else made[r[1]]
             storages.append(Storage(n))
+            storages[-1].version = version
         tensors = [*arguments, *self.scope.tensors]
         results = []
-        for known, storage, k, m, rg, fn in self.results:
-            if known is not None:
-                results.append(tensors[known])
+        for same, storage, k, m, rg, fn in self.results:
+            if same is not None:
+                results.append(tensors[same])
                 continue
             t: Tensor = object.__new__(Tensor)
             t._storage = storages[k] if k >= 0 else roots[storage]

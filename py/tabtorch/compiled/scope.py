@@ -195,6 +195,7 @@ class Scope:
         self._put(v)
 
     def _walk(self, x: Any) -> None:
+        """Watches what can be seen of one object, and puts what it leads to in the queue; or says that it cannot look inside."""
         cls = type(x)
         if isinstance(x, Tensor):
             self.tensors.append(x)

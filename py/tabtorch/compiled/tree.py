@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
+from ..engine.view import Size
 from ..tensor import Tensor
 from .scope import PLAIN, about
 
@@ -53,7 +54,7 @@ def describe(x: Any, known: dict[int, Any], tensors: list[Tensor]) -> Any:
         tensors.append(x)
         return ("tensor", len(tensors) - 1)
     kind: Any = type(x)
-    if kind in PLAIN or id(x) in known:
+    if kind in PLAIN or id(x) in known or kind is Size:
         return ("same", x)
     if isinstance(x, (list, tuple)) and (kind in (list, tuple) or hasattr(x, "_fields")):
         return (kind, [describe(v, known, tensors) for v in x])

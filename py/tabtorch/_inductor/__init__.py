@@ -1,0 +1,5 @@
+"""`torch._inductor`: the names of it that programs use."""
+
+from . import config
+
+__all__ = ["config"]
