@@ -324,3 +324,59 @@ def test_swap_in(device):
     assert a == b
     for x, y in zip(ours, theirs):
         near(x, y)
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3}])
+def test_a_step_of_muon_is_not_rounded_to_bfloat16(device, options):
+    """The orthogonal matrix is bfloat16; its product with the learning rate is not."""
+
+    def step(lib):
+        with tt.device(device):
+            p = lib.tensor(values(1, (5, 3))[0]).requires_grad_()
+            p.grad = lib.tensor(values(1, (5, 3))[0][::-1].copy())
+            lib.optim.Muon([p], lr=0.7, **options).step()
+            return p
+
+    near(step(tt), step(torch), 2e-6)
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "RMSprop", "Adadelta"])
+def test_squares_of_large_gradients(device, name):
+    """(1 - beta) · g is there before it meets g again: what fits in float32 then does not overflow."""
+
+    def steps(lib):
+        with tt.device(device):
+            p = lib.ones(4, requires_grad=True)
+            optimizer = getattr(lib.optim, name)([p], lr=0.1)
+            for k in range(2):
+                p.grad = lib.tensor([1e19, -3e19, 1.5e20, 2e20]) * (1 - 0.2 * k)
+                optimizer.step()
+            return p
+
+    near(steps(tt), steps(torch), 3e-6)
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "ASGD", "RAdam"])
+def test_a_state_written_in_place(name):
+    """Zeros in place, as a script that starts an optimizer's state anew: the step count too."""
+
+    def run(lib):
+        p = lib.tensor([1.0, -2.0], device="cpu", requires_grad=True)
+        optimizer = getattr(lib.optim, name)([p], lr=0.1)
+        seen = []
+        for k in range(6):
+            p.grad = p.detach() * 0.5
+            optimizer.step()
+            if k == 2:
+                for key, value in optimizer.state[p].items():
+                    value.zero_() if key in ("step", "exp_avg", "exp_avg_sq") else value.mul_(0.5)
+                seen.append(float(optimizer.state[p]["step"]))
+        optimizer.state[p]["step"] += 2
+        seen.append(float(copy.deepcopy(optimizer).state_dict()["state"][0]["step"]))
+        optimizer.state[p]["step"].fill_(9)
+        other = pickle.loads(pickle.dumps(optimizer.state_dict()))["state"][0]
+        return p, seen, float(other["step"])
+
+    (ours, *a), (theirs, *b) = run(tt), run(torch)
+    assert a == b == [[0.0, 5.0], 9.0]
+    near(ours, theirs)

@@ -91,7 +91,8 @@ class Muon(Elementwise):
         wide = settings["adjust_lr_fn"] == "match_rms_adamw"
         ratio = 0.2 * math.sqrt(max(rows, columns)) if wide else math.sqrt(max(1, rows / columns))
         param.mul_(1 - lr * settings["weight_decay"])
-        param.sub_(update * (lr * ratio))
+        step = lr * ratio  # update is bfloat16: the product with it is not to be rounded to that
+        param.sub_(update.float() * step) if isinstance(step, torch.Tensor) else param.sub_(update, alpha=step)
 
 
 def _orthogonal(x, coefficients, steps, eps):

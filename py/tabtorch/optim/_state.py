@@ -15,13 +15,20 @@ class ParamState(dict):
     """A parameter's state, whose ``"step"`` (and ``mu_product``, ``eta``, ``mu``) reads as PyTorch's 0-dim tensor on
     ``device`` and is kept as a Python number.
 
-    So bias corrections are Python numbers, and no step reads, or adds to, a tensor.
+    So bias corrections are Python numbers, and no step reads, or adds to, a tensor, unless the script wrote to one in place.
     """
 
     device = "cpu"
 
+    def _take(self):
+        """What was written in place to the tensors that were given out becomes the numbers."""
+        for key, (tensor, version) in self.__dict__.pop("given", {}).items():
+            if tensor._version != version:
+                self[key] = tensor
+
     def number(self, key):
         """The number itself; None where there is none."""
+        self._take()
         return dict.get(self, key)
 
     def keep(self, key, value):
@@ -30,6 +37,7 @@ class ParamState(dict):
 
     def advance(self):
         """Counts one step; returns the new count."""
+        self._take()
         count = dict.__getitem__(self, "step") + 1
         dict.__setitem__(self, "step", count)
         return count
@@ -39,18 +47,25 @@ class ParamState(dict):
         self.update(values, **more)
 
     def __setitem__(self, key, value):
+        self.__dict__.get("given", {}).pop(key, None)
         super().__setitem__(key, _number(key, value) if key in NUMBERS else value)
 
     def __getitem__(self, key):
         value = super().__getitem__(key)
         if key not in NUMBERS or isinstance(value, torch.Tensor):
             return value
-        wide = self.device == "cpu" and torch.get_default_dtype() == torch.float64
-        dtype = torch.float64 if wide else torch.float32
-        return torch.tensor(float(value), dtype=dtype, device=self.device)  # type: ignore[operator]
+        given = self.__dict__.setdefault("given", {})
+        if key not in given:
+            wide = self.device == "cpu" and torch.get_default_dtype() == torch.float64
+            dtype = torch.float64 if wide else torch.float32
+            tensor = torch.tensor(float(value), dtype=dtype, device=self.device)  # type: ignore[operator]
+            given[key] = tensor, tensor._version
+        return given[key][0]
 
     def update(self, values=(), **more):  # type: ignore[override]
         # dict.items: numbers as they are, where these are a ParamState's
+        if isinstance(values, ParamState):
+            values._take()
         for key, value in dict(dict.items(values) if isinstance(values, dict) else values, **more).items():
             self[key] = value
 
@@ -64,11 +79,12 @@ class ParamState(dict):
         return [self[key] for key in self]
 
     def copy(self):
-        twin = ParamState(self)
+        twin = ParamState(self)  # which takes
         twin.__dict__.update(self.__dict__)
         return twin
 
     def __reduce__(self):
+        self._take()
         return ParamState, (), self.__dict__, None, iter(dict.items(self))
 
     def __repr__(self):
