@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import io
 import lzma
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import tomllib
 import zipfile
 from pathlib import Path
@@ -44,7 +46,7 @@ def bundle() -> None:
         return
     node = shutil.which("node")
     if node is None or not (ROOT / "node_modules").exists():
-        raise SystemExit("the JavaScript must be bundled first: install Node 20 or later, then `make runtime`")
+        raise SystemExit("the JavaScript must be bundled first: install Node 20.19 or later, then `make runtime`")
     subprocess.run([node, "js/build.mjs"], cwd=ROOT, check=True, stdout=sys.stderr)
 
 
@@ -60,7 +62,7 @@ def contents() -> dict[str, Path]:
 
 
 class Slim(ast.NodeTransformer):
-    """What a browser need not download: annotations, imports for the type checker, docstrings of what is private.
+    """What a browser need not download: most annotations, imports for the type checker, docstrings of what is private.
 
     Annotated fields of dataclasses and named tuples stay: there they mean something when the program runs.
     """
@@ -77,9 +79,12 @@ class Slim(ast.NodeTransformer):
         self.generic_visit(node)
         node.returns = None
         a = node.args
+        known = node.name in self.registered or any("register" in ast.unparse(x) for x in node.decorator_list)
         for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
             if arg is not None:
-                arg.annotation = None
+                # which arguments of an operation are tensors is asked when the program runs (`ops.core._tensors`)
+                tensor = known and arg not in a.args[:1] and arg.annotation and "Tensor" in ast.unparse(arg.annotation)
+                arg.annotation = ast.Constant("Tensor") if tensor else None
         private = node.name.startswith("_") and not node.name.endswith("__") and not node.decorator_list
         if self.internal or (private and node.name not in self.registered):
             self.undocumented(node)
@@ -119,6 +124,28 @@ class Slim(ast.NodeTransformer):
         return None if node.module == "__future__" else node
 
 
+def unhinted(tree: ast.AST) -> None:
+    """Takes away the imports that only annotations have used."""
+    used = {
+        getattr(x, "id", getattr(x, "value", None)) for x in ast.walk(tree) if isinstance(x, (ast.Name, ast.Constant))
+    }
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for x in list(body) if isinstance(body, list) else []:
+            if isinstance(x, ast.ImportFrom) and not x.level and x.module in ("collections.abc", "typing"):
+                x.names = [a for a in x.names if (a.asname or a.name) in used]
+                if not x.names:
+                    body.remove(x)
+
+
+def lines(text: str) -> str:
+    """A module's text with one blank an indentation, and no empty lines but those inside strings."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    empty = {x.start[0] for x in tokens if x.type == tokenize.NL and not x.line.strip()}
+    text = "\n".join(line for n, line in enumerate(text.split("\n"), 1) if n not in empty)
+    return re.sub("^(    )+", lambda indent: " " * (len(indent[0]) // 4), text, flags=re.MULTILINE)
+
+
 def slim(source: str, internal: bool, package: bool) -> str:
     """A module as it is shipped. Comments, layout, and what a module that is no package says of itself, are the repository's."""
     tree = ast.parse(source)
@@ -127,15 +154,17 @@ def slim(source: str, internal: bool, package: bool) -> str:
     tree = slimmer.visit(tree)
     if not package:
         slimmer.undocumented(tree)
+    unhinted(tree)
     for node in ast.walk(tree):
         if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
             node.body = [ast.Pass()]  # type: ignore[attr-defined]
-    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-    return re.sub("^(    )+", lambda indent: " " * (len(indent[0]) // 4), text, flags=re.MULTILINE)
+    return lines(ast.unparse(ast.fix_missing_locations(tree)) + "\n")
 
 
 def shipped(path: Path) -> bytes:
     """The bytes of a file in the wheel."""
+    if path.suffix == ".wgsl":
+        return re.sub(r"^ *//.*\n", "", path.read_text(), flags=re.MULTILINE).encode()
     if path.parent.name == "kernels":
         return re.sub(r"^ *(//.*\n|/\*\*.*\*/\n)?", "", path.read_text(), flags=re.MULTILINE).encode()
     if path.suffix != ".py":
@@ -227,7 +256,7 @@ def write(folder: str | Path, files: dict[str, bytes]) -> Path:
             info = zipfile.ZipInfo(name, EPOCH)
             info.external_attr = 0o644 << 16
             info.create_system = 3
-            wheel.writestr(info, data, zipfile.ZIP_DEFLATED, 9)
+            wheel.writestr(info, data, zipfile.ZIP_STORED if name.endswith(".xz") else zipfile.ZIP_DEFLATED, 9)
     part.replace(path)
     return path
 

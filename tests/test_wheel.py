@@ -72,6 +72,7 @@ public = {name: core.function(name) for name in core.all_functions()}
 public |= {f"Tensor.{name}": core.method(name) for name in core.all_methods()}
 undocumented = [name for name, f in public.items() if callable(f) and not f.__doc__ and not isinstance(f, type)]
 assert not undocumented, undocumented
+assert {"conv2d", "svd_lowrank", "Tensor.logdet"} <= public.keys(), len(public)  # of every module, loaded or not
 """.replace("PREFIX", repr(str(venv)))
     subprocess.run([python, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
     listed = subprocess.run([venv / "bin" / "tabtorch", "--help"], check=True, capture_output=True, text=True, env=env)
