@@ -180,10 +180,6 @@ export class CpuDevice {
     }
   }
 
-  forgetKernel(id: number): void {
-    this.kernels[id] = undefined;
-  }
-
   definePlan(spec: PlanSpec): CpuPlan {
     return new CpuPlan(spec, (id) => {
       const kernel = this.kernels[id];

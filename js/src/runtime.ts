@@ -263,7 +263,7 @@ export class Runtime {
           break;
         }
         case Op.FORGET:
-          for (let i = 0, n = reader.arg(1); i < n; i++) this.forget(reader.arg(0), reader.arg(2 + i));
+          for (let i = 0, n = reader.arg(0); i < n; i++) this.forget(reader.arg(1 + i));
           break;
         default:
           fail("internal", "execute", `unknown command ${op}`);
@@ -279,12 +279,7 @@ export class Runtime {
     else fail("internal", "copy", "webgpu to cpu goes through a read");
   }
 
-  private forget(kind: number, id: number): void {
-    if (kind === 0) {
-      this.gpu?.forgetKernel(id);
-      this.cpu.forgetKernel(id);
-      return;
-    }
+  private forget(id: number): void {
     const plan = this.plans[id];
     this.plans[id] = undefined;
     if (plan instanceof GpuPlan) this.gpu?.forgetPlan(plan);

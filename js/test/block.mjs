@@ -71,8 +71,8 @@ export class Block {
     return this.command(8, [id, dev, nbytes]);
   }
 
-  forget(kind, ...ids) {
-    return this.command(9, [kind, ids.length, ...ids]);
+  forget(...ids) {
+    return this.command(9, [ids.length, ...ids]);
   }
 
   bytes() {

@@ -113,12 +113,6 @@ export class GpuDevice {
     this.kernels[id] = this.pipelines.kernel(spec);
   }
 
-  forgetKernel(id: number): void {
-    const kernel = this.kernels[id];
-    if (kernel !== undefined) this.pipelines.forget(kernel);
-    this.kernels[id] = undefined;
-  }
-
   definePlan(spec: PlanSpec): GpuPlan {
     this.use(spec.name);
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);

@@ -12,12 +12,8 @@ export const SMALL_PARAMS = 4096;
 /** What one source and its constants compile to. Shared by the kernels that have both in common. */
 class Program {
   failure: string | null = null;
-  users = 0;
   readonly pipelines = new Map<Layout, GPUComputePipeline>();
-  constructor(
-    readonly key: string,
-    readonly module: GPUShaderModule,
-  ) {}
+  constructor(readonly module: GPUShaderModule) {}
 }
 
 export class Kernel {
@@ -53,15 +49,10 @@ export class Pipelines {
     const key = `${access}\n${JSON.stringify(spec.constants ?? {})}\n${spec.source}`;
     let program = this.programs.get(key);
     if (program === undefined) {
-      program = this.compile(key, spec);
+      program = this.compile(spec);
       this.programs.set(key, program);
     }
-    program.users++;
     return new Kernel(spec, program);
-  }
-
-  forget(kernel: Kernel): void {
-    if (--kernel.program.users === 0) this.programs.delete(kernel.program.key);
   }
 
   layout(kernel: Kernel, words: number): Layout {
@@ -89,7 +80,7 @@ export class Pipelines {
     return made;
   }
 
-  private compile(key: string, spec: KernelSpec): Program {
+  private compile(spec: KernelSpec): Program {
     const module = this.scopes.around(
       "validation",
       () => this.device.createShaderModule({ label: spec.name, code: spec.source }),
@@ -99,7 +90,7 @@ export class Pipelines {
         this.fail(program, spec.name, lines.length > 0 ? lines.join("\n") : error.message);
       },
     );
-    const program = new Program(key, module);
+    const program = new Program(module);
     return program;
   }
 
