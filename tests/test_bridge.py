@@ -90,12 +90,12 @@ class TestBlock:
     def test_copy_alias_alloc_forget(self) -> None:
         block = BlockWriter()
         assert [block.copy(WEBGPU, 9, 40), block.alias(1, 256, 12), block.alloc(CPU, 64)] == [1, 2, 3]
-        block.forget(1, [5, 6, 7])
+        block.forget([5, 6, 7])
         found = [(name, words(data)) for name, data in commands(block)]
         assert found[0] == ("COPY", (1, 0, 9, 40))
         assert found[1] == ("ALIAS", (2, 1, 256, 12))
         assert found[2][1][:3] == (3, CPU, 64)
-        assert found[3] == ("FORGET", (1, 3, 5, 6, 7, 0))
+        assert found[3] == ("FORGET", (3, 5, 6, 7))
 
     def test_an_id_comes_back_only_after_its_free(self) -> None:
         block = BlockWriter()

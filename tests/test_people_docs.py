@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
+import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -330,3 +333,127 @@ def test_a_table_of_measurements() -> None:
     want, got = map(table, benchmarks)
     assert got == want
     assert "bmm" in want[0][0]
+
+
+# ---- what is no tensor
+
+WRONG = (
+    "sum([1.0])",
+    "mean(None)",
+    "mm(None, x)",
+    "mm(x, 2.0)",
+    "matmul([1.0], x)",
+    "argmax(x.tolist())",
+    "sort('a')",
+    "flatten([1.0])",
+    "tril(3)",
+    "median([1.0])",
+    "linalg.det([1.0])",
+    "equal([1.0], x)",
+    "equal(x, x.numpy())",
+    "cat([x, x.numpy()])",
+    "nn.functional.linear(None, x)",
+    "nn.functional.linear(x, 'a')",
+    "nn.functional.pad(x.numpy(), (1, 1))",
+    "nn.functional.layer_norm([1.0], (1,))",
+    "nn.functional.max_pool2d([1.0], 2)",
+    "nn.Linear(2, 2)(x.numpy())",
+)
+
+
+@pytest.mark.parametrize("expression", WRONG)
+def test_an_argument_that_is_no_tensor(expression: str, device: str) -> None:
+    want, got = both(lambda t, x: eval(f"t.{expression}", {"t": t, "x": x.to("cpu")}), torch.ones(2, 2), device=device)
+    assert want[0] == "error"
+    assert got == want
+
+
+def test_other_failures_are_left_as_they_are() -> None:
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        tabtorch.nn.functional.linear(tabtorch.ones(2))
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nothing'"):
+        _ = tabtorch.ones(2).nothing
+    with pytest.raises(TypeError, match="must be Tensor, not list"):  # PyTorch says the same in more words
+        tabtorch.nn.functional.cross_entropy(tabtorch.ones(2, 3), [0, 1])
+
+
+def test_functions_of_layers_let_their_arguments_override_them() -> None:
+    def call(t: Any) -> Any:
+        class Named:
+            @classmethod
+            def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                return func is t.nn.functional.linear, len(args)
+
+        return t.nn.functional.linear(Named(), t.ones(1, 1))
+
+    assert call(tabtorch) == call(torch) == (True, 2)
+    assert pickle.loads(pickle.dumps(tabtorch.nn.functional.linear)) is tabtorch.nn.functional.linear
+
+
+# ---- tutorials
+
+
+@pytest.mark.parametrize("size", [7, 28])
+def test_a_spatial_transformer_starts_at_the_identity(size: int) -> None:
+    def moved(t: Any, theta: Any, x: Any) -> Any:
+        theta = theta.requires_grad_()
+        grid = t.nn.functional.affine_grid(theta, x.shape, align_corners=False)
+        y = t.nn.functional.grid_sample(x, grid, align_corners=False)
+        return [*t.autograd.grad((y * y).sum(), theta), grid]  # where the points fall, the gradient jumps
+
+    x = torch.rand(2, 1, size, size, generator=torch.Generator().manual_seed(0))
+    theta = torch.tensor([[[1.0, 0, 0], [0, 1, 0]]]).expand(2, 2, 3).clone()
+    want, got = both(moved, theta, x, device="cpu")
+    assert want[0] == got[0] == "value"
+    assert got[1][0] == pytest.approx(want[1][0].expected, rel=1e-3, abs=1e-3)
+    assert got[1][1] == want[1][1].expected  # bit by bit
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients_of_convolutions_written_out(n: int, device: str) -> None:
+    def gradients(t: Any, x: Any, w: Any, g: Any) -> Any:
+        w = w.requires_grad_()
+        grad = t.nn.grad
+        assert t.nn.functional.grad is grad
+        of_input = getattr(grad, f"conv{n}d_input")(x.shape, w, g, 2, 1, 1, 2)
+        with t.no_grad():
+            of_weight = getattr(grad, f"conv{n}d_weight")(x, w.shape, g, stride=2, padding=1, groups=2)
+        return of_input, of_weight, of_weight.requires_grad, *t.autograd.grad(of_input.pow(2).sum(), w)
+
+    shapes = (2, 4, *[4] * n), (4, 2, *[3] * n), (2, 4, *[2] * n)
+    x, w, g = (torch.randint(-2, 3, shape).float() for shape in shapes)  # no sum is rounded
+    want, got = both(gradients, x, w, g, device=device)
+    assert want[0] == "value"
+    assert got == want
+
+
+def test_a_custom_operator_says_how_it_is_mapped(device: str) -> None:
+    """Its kernel reads values, which `vmap` cannot map."""
+
+    def mapped(t: Any, x: Any, y: Any) -> Any:
+        @t.library.custom_op(f"people::scaled_{device}", mutates_args=())
+        def scaled(x: Any, y: Any, factor: float = 1.0) -> Any:
+            return t.tensor(x.cpu().numpy() * y.cpu().numpy() * factor, device=x.device)
+
+        @scaled.register_vmap
+        def _(info: Any, in_dims: Any, x: Any, y: Any, factor: float = 1.0) -> Any:
+            x, y = (v.unsqueeze(0) if d is None else v.movedim(d, 0) for v, d in zip((x, y), in_dims, strict=False))
+            return scaled(x, y, factor), 0
+
+        call = t.func.vmap(lambda a, b: scaled(a, b, 2.0) + 1, in_dims=(1, None))
+        return scaled(x, y), call(x, y[:, 0]), t.func.vmap(t.func.vmap(scaled))(x, y)
+
+    x, y = torch.arange(6.0).view(2, 3), torch.ones(2, 3) * 2
+    got = mapped(tabtorch, to_tab(x, device), to_tab(y, device))
+    assert [g.tolist() for g in got] == [(x * y).tolist(), (x * 4 + 1).T.tolist(), (x * y).tolist()]
+
+
+def test_the_wheel_knows_which_arguments_of_an_operation_are_tensors() -> None:
+    """Without it no operation in a tab lets a second argument override it."""
+    path = Path(__file__).parent.parent / "build_wheel.py"
+    builder = importlib.util.module_from_spec(importlib.util.spec_from_file_location("build_wheel", path))  # type: ignore[arg-type]
+    builder.__spec__.loader.exec_module(builder)  # type: ignore[union-attr]
+    source = "@register('take')\ndef take(self: Tensor, index: Tensor, n: int = 0) -> Tensor:\n    return self\n"
+    space: dict[str, Any] = {"register": lambda name: lambda f: f}
+    exec(builder.slim(source, False, False), space)
+    assert list(space["take"].__annotations__) == ["index"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
+import traceback
 import warnings
 from typing import Any
 
@@ -291,3 +294,84 @@ def test_names_of_aten_only(name: str, device: str) -> None:
         return getattr(t.ops.aten, name)(m, *args, **{k: getattr(t, v) for k, v in kw.items()})
 
     both(call, device, M)
+
+
+def test_a_sampler_that_draws_for_ever() -> None:
+    """minGPT and makemore ask for int(1e10) samples: no list of that length is made."""
+    for t in (torch, tabtorch):
+        t.manual_seed(0)
+        sampler = t.utils.data.RandomSampler(range(100), replacement=True, num_samples=int(1e10))
+        first = list(itertools.islice(sampler, 70))
+        if t is torch:
+            want = first
+        assert first == want
+        sampler = t.utils.data.RandomSampler(range(5), replacement=True, num_samples=35)
+        assert len(list(sampler)) == 35
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x * 2,
+        lambda x: 2 * x,
+        lambda x: x / 2,
+        lambda x: x.clone().mul_(2),
+        lambda x: x + 1,
+        lambda x: x.lerp(x.detach(), 0.5),
+        lambda x: x.detach().addcmul(x, x.detach()),
+    ],
+)
+def test_backward_twice_through_a_number(call: Any, device: str) -> None:
+    """PyTorch saves the number of a product as a tensor, so that the second backward is refused."""
+
+    def twice(t: Any, x: Any) -> Any:
+        y = call(x.requires_grad_()).sum()
+        y.backward()
+        y.backward()
+        return x.grad
+
+    both(twice, device, X)
+
+
+@pytest.mark.parametrize("name", ["xlogy", "xlog1py"])
+def test_gradient_of_x_log_of_a_number(name: str, device: str) -> None:
+    def gradient(t: Any, x: Any, y: Any) -> Any:
+        f = getattr(t.special, name)
+        return t.autograd.grad(f(x.requires_grad_(), y).sum(), x)[0]
+
+    x = torch.tensor([1.0, 0.0, 2.5])
+    for y in (2, 0.5, 0, -1, torch.tensor([0.0, 0.0, float("nan")])):
+        if isinstance(y, torch.Tensor):
+            both(gradient, device, x, y, exact=False)
+        else:
+            both(lambda t, x, y=y: gradient(t, x, y), device, x, exact=False)
+
+
+def test_frames_of_generated_code_are_no_ones() -> None:
+    from tabtorch.cli.inside import _cut
+
+    class Net(tabtorch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return tabtorch.nn.functional.linear(x, tabtorch.ones(9, 4, device=x.device))
+
+    with pytest.raises(RuntimeError) as error, tabtorch.autocast("cpu", tabtorch.bfloat16):
+        Net()(tabtorch.ones(2, 8, device="cpu"))
+    report = traceback.TracebackException.from_exception(error.value)
+    _cut(report)
+    assert {frame.filename for frame in report.stack} == {__file__}
+
+
+def test_compile_of_no_function() -> None:
+    with pytest.raises(AssertionError, match="A callable function is expected, but <class 'int'> is provided"):
+        tabtorch.compile(3)  # PyTorch's own answer takes it seconds of imports
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3), (1, 4)])
+def test_orthogonal_weights_where_numpy_is_absent(shape: Any, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    want = torch.nn.init.orthogonal_(torch.empty(shape), 2.0)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    tabtorch.manual_seed(3)
+    got = tabtorch.nn.init.orthogonal_(tabtorch.empty(shape, device=device), 2.0)
+    assert (got.device.type, got.dtype) == (device, tabtorch.float32)
+    assert got.flatten().tolist() == pytest.approx(want.flatten().tolist(), abs=1e-5)

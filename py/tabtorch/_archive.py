@@ -53,6 +53,14 @@ class Archive(SourceLoader):
             sys.path_importer_cache[inside[0]] = Archive(self.archive, folder)
         return spec_from_file_location(fullname, path, loader=self, submodule_search_locations=inside)
 
+    def iter_modules(self, prefix: str = "") -> list[tuple[str, bool]]:
+        """For `pkgutil`: the modules of this folder, and whether each is a package."""
+        if not _files:
+            _unpack(self.archive)
+        here = (name[len(self.folder) :].split("/") for name in _files if name.startswith(self.folder))
+        found = {parts[0].removesuffix(".py"): len(parts) > 1 for parts in here if parts[-1].endswith(".py")}
+        return [(prefix + name, package) for name, package in sorted(found.items()) if name != "__init__"]
+
     def invalidate_caches(self) -> None:
         """Nothing here changes."""
 

@@ -52,11 +52,11 @@ def _code(hook: Any, cells: int) -> Any:
     """Code that calls `hook(args, kwargs)`, with as many free variables as the function has whose place it takes."""
     names = ", ".join(f"c{k}" for k in range(cells))
     space: dict[str, Any] = {}
-    exec(  # the names after the return make them free variables, and are never reached
+    text = (  # the names after the return make them free variables, and are never reached
         f"def outer({names}):\n def exchanged(*args, **kwargs):\n  hook = 'hook'\n  return hook(args, kwargs)\n  ({names})\n"
-        " return exchanged",
-        space,
+        " return exchanged"
     )
+    exec(compile(text, core.GUARD, "exec"), space)
     code = space["outer"](*range(cells)).__code__
     return code.replace(co_consts=tuple([hook if c == "hook" else c for c in code.co_consts]))
 

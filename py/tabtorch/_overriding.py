@@ -17,6 +17,7 @@ from typing import Any
 from ._exchange import Layer
 from .ops import core
 from .tensor import Tensor, disabled_torch_function
+from .tensorbase import TensorBase
 
 #: operators whose function, as the override gets it, is not the method of the operation; with the name PyTorch gives it
 _OWN = {
@@ -173,7 +174,7 @@ class _Overrides(Layer):
         Tensor.__getitem__, Tensor.__setitem__ = getitem, setitem  # type: ignore[method-assign]
         getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
         self._operators()
-        for name, f in list(vars(Tensor).items()):
+        for name, f in [*vars(TensorBase).items(), *vars(Tensor).items()]:
             if (
                 name not in LEFT_OUT
                 and (name[0] != "_" or name[:2] == "__")

@@ -8,7 +8,8 @@ from .dtypes import dtype as Dtype
 from .engine.view import meta
 from .nn.parameter import Parameter
 from .storage import Storage, TypedStorage
-from .tensor import INSIDE, Tensor
+from .tensor import Tensor
+from .tensorbase import INSIDE, TensorBase
 
 
 class UnsupportedDtype(TypeError):
@@ -176,7 +177,7 @@ def set_state(t: Tensor, state: Any) -> None:
         if part is not None and type(part) is not dict:
             raise RuntimeError(f"Invalid serialized state: {state}")
         for name, value in (part or {}).items():
-            if type(name) is not str or name in Tensor.__dict__ or name in INSIDE:
+            if type(name) is not str or name in {*vars(Tensor), *vars(TensorBase), *INSIDE}:
                 raise RuntimeError(f"Invalid serialized state: it would set the attribute {name!r} of a tensor")
             t.__dict__[name] = value
 

@@ -9,7 +9,8 @@ from typing import Any
 from . import dtypes
 from .engine import graph
 from .modes import STATE
-from .tensor import Tensor, inside
+from .tensor import Tensor
+from .tensorbase import inside
 
 
 def _source(t: Tensor) -> tuple[graph.Node, int, int]:

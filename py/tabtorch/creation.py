@@ -10,13 +10,13 @@ import math
 from typing import Any
 
 from . import dtypes
-from .device import cpu, default_device, resolve, roaming_cpu
+from .device import check_has, cpu, default_device, resolve, roaming_cpu
 from .dtypes import dtype as Dtype
 from .engine.expr import Complex, cast, const, where
 from .engine.graph import Inst, Map, emit, inst
-from .engine.view import contiguous_meta, contiguous_strides, meta
+from .engine.view import contiguous_meta, meta, ordered_strides
 from .hostdata import as_tensor, asarray, from_numpy, frombuffer, tensor
-from .layout import order_of, preserve_format, strided
+from .layout import check_layout, format_strides, preserve_format
 from .ops.core import register
 from .ops.inplace import write_out
 from .shapes import dense_strides, ints, type_name
@@ -37,11 +37,7 @@ def placed(dtype: Dtype, device: Any) -> Any:
     d = resolve(device)
     if d.roaming:
         return roaming_cpu if wide else default_device() if d is roaming_cpu else d
-    if wide and d.number == 0:
-        raise TypeError(
-            f"{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): use "
-            f"{'float32' if dtype is dtypes.float64 else 'complex64'}, or device='cpu'"
-        )
+    check_has(d, dtype)
     return d
 
 
@@ -68,31 +64,10 @@ def _size(name: str, size: tuple[Any, ...], kw: dict[str, Any]) -> tuple[int, ..
     return shape
 
 
-_OPTIONS = {"dtype", "device", "requires_grad", "layout", "pin_memory", "out", "memory_format", "names"}
-
-
 def unknown(name: str, kw: dict[str, Any], allowed: frozenset[str] | set[str] = frozenset()) -> None:
     for k in kw:
         if k not in allowed:
             raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
-
-
-def check_layout(layout: Any) -> None:
-    """NotImplementedError for a layout that is not `torch.strided`."""
-    if layout is not strided:
-        raise NotImplementedError(f"layout {layout!r} is not supported by tabtorch: only torch.strided is")
-
-
-def format_strides(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...]:
-    """Strides of a new tensor in a memory format."""
-    if memory_format.order is None:
-        return contiguous_strides(shape)
-    strides = [0] * len(shape)
-    step = 1
-    for d in reversed(order_of(memory_format, len(shape))):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return tuple(strides)
 
 
 # ---- one value everywhere
@@ -156,8 +131,7 @@ def _filled(
 ) -> Tensor:
     if kw:
         unknown(name, kw)
-    if layout is not None:
-        check_layout(layout)
+    check_layout(layout)
     if out is not None:
         if dtype is not None and dtype is not out.dtype:
             raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
@@ -263,12 +237,7 @@ def empty_permuted(size: Any, physical_layout: Any, **kw: Any) -> Tensor:
             )
     if len(set(physical_layout)) != n:
         raise RuntimeError("Duplicate dim not allowed")
-    strides = [0] * n
-    step = 1
-    for d in reversed(physical_layout):
-        strides[d] = step
-        step *= max(shape[d], 1)
-    return empty_strided(shape, tuple(strides), **kw)
+    return empty_strided(shape, ordered_strides(shape, physical_layout), **kw)
 
 
 # ---- like another tensor
@@ -291,8 +260,7 @@ def _like(
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if kw:
         unknown(name, kw)
-    if layout is not None:
-        check_layout(layout)
+    check_layout(layout)
     m = input._meta
     d: Any = m.dtype if dtype is None else dtypes.as_dtype(dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
@@ -539,7 +507,7 @@ _COMPLEX = Map("complex", lambda re, im: Complex(re, im))
 @register("complex")
 def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
-    from .ops.dispatch import check_tensors
+    from .ops.arguments import check_tensors
     from .ops.mixing import together
 
     check_tensors("complex", real=real, imag=imag)
@@ -577,7 +545,7 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
 @register("polar")
 def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their absolute values and angles."""
-    from .ops.dispatch import check_tensors
+    from .ops.arguments import check_tensors
     from .ops.mixing import together
 
     check_tensors("polar", abs=abs, angle=angle)

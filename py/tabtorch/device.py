@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import dtypes
+
 _cuda_alias = False  # set by tabtorch.install(): "cuda" then means webgpu
 
 
@@ -32,7 +34,7 @@ class device:
         if isinstance(type, device):
             return type
         if isinstance(type, int):
-            type, index = default_device().type, type
+            type, index = "cuda" if _cuda_alias else default_device().type, type
         if not isinstance(type, str):
             raise TypeError(f"device(): argument 'type' (position 1) must be str, not {type.__class__.__name__}")
         name = type
@@ -151,6 +153,15 @@ roaming_webgpu = _another(webgpu, "webgpu", True)
 roaming_cpu = _another(cpu, "cpu", True)
 
 
+def check_has(on: device, dtype: Any, name: str = "") -> None:
+    """TypeError for a type that `on` lacks: 64-bit floats on webgpu. name: of the operation that would make it."""
+    if on.number == 0 and dtype.name in ("float64", "complex128"):
+        raise TypeError(
+            f"{name + ': ' if name else ''}{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): "
+            f"use {'float32' if dtype.name == 'float64' else 'complex64'}, or device='cpu'"
+        )
+
+
 def default_device() -> device:
     """Where tensors with no device named are made: webgpu, roaming, where an adapter exists, else cpu."""
     global _chosen
@@ -160,6 +171,8 @@ def default_device() -> device:
         from .bridge import get_bridge
 
         _chosen = roaming_webgpu if get_bridge().info.get("webgpu") else cpu
+    if dtypes.get_default_dtype() is dtypes.float64 and _chosen is roaming_webgpu:
+        return roaming_cpu  # the GPU lacks what most results would be
     return _chosen
 
 

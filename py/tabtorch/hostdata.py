@@ -345,9 +345,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     """`data` as a tensor: itself if it is one already of that dtype and device."""
     dtype = _given(dtype, "as_tensor")
     if isinstance(data, Tensor):
-        if dtype is None and device is None:
-            return data
-        return data.to(device=data.device if device is None else device, dtype=dtype or data.dtype)
+        return data.to(dtype or data.dtype) if device is None else data.to(device, dtype or data.dtype)
     if _is_numpy(data) and data.ndim:
         return _from_array(data, dtype, device, True)
     return tensor(data, dtype=dtype, device=device)

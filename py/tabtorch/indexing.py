@@ -19,7 +19,7 @@ from .engine.graph import batches
 from .engine.view import Meta, meta
 from .ops.gather import index_prepared, prepared
 from .ops.slices import embed
-from .shapes import TYPE_NAMES, slice_bounds
+from .shapes import TYPE_NAMES, remembered, slice_bounds
 from .tensor import Tensor
 
 #: one part of a basic index: an int, None, Ellipsis, or (start, stop, step)
@@ -38,20 +38,9 @@ class Basic:
         self.spec = spec  # per dimension of the source: (start, length or None, step)
 
 
-_basics: dict[tuple, Basic] = {}
-
-
+@remembered
 def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
-    key = (m, parts)
-    r = _basics.get(key)
-    if r is None:
-        if len(_basics) > 50_000:
-            _basics.clear()
-        r = _basics[key] = _work_out(m, parts)
-    return r
-
-
-def _work_out(m: Meta, parts: tuple[Part, ...]) -> Basic:
+    """The view that `parts` make of `m`. IndexError as PyTorch's."""
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > m.ndim:
         _too_many(m)
@@ -121,7 +110,7 @@ def _unused(g: Tensor) -> Tensor:
 
 def _view(x: Tensor, parts: tuple[Part, ...]) -> Tensor:
     m = x._meta
-    b = _basics.get((m, parts)) or _basic(m, parts)
+    b = _basic(m, parts)
     if not x._rg:
         return track(x, b.meta, b.name, _unused)
     shape = m.shape

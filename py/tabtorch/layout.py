@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .engine.view import Meta, contiguous_strides
+from .engine.view import Meta, contiguous_strides, ordered_strides
 
 
 class memory_format:
@@ -90,12 +90,7 @@ def format_strides(shape: tuple[int, ...], f: memory_format) -> tuple[int, ...]:
     """Strides of a new tensor of `shape` in format `f`. RuntimeError where it is for another number of dimensions."""
     if f.order is None:
         return contiguous_strides(shape)
-    strides = [0] * len(shape)
-    n = 1
-    for d in reversed(order_of(f, len(shape))):
-        strides[d] = n
-        n *= max(shape[d], 1)
-    return tuple(strides)
+    return ordered_strides(shape, order_of(f, len(shape)))
 
 
 def check_layout(x: Any) -> None:
@@ -104,4 +99,4 @@ def check_layout(x: Any) -> None:
         return
     if not isinstance(x, layout):
         raise TypeError(f"argument 'layout' must be torch.layout, not {type(x).__name__}")
-    raise NotImplementedError(f"layout {x!r} is not there yet in tabtorch")
+    raise NotImplementedError(f"layout {x!r} is not supported by tabtorch: only torch.strided is")

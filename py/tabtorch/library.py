@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from .autograd.function import Function
 from .autograd.mode import STATE, no_grad
+from .engine.graph import nesting
 from .tensor import Tensor
 from .utils._pytree import tree_leaves
 
@@ -46,6 +49,7 @@ class Operator:
         self._schema = None if schema is None else f"{qualname}{schema[schema.index('(') :]}"
         self._kernels: dict[str, Fn] = {}
         self._formula: tuple[Fn, Fn | None] | None = None
+        self._batched: Fn | None = None
 
     @property
     def default(self) -> Operator:
@@ -75,6 +79,13 @@ class Operator:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._batched is not None and nesting[0]:
+            from .func.functions import apply
+
+            rule = partial(self._batched, **kwargs)
+            result = apply(SimpleNamespace(setup_context=rule, generate_vmap_rule=False, vmap=rule), args)
+            if result is not NotImplemented:
+                return result
         leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         follows = STATE.grad and any(t._rg for t in leaves)
         if follows and "Autograd" in self._kernels:
@@ -220,9 +231,13 @@ def register_autograd(op: Any, backward: Fn, /, *, setup_context: Fn | None = No
 
 
 def register_vmap(op: Any, func: Fn | None = None, /, *, lib: Any = None) -> Any:
-    """Accepted, for its rule is not needed: `vmap` maps what the kernel does, which are tabtorch's own operations."""
-    _found(op, "register_vmap")
-    return (lambda f: f) if func is None else None
+    """Gives an operator its rule for `vmap`: `func(info, in_dims, *args)` to (output, out_dims). Without `func`: a decorator.
+
+    It needs none where its kernel computes with tensors alone.
+    """
+    if func is None:
+        return partial(register_vmap, op)
+    _found(op, "register_vmap")._batched = func
 
 
 class CustomOpDef:

@@ -97,7 +97,7 @@ def _overridden(op: Any, self: Tensor, other: Any) -> Any:
 
 
 def _operand(x: Any) -> bool:
-    from .ops.dispatch import as_operand
+    from .ops.arguments import as_operand
 
     return as_operand(x) is not None
 

@@ -250,13 +250,12 @@ def _functions() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
         for name in dir(Tensor(0)) if prefix == "Tensor" else dir(space):
             if name in _overriding.LEFT_OUT or (prefix != "Tensor" and name.startswith("_")):
                 continue
-            f = vars(Tensor).get(name) if prefix == "Tensor" else None
+            f = getattr(space, name, None)
             if isinstance(f, property):
                 index[f.__get__] = f"{where}.{name}.__get__"
                 index[f.__set__] = f"{where}.{name}.__set__"
                 lists.setdefault(f, []).append(f.__get__)
                 continue
-            f = getattr(space, name, None)
             if isinstance(f, types.FunctionType) and f not in index:
                 index[f] = f"{where}.{name}"
                 if f not in ignored and (prefix == "Tensor" or name[0].islower() and not name.endswith("_")):

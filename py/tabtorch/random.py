@@ -328,12 +328,26 @@ def initial_seed() -> int:
 
 def get_rng_state() -> Tensor:
     """The state of the default generator: the 5,056 bytes that PyTorch's `torch.get_rng_state()` has."""
-    return default_generator.get_state()
+    return state_of(default_generator, device_generator)
 
 
 def set_rng_state(new_state: Tensor) -> None:
     """Sets the state of the default generator. RuntimeError for bytes that are none."""
-    default_generator.set_state(new_state)
+    set_state_of(default_generator, device_generator, new_state)
+
+
+def state_of(g: Generator, other: Generator) -> Tensor:
+    """The state of `g`, which remembers that of `other`: scripts that know one device have one, and replay all with it."""
+    state = g.get_state()
+    state._beside = other._snapshot()
+    return state
+
+
+def set_state_of(g: Generator, other: Generator, state: Tensor) -> None:
+    """Sets what `state_of` gave, or the state of `g` alone."""
+    g.set_state(state)
+    if state._beside is not None:
+        other._restore(state._beside)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from ._pickler import Storages, pickler
 from ._transfer import Span, pour, read_back, reserve
 from ._utils import Pass
 from .creation import empty, placed
-from .device import cpu, meta, roaming_cpu, webgpu
+from .device import cpu, meta, roaming_cpu
 from .device import device as Device
 from .storage import Storage, StorageType, TypedStorage, UntypedStorage
 from .utils.fetch import PIECE, Reader, Work, drive, drive_async, open_reader
@@ -196,7 +196,7 @@ def _target(location: str, named: bool, dtype: Any) -> Any:
         return roaming_cpu  # the GPU has no such type: there until it is converted
     from .device import resolve
 
-    return resolve(webgpu)
+    return resolve(kind)
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
@@ -225,6 +225,8 @@ class Places:
         if self.call is not None:
             return placed(dtype, None)
         if isinstance(m, dict):
+            if location == "cpu" and location not in m:  # files of ours say that of all: see `location_tag`
+                location = next((k for k in m if k in ("cuda", "cuda:0", "webgpu:0")), location)
             return _target(str(m.get(location, location)), location in m, dtype)
         return _target(location if m is None else _text(m) if isinstance(m, bytes) else str(m), m is not None, dtype)
 
@@ -308,6 +310,7 @@ def known_size(reader: Reader) -> int:
 
 
 def _zip_work(size: int, map_location: Any, unpickler: Callable[..., Any], now: Callable[[Span], Any] | None) -> Work:
+    """Reads a file of today's format, a zip archive: asks for spans of bytes, and returns the object."""
     records = yield from _zip.directory(size)
     if "constants.pkl" in records:
         raise RuntimeError("the file is a TorchScript archive, which tabtorch cannot run: save its state_dict instead")

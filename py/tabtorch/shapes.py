@@ -12,7 +12,7 @@ from operator import index as _index
 from typing import Any, TypeVar
 
 from .dtypes import TYPE_NAMES
-from .engine.view import Meta, contiguous_strides, meta, view_strides
+from .engine.view import Meta, contiguous_strides, meta, ordered_strides, view_strides
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -227,6 +227,7 @@ def permuted(m: Meta, dims: tuple[int, ...]) -> Meta:
 
 @remembered
 def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
+    """`expand`: -1 keeps a size, new dimensions have stride 0. RuntimeError as PyTorch's."""
     lead = len(shape) - m.ndim
     if lead < 0:
         raise RuntimeError(
@@ -499,12 +500,7 @@ def dense_strides(m: Meta) -> tuple[int, ...]:
                 at = j
             elif c < 0:
                 break
-    strides = [0] * m.ndim
-    step = 1
-    for d in order:
-        strides[d] = step
-        step *= max(m.shape[d], 1)
-    return tuple(strides)
+    return ordered_strides(m.shape, order[::-1])
 
 
 def _compare(m: Meta, a: int, b: int) -> int:

@@ -1,30 +1,26 @@
 """`torch.Tensor`: a storage seen through a Meta, with its place on the autograd tape.
 
-Only what every tensor has stands here. Operations come from the registry (`ops/core.py`): a method is put into the class
-when it is first asked for, the operators of Python's syntax are at the end of the file.
+Only what every tensor has stands here, and in `tensorbase.py` what can be asked of it. Operations come from the registry
+(`ops/core.py`): a method is put into the class when it is first asked for. Python's operators are in `operators.py`.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes
-from .engine.graph import Node, nesting, share_queue
-from .engine.view import Meta, Size
+from .engine.graph import Node, nesting
+from .engine.view import Meta
 from .modes import STATE
 from .ops import core
-from .storage import Storage, TypedStorage, UntypedStorage, first_warning
+from .storage import Storage
+from .tensorbase import Attributes, TensorBase, inside
 
 if TYPE_CHECKING:
     from .autograd.tape import GradFn
 
 _new = object.__new__
-_devices: Any = importlib.import_module("tabtorch.device")  # by its name: the package's `device` is the class
-share_queue(_devices.roaming_cpu, _devices.cpu)
-share_queue(_devices.roaming_webgpu, _devices.webgpu)
-share_queue(_devices.cuda, _devices.webgpu)
 
 
 class TensorMeta(type):
@@ -61,60 +57,9 @@ def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any =
 disabled_torch_function.__name__ = "_disabled_torch_function_impl"
 
 
-class TensorBase:
-    """Holds what a tensor consists of, in the instance's own dict."""
-
-
-#: (tensor) -> that dict
-inside: Callable[[Any], dict[str, Any]] = TensorBase.__dict__["__dict__"].__get__
-#: the names in it that have no default in the class
-INSIDE = ("_storage", "_meta", "_accumulator")
-
-
-class Attributes(dict[str, Any]):
-    """`tensor.__dict__`: what a script has put on a tensor. Writes go to the tensor."""
-
-    __slots__ = ("_own",)
-
-    def __init__(self, own: dict[str, Any]) -> None:
-        super().__init__((k, v) for k, v in own.items() if k not in INSIDE and k not in Tensor.__dict__)
-        self._own = own
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, value)
-        self._own[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        super().__delitem__(name)
-        del self._own[name]
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        for name, value in dict(*args, **kwargs).items():
-            self[name] = value
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def pop(self, name: str, *default: Any) -> Any:
-        if name in self:
-            del self._own[name]
-        return super().pop(name, *default)
-
-    def clear(self) -> None:
-        for name in list(self):
-            del self[name]
-
-    def __reduce__(self) -> Any:
-        return dict, (dict(self),)
-
-
 class Tensor(TensorBase, metaclass=TensorMeta):
     """A multi-dimensional array of one dtype on one device. Made by functions such as `torch.tensor` and `torch.zeros`."""
 
-    _storage: Storage
-    _meta: Meta
     # What a new tensor is by default; creation sets only what differs.
     _rg: bool = False  # requires_grad
     _fn: Any = None  # GradFn, or Port of one with several outputs
@@ -123,6 +68,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _stale: bool = False  # a view whose base was written to: its grad_fn is made anew when asked for
     _view_state: int = 0  # how the view was made: see autograd/views.py
     _inference: bool = False
+    _beside: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
     _after_hooks: Any = None  # of its AccumulateGrad
@@ -145,11 +91,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         @property
         def __dict__(self) -> dict[str, Any]:
             """The attributes that a script has put on it; what it consists of is not among them, as in PyTorch."""
-            return Attributes(inside(self))
+            return Attributes(inside(self), Tensor.__dict__)
 
         @__dict__.setter
         def __dict__(self, attributes: dict[str, Any]) -> None:
-            mine = Attributes(inside(self))
+            mine = Attributes(inside(self), Tensor.__dict__)
             mine.clear()
             mine.update(attributes)
 
@@ -216,152 +162,6 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         setattr(Tensor, name, f)
         return f.__get__(self)
 
-    # ---- what it is
-
-    @property
-    def shape(self) -> Size:
-        return self._meta.shape
-
-    @property
-    def dtype(self) -> dtypes.dtype:
-        return self._meta.dtype
-
-    @property
-    def device(self) -> Any:
-        return self._meta.device.public
-
-    @property
-    def ndim(self) -> int:
-        return self._meta.ndim
-
-    @property
-    def layout(self) -> Any:
-        from .layout import strided
-
-        return strided
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size along one dimension. IndexError for a dimension out of range."""
-        if dim is None:
-            return self._meta.shape
-        return self._meta.shape[wrap_dim(dim, self._meta.ndim)]
-
-    def stride(self, dim: int | None = None) -> Any:
-        """The strides in elements, or that of one dimension."""
-        if dim is None:
-            return self._meta.strides
-        return self._meta.strides[wrap_dim(dim, self._meta.ndim)]
-
-    def dim(self) -> int:
-        return self._meta.ndim
-
-    ndimension = dim
-
-    def numel(self) -> int:
-        return self._meta.numel
-
-    nelement = numel
-
-    def storage_offset(self) -> int:
-        return self._meta.offset
-
-    def element_size(self) -> int:
-        return self._meta.dtype.itemsize
-
-    @property
-    def itemsize(self) -> int:
-        return self._meta.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self._meta.numel * self._meta.dtype.itemsize
-
-    def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the strides are those of a new tensor of this shape in `memory_format` (default: row-major)."""
-        from .layout import is_contiguous
-
-        return self._meta.contiguous if memory_format is None else is_contiguous(self._meta, memory_format)
-
-    def is_floating_point(self) -> bool:
-        return self._meta.dtype.is_floating_point
-
-    def is_complex(self) -> bool:
-        return self._meta.dtype.is_complex
-
-    def is_signed(self) -> bool:
-        return self._meta.dtype.is_signed
-
-    def is_conj(self) -> bool:
-        """False: a conjugate is computed, it is never a mark on the tensor."""
-        return False
-
-    is_neg = is_conj
-
-    def is_inference(self) -> bool:
-        return self._inference
-
-    def is_same_size(self, other: Tensor) -> bool:
-        return self._meta.shape == other._meta.shape
-
-    def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both are the same view of the same storage."""
-        return self._storage.root is tensor._storage.root and self._meta is tensor._meta
-
-    def is_pinned(self) -> bool:
-        return False
-
-    def is_shared(self) -> bool:
-        return False
-
-    def pin_memory(self) -> Tensor:
-        """Itself: uploads need no pinned memory here."""
-        return self
-
-    def share_memory_(self) -> Tensor:
-        """Itself: there is one process."""
-        return self
-
-    @property
-    def is_cpu(self) -> bool:
-        return self._meta.device.type == "cpu"
-
-    @property
-    def is_meta(self) -> bool:
-        """Whether it has no values."""
-        return self._meta.device.type == "meta"
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether scripts that ask for CUDA should take it for a CUDA tensor: after `install()`, on webgpu."""
-        return self._meta.device.type == "webgpu" and _devices._cuda_alias
-
-    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = False
-
-    def get_device(self) -> int:
-        """0 on webgpu, -1 on cpu."""
-        return -1 if self._meta.device.type == "cpu" else 0
-
-    def data_ptr(self) -> int:
-        """A number that says where the first element lies: equal for equal places, apart for different storages."""
-        return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
-
-    @property
-    def _cdata(self) -> int:
-        """A number that tells tensors apart: no two have the same at one time."""
-        return id(self)
-
-    def untyped_storage(self) -> UntypedStorage:
-        """The memory that the tensor and its views share."""
-        return UntypedStorage.of(self._storage)
-
-    def storage(self) -> TypedStorage:
-        """The memory as numbers of this type. Deprecated: use `untyped_storage`."""
-        first_warning()
-        return self._typed_storage()
-
-    def _typed_storage(self) -> TypedStorage:
-        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._meta.dtype)
-
     # ---- autograd
 
     @property
@@ -372,6 +172,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def requires_grad(self) -> bool:
+        """Whether autograd records what is computed from it."""
         if self._rg and STATE.dualed:
             from .autograd.forward_ad import is_real
 
@@ -412,12 +213,18 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         self._rg = bool(requires_grad)
         return self
 
+    def is_inference(self) -> bool:
+        """Whether it was made in inference mode: autograd will never record it."""
+        return self._inference
+
     @property
     def is_leaf(self) -> bool:
+        """Whether its gradient goes to `.grad`: it was not computed, or autograd does not record it."""
         return (self._fn is None and not self._stale) or not self.requires_grad
 
     @property
     def grad_fn(self) -> GradFn | None:
+        """The function that made it, on the tape; None for a leaf."""
         if not self.requires_grad:
             return None
         if self._stale:
@@ -431,10 +238,12 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def output_nr(self) -> int:
+        """Which of the outputs of its `grad_fn` it is."""
         return self._fn.nr if self._fn is not None and self._fn.is_port else 0
 
     @property
     def grad(self) -> Tensor | None:
+        """The gradients that `backward()` has added up; None before."""
         g = self._grad
         if g is None and self._fn is not None and self._retain is None:
             import warnings
@@ -444,7 +253,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
                 "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
                 "mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for "
-                "more informations.",
+                "more information.",
                 stacklevel=2,
             )
         return g
@@ -513,6 +322,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def retains_grad(self) -> bool:
+        """Whether `retain_grad()` was called on what is no leaf."""
         return self._retain is not None
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
@@ -731,14 +541,6 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
 
 Tensor.__module__ = "torch"  # what `type(x)` prints
-
-
-def wrap_dim(dim: int, ndim: int) -> int:
-    """`dim` counted from the front. IndexError out of range, as PyTorch; a 0-dimensional tensor has dimension 0 and -1."""
-    n = ndim or 1
-    if not -n <= dim < n:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
-    return dim + n if dim < 0 else dim
 
 
 def _check_grad(t: Tensor, g: Any) -> None:

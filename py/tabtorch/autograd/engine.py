@@ -30,15 +30,19 @@ ran: Any = None
 leaving: Any = None
 
 
+#: emptied once the warning of `create_graph` was given
+_warn_of_cycle = [True]
+
+
 def _add(a: Tensor, b: Tensor) -> Tensor:
     global _add
     _add = core.function("add")  # type: ignore[assignment]
     return _add(a, b)
 
 
-def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
-    """The functions that can be reached, oldest first, and how many edges lead to each leaf."""
-    seen: set[GradFn] = set()
+def _collect(roots: Sequence[Any], ends: Sequence[GradFn] = ()) -> tuple[list[GradFn], dict[Any, int]]:
+    """The functions that can be reached, oldest first, and how many edges lead to each leaf. ends: it goes no further."""
+    seen: set[GradFn] = set(ends)
     leaves: dict[Any, int] = {}
     stack: list[GradFn] = []
     for r in roots:
@@ -70,6 +74,7 @@ def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
                     continue
                 stack.append(e)
                 found.append(e)
+    found += ends
     found.sort(key=_by_seq)
     return found, leaves
 
@@ -77,9 +82,10 @@ def _collect(roots: Sequence[Any]) -> tuple[list[GradFn], dict[Any, int]]:
 class _Targets:
     """`inputs=` of a backward pass: which functions lead to them, and where their gradients are taken."""
 
-    def __init__(self, inputs: Sequence[Tensor], order: list[GradFn], accumulate: bool) -> None:
+    def __init__(self, inputs: Sequence[Tensor], order: list[GradFn], accumulate: bool, cut: bool) -> None:
         self.inputs = inputs
         self.accumulate = accumulate
+        self.cut = cut
         self.edges = [(t._fn or edge(t)) if t._rg else None for t in inputs]
         self.grads: list[Tensor | None] = [None] * len(inputs)
         self.leaves: dict[Any, list[int]] = {}
@@ -126,12 +132,12 @@ def run(
 ) -> list[Tensor | None]:
     """Runs backward from `roots` (edges). Gradients go to `.grad` of leaves, or, with `inputs` and not `accumulate`, are returned.
 
-    cut: goes no further than the inputs.
+    cut: goes no further than the inputs, whose hooks are left to another pass.
     """
-    order, leaf_count = _collect(roots)
+    order, leaf_count = _collect(roots, list({t._fn.fn: 0 for t in inputs or () if t._fn is not None}) if cut else ())
     if ran is not None:
         ran(order, retain_graph)
-    targets = None if inputs is None else _Targets(inputs, order, accumulate)
+    targets = None if inputs is None else _Targets(inputs, order, accumulate, cut)
     if cut and targets is not None:
         targets.leading.difference_update(targets.captures)
     leaf_grads: dict[Any, Tensor] = {}
@@ -139,6 +145,7 @@ def run(
     global task
     outer, task = task, (next_seq(), roots, targets)
     outer_zeros, flat.edges = flat.edges, []
+    fn: Any = None
     before = STATE.enabled()
     STATE.enable(create_graph)
     if STATE.duals:
@@ -216,6 +223,10 @@ def run(
         if flat.edges:
             _fill(flat.reached(flat.edges), leaf_count, targets)
         return taken
+    except Exception:
+        if check is not None:
+            check(fn, None)
+        raise
     finally:
         task = outer
         flat.edges = outer_zeros
@@ -275,7 +286,7 @@ def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_
         return
     if g is None:
         return
-    if leaf._backward_hooks:
+    if leaf._backward_hooks and (targets is None or not targets.cut):
         g = call_hooks(leaf._backward_hooks, g)
     if targets is not None and targets.take(leaf, g):
         return
@@ -372,7 +383,7 @@ def _run_post_hooks(fn: GradFn, results: Any, g: Any) -> Any:
 
 
 def _capture(fn: GradFn, g: Any, targets: _Targets) -> None:
-    if fn.tensor_hooks is not None or fn.retains is not None:
+    if not targets.cut and (fn.tensor_hooks is not None or fn.retains is not None):
         g = run_tensor_hooks(fn, g)
     for nr, i in targets.captures[fn]:
         targets.grads[i] = g[nr] if isinstance(g, list) else g
@@ -451,6 +462,17 @@ def backward(
             "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
             "functorch.vjp instead or call backward() outside of functorch transforms."
         )
+    if create_graph and _warn_of_cycle:
+        import warnings
+
+        _warn_of_cycle.clear()
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+            "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you "
+            "have to use this function, make sure to reset the .grad fields of your parameters to None after use to break "
+            "the cycle and avoid the leak.",
+            stacklevel=3,
+        )
     tensors = _as_tuple(tensors)
     given = (None,) * len(tensors) if grad_tensors is None else _as_tuple(grad_tensors)
     if len(given) != len(tensors):
@@ -504,6 +526,8 @@ def grad(
     if allow_unused is None:
         allow_unused = materialize_grads
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     given = (None,) * len(outputs) if grad_outputs is None else _as_tuple(grad_outputs)
     if len(given) != len(outputs):
         raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")

@@ -74,8 +74,6 @@ class BackwardCFunction(GradFn, FunctionCtx):
     saved_variables = saved_tensors
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
-        if self.saved is FREED:
-            raise freed_error()
         several = isinstance(self.outs, tuple)
         grads = list(g) if isinstance(g, list) else [None] * len(self.outs) if several else [g]
         if all(x is None for x in grads) and not self.materialize_grads and g is None:
@@ -102,7 +100,7 @@ class BackwardCFunction(GradFn, FunctionCtx):
         for i, x in enumerate(r):
             if i in self.slots:
                 if x is not None and not isinstance(x, Tensor):
-                    raise TypeError(f"expected Variable or None (got {type(x).__name__})")
+                    raise RuntimeError(f"expected Variable or None (got {type(x).__name__})")
                 out.append(x)
             elif x is not None:
                 raise RuntimeError(

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..dtypes import TYPE_NAMES
 from ..modes import next_seq
-from ..tensor import Tensor, inside
+from ..tensor import Tensor
+from ..tensorbase import inside
 from .mode import STATE
 
 _new = object.__new__

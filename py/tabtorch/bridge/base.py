@@ -108,13 +108,9 @@ class Bridge:
             self.flush()
         block.write(ident, offset, data)
 
-    def forget_kernels(self, ids: Iterable[int]) -> None:
-        """Drop compiled kernels that no plan uses any more."""
-        self.block.forget(0, ids)
-
     def forget_plans(self, ids: Iterable[int]) -> None:
         """Drop plans that will not be run again."""
-        self.block.forget(1, ids)
+        self.block.forget(ids)
 
     def flush(self) -> None:
         """Send the block in one call. Errors of this or of earlier work are raised."""

@@ -24,7 +24,6 @@ LARGEST = (1 << 32) - 64
 
 _pack5 = struct.Struct("<5I").pack_into
 _pack6 = struct.Struct("<6I").pack_into
-_pack4 = struct.Struct("<4I").pack_into
 
 
 class BlockWriter:
@@ -183,11 +182,10 @@ class BlockWriter:
         self.pos = pos + 24
         return ident
 
-    def forget(self, kind: int, ids: Iterable[int]) -> None:
-        """`FORGET` kernels (`kind` 0) or plans (1)."""
+    def forget(self, ids: Iterable[int]) -> None:
+        """`FORGET` plans."""
         ids = list(ids)
-        size = (16 + 4 * len(ids) + 7) & ~7
+        size = (12 + 4 * len(ids) + 7) & ~7
         pos = self.reserve(size)
-        _pack4(self.data, pos, FORGET, size, kind, len(ids))
-        struct.pack_into(f"<{len(ids)}I", self.data, pos + 16, *ids)
+        struct.pack_into(f"<{3 + len(ids)}I", self.data, pos, FORGET, size, len(ids), *ids)
         self.pos = pos + size

@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 def _ours(filename: str) -> bool:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-    return filename.startswith((package, "<frozen "))
+    return filename.startswith((package, "<frozen ", "<torch>"))
 
 
 def _cut(report: traceback.TracebackException) -> None:

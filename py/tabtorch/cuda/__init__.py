@@ -43,6 +43,11 @@ def get_rng_state_all() -> list[Any]:
     return _webgpu.get_rng_state_all() if is_available() else []
 
 
+def get_arch_list() -> list[str]:
+    """None: nothing is compiled for a generation of CUDA devices."""
+    return []
+
+
 #: without CUDA these are nought
 _NOUGHT = (
     "max_memory_allocated",
@@ -82,6 +87,10 @@ for _name in ("memory", "random", "streams"):
 def __getattr__(name: str) -> Any:
     if name == "_initialized":
         return is_initialized()
+    if name == "default_generators":
+        from ..random import device_generator
+
+        return (device_generator,)
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name.endswith("Tensor"):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tabtorch as torch
 
+from ..engine.graph import levels
 from ..tensor import Tensor
 from . import constraints
 from .utils import _Number, broadcast_all, lazy_property
@@ -53,6 +54,10 @@ def _ask(checks: list[_Check]) -> None:
 
 def _settle(checks: list[_Check]) -> None:
     """Raises the error of the first check that fails."""
+    if levels:  # vmap: of all examples
+        from ..func import debug_unwrap
+
+        checks = [(v if isinstance(v, bool) else debug_unwrap(v), error) for v, error in checks]
     joined: dict[Any, Any] = {}
     for valid, _ in checks:
         if valid is False:
@@ -200,18 +205,22 @@ class Distribution:
 
     @property
     def mean(self) -> Tensor:
+        """The mean."""
         raise NotImplementedError
 
     @property
     def mode(self) -> Tensor:
+        """The likeliest value."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
     def variance(self) -> Tensor:
+        """The variance."""
         raise NotImplementedError
 
     @property
     def stddev(self) -> Tensor:
+        """The standard deviation."""
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Any = ()) -> Tensor:

@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import one_read
 from .normal import Normal
-from .transformed_distribution import TransformedDistribution
+from .transformed_distribution import TransformedDistribution, of_base
 from .transforms import AbsTransform
 
 
@@ -30,9 +30,7 @@ class Half(TransformedDistribution):
         self._given = base._given
         super().__init__(base, AbsTransform(), validate_args=validate_args)
 
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
+    scale = of_base("scale")
 
     @property
     def mode(self) -> Any:

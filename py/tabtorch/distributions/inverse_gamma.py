@@ -11,7 +11,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import one_read
 from .gamma import Gamma
-from .transformed_distribution import TransformedDistribution
+from .transformed_distribution import TransformedDistribution, of_base
 from .transforms import PowerTransform
 
 
@@ -29,13 +29,8 @@ class InverseGamma(TransformedDistribution):
         self._given = base._given
         super().__init__(base, PowerTransform(-base.rate.new_ones(())), validate_args=validate_args)
 
-    @property
-    def concentration(self) -> Any:
-        return self.base_dist.concentration
-
-    @property
-    def rate(self) -> Any:
-        return self.base_dist.rate
+    concentration = of_base("concentration")
+    rate = of_base("rate")
 
     @property
     def mean(self) -> Any:

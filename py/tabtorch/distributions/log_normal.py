@@ -8,7 +8,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import one_read
 from .normal import Normal
-from .transformed_distribution import TransformedDistribution
+from .transformed_distribution import TransformedDistribution, of_base
 from .transforms import ExpTransform
 
 
@@ -26,13 +26,8 @@ class LogNormal(TransformedDistribution):
         self._given = base._given
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    @property
-    def loc(self) -> Any:
-        return self.base_dist.loc
-
-    @property
-    def scale(self) -> Any:
-        return self.base_dist.scale
+    loc = of_base("loc")
+    scale = of_base("scale")
 
     @property
     def mean(self) -> Any:

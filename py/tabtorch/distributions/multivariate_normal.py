@@ -45,9 +45,21 @@ class ByMatrix(Distribution):
     def _matrix_shape(self) -> Any:
         return self._batch_shape + self._event_shape[-1:] * 2
 
-    def _set_matrix(self, given: dict[str, Any]) -> None:
+    @staticmethod
+    def _given_matrix(error: type[Exception], called: str = "", **matrices: Any) -> tuple[str, Any]:
+        """Name and value of the one matrix that is given; `error` for another number. ValueError for what is no matrix."""
+        given = [(k, v) for k, v in matrices.items() if v is not None]
+        if len(given) != 1:
+            raise error(f"Exactly one of {' or '.join(matrices)} may be specified.")
+        name, matrix = given[0]
+        if matrix.dim() < 2:
+            raise ValueError(
+                f"{called or name} must be at least two-dimensional, with optional leading batch dimensions"
+            )
+        return name, matrix
+
+    def _set_matrix(self, name: str, value: Any) -> None:
         """The lower factor of the one that is given."""
-        ((name, value),) = given.items()
         if name == "covariance_matrix":
             value = torch.linalg.cholesky(value)
         elif name == "precision_matrix":
@@ -93,22 +105,14 @@ class MultivariateNormal(ByMatrix):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {k: v for k, v in matrices.items() if v is not None}
-        if len(given) != 1:
-            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = self._given_matrix(
+            ValueError, covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril
+        )
         batch_shape = torch.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         self.loc = loc.expand((*batch_shape, -1))
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
-        self._set_matrix(given)
+        self._set_matrix(name, matrix)
 
     @property
     def mean(self) -> Any:

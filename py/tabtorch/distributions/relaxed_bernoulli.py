@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from . import constraints
 from ._chance import Chance, one_of
 from .distribution import one_read
-from .transformed_distribution import TransformedDistribution
+from .transformed_distribution import TransformedDistribution, of_base
 from .transforms import SigmoidTransform
 from .utils import broadcast_all, clamp_probs
 
@@ -57,14 +57,6 @@ class RelaxedBernoulli(TransformedDistribution):
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs
+    temperature = of_base("temperature")
+    logits = of_base("logits")
+    probs = of_base("probs")

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from . import constraints
 from .categorical import OverCategorical
 from .distribution import one_read
-from .transformed_distribution import TransformedDistribution
+from .transformed_distribution import TransformedDistribution, of_base
 from .transforms import ExpTransform
 from .utils import broadcast_all, clamp_probs
 
@@ -60,14 +60,6 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    @property
-    def temperature(self) -> Any:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs
+    temperature = of_base("temperature")
+    logits = of_base("logits")
+    probs = of_base("probs")

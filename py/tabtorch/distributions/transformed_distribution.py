@@ -14,6 +14,11 @@ from .transforms import ComposeTransform, Transform
 from .utils import _sum_rightmost
 
 
+def of_base(name: str) -> Any:
+    """A parameter of a transformed distribution that is its base's."""
+    return property(lambda self: getattr(self.base_dist, name), doc=f"`{name}` of the base distribution.")
+
+
 class TransformedDistribution(Distribution):
     """What becomes of a sample of `base_distribution` by one transform or a list of them: normalizing flows."""
 

@@ -32,17 +32,13 @@ class Wishart(ByMatrix, ExponentialFamily):
         scale_tril: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        matrices = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        given = {k: v for k, v in matrices.items() if v is not None}
-        if len(given) != 1:
-            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
-        ((name, matrix),) = given.items()
-        if matrix.dim() < 2:
-            raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
+        name, matrix = self._given_matrix(
+            AssertionError,
+            "scale_tril",
+            covariance_matrix=covariance_matrix,
+            precision_matrix=precision_matrix,
+            scale_tril=scale_tril,
+        )
         event_shape = matrix.shape[-2:]
         if isinstance(df, _Number):
             batch_shape = torch.Size(matrix.shape[:-2])
@@ -61,7 +57,7 @@ class Wishart(ByMatrix, ExponentialFamily):
                 stacklevel=2,
             )
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
-        self._set_matrix(given)
+        self._set_matrix(name, matrix)
 
     @property
     def arg_constraints(self) -> Any:

@@ -121,6 +121,9 @@ _READERS = {
     "getitem": _MASKED,
     "prepared": _MASKED,
     "nonzero": _DYNAMIC.format("nonzero"),
+    "equal": "Batching rule not implemented for aten::equal. We could not generate a fallback.",
+    "allclose": "vmap over torch.allclose isn't supported yet. Please file an issue at "
+    "https://github.com/pytorch/pytorch/issues if you need this feature.",
     "unique": _DYNAMIC.format("_unique2"),
     "unique_consecutive": _DYNAMIC.format("unique_consecutive"),
 }
@@ -398,7 +401,7 @@ def drawn_one_by_one(draw: Any, out: Meta, inputs: tuple[Node, ...]) -> Node:
     if own and not levels:
         raise RuntimeError(
             "Vmap does not currently support same randomness with a batched tensor input. "
-            "Please use 'different' randomness with vmap"
+            "Please file an issue with functorch"
         )
     if not levels:
         return draw(inputs)

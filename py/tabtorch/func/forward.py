@@ -100,7 +100,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
         from .. import ops
 
         found = [ops.zeros_like(o) if t is None else t for o, t in zip(outs, push(given))]
-        return pytree.tree_unflatten(found, call.out_spec)
+        return pytree.tree_unflatten(settled(found, True), call.out_spec)
 
     return pytree.tree_unflatten(outs, call.out_spec), jvp_fn
 

@@ -23,7 +23,7 @@ __all__ += [name for name in modules.__all__ if name not in __all__]
 
 def __getattr__(name):
     # what few programs use is read when it is asked for
-    if name in ("attention", "parallel"):
+    if name in ("attention", "grad", "parallel"):
         return importlib.import_module(f".{name}", __name__)
     home = ".parallel" if name == "DataParallel" else ".modules.lazy" if name.startswith("Lazy") else ""
     found = getattr(importlib.import_module(home, __name__), name, None) if home else None

@@ -191,8 +191,18 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
+def _gram_schmidt(columns):
+    """The q of `qr` whose r has a positive diagonal. A second round takes away what rounding left of the first."""
+    q = torch.zeros(columns.T.shape, dtype=torch.float64, device="cpu")
+    for k, v in enumerate(columns.T.to(q)):
+        for _ in range(2):
+            v = v - (q[:k] @ v) @ q[:k]
+        q[k] = v / v.norm()
+    return q.T.to(columns)
+
+
 def orthogonal_(tensor, gain=1, generator=None):
-    """A (semi-)orthogonal matrix over (rows, all the rest) (Saxe et al., 2013). Needs ``torch.linalg.qr``."""
+    """A (semi-)orthogonal matrix over (rows, all the rest) (Saxe et al., 2013)."""
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -200,8 +210,12 @@ def orthogonal_(tensor, gain=1, generator=None):
     rows = tensor.size(0)
     cols = tensor.numel() // rows
     flat = tensor.detach().new_empty((rows, cols)).normal_(0, 1, generator=generator)
-    q, r = torch.linalg.qr(flat.t() if rows < cols else flat)
-    q = q * torch.diag(r, 0).sign()  # makes it uniform
+    columns = flat.t() if rows < cols else flat
+    try:
+        q, r = torch.linalg.qr(columns)
+        q = q * torch.diag(r, 0).sign()  # makes it uniform
+    except ModuleNotFoundError:  # agents and recurrent nets start so, also where there is no NumPy
+        q = _gram_schmidt(columns)
     with torch.no_grad():
         tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape))
         return tensor.mul_(gain)

@@ -5,7 +5,8 @@ from functools import partial
 
 import tabtorch as torch
 
-from ..tensor import Tensor, disabled_torch_function, inside
+from ..tensor import Tensor, disabled_torch_function
+from ..tensorbase import inside
 
 __all__ = [
     "Parameter",
@@ -102,6 +103,11 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 def is_lazy(param):
     """Whether ``param`` is an ``UninitializedParameter`` or ``UninitializedBuffer``."""
     return isinstance(param, UninitializedTensorMixin)
+
+
+def empty_parameter(shape, wanted=True, device=None, dtype=None):
+    """A parameter whose values are yet to be drawn, or None where it is not wanted, for ``register_parameter``."""
+    return Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
 
 
 class UninitializedTensorMixin:

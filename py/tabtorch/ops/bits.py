@@ -8,8 +8,8 @@ from .. import dtypes, ops
 from ..autograd.tape import record
 from ..engine.expr import absolute, bitcast, cast, const, exp2, floor, isinf, isnan, log2, signbit, where
 from ..tensor import Tensor
+from .arguments import check_tensors
 from .core import Row, elementwise, register
-from .dispatch import check_tensors
 from .formulas import floating, nothing, rule
 from .launch import into_two, named, operation
 from .promotion import common_dtype

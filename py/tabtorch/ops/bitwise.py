@@ -7,8 +7,8 @@ from typing import Any
 from .. import dtypes, ops
 from ..engine import functions as fn
 from ..engine.expr import Complex, absolute, call, cast, const, idiv, isinf, isnan, where
+from .arguments import check_tensors
 from .core import Row, elementwise, register
-from .dispatch import check_tensors
 from .formulas import conj, is_float, isfinite, negative, real_test, rule, zero
 
 

@@ -10,6 +10,7 @@ from .. import dtypes, ops, views
 from ..autograd.views import before_write, check_inplace
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
+from .arguments import must_be_tensor
 from .core import register
 from .launch import into, operation
 from .mixing import together
@@ -18,7 +19,7 @@ from .mixing import together
 def need_tensor(name: str, argument: str, position: int, x: Any) -> None:
     """TypeError, as PyTorch's parser raises it, for an argument that is no tensor."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, not {type(x).__name__}")
+        raise must_be_tensor(name, argument, position - 1, x)
 
 
 # ---- tests of whole tensors

@@ -221,6 +221,7 @@ def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor
 def _check(
     x: Tensor, w: Tensor, b: Tensor | None, n: int, geo: Geometry, transposed: bool, output_padding: Ints = ()
 ) -> None:
+    """PyTorch's errors for numbers, shapes and types that do not fit each other."""
     stride, padding, dilation, groups = geo
     if groups <= 0:
         raise RuntimeError("non-positive groups is not supported")
@@ -302,6 +303,7 @@ _known: dict[tuple, tuple[Geometry, Ints]] = {}
 def _conv(
     name: str, n: int, x: Tensor, w: Tensor, b: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
+    """Cross-correlation over `n` dimensions, of a batch or of one sample. What was found out of equal arguments is kept."""
     key: Any = None
     known = None
     try:

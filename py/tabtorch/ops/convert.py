@@ -8,15 +8,16 @@ from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
 from ..autograd.views import before_write, check_inplace, rebase, view
+from ..device import check_has, resolve, roaming_cpu
 from ..device import device as Device
-from ..device import resolve, roaming_cpu
 from ..engine import graph
 from ..engine.graph import Map, Node, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta
 from ..layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
 from ..tensor import Tensor
+from .arguments import as_operand
 from .core import register
-from .dispatch import as_operand, check_device_dtype, laid_out, layout_of, scalar_value, table
+from .dispatch import laid_out, layout_of, scalar_value, table
 from .inplace import check_overlap, check_shape, covering_order, is_dense, set_node, set_tensor, whole_storage
 from .mixing import WIDE
 
@@ -31,7 +32,7 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
     key = (m, shape, d, order)
     entry = _casts.get(key)
     if entry is None:
-        check_device_dtype(d, m.device)
+        check_has(m.device, d)
         try:
             st = broadcast_strides(m, shape)
             if any(n != want and n != 1 for n, want in zip(m.shape[::-1], shape[::-1])):
@@ -78,7 +79,7 @@ def transfer(node: Node, device: Any) -> Node:
 
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
-    check_device_dtype(m.dtype, device)
+    check_has(device, m.dtype)
     if graph.batches[0]:
         from ..func.batch import Batch, example_of
 
@@ -121,7 +122,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
                 return t
             if device.number == 1:
                 return _marked(t, device)
-    check_device_dtype(d, device)
+    check_has(device, d)
     if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
         import warnings
 
@@ -135,7 +136,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     elif device.number == 0 and m.dtype in WIDE:
         out = _moved(converted(t, m.shape, d, order), device)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
-        small = d.itemsize <= m.dtype.itemsize
+        small = d.itemsize <= m.dtype.itemsize and d not in WIDE
         out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
         if not small:
             out = converted(out, m.shape, d, order)
@@ -198,7 +199,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given, d = d, dtypes.as_dtype(d)
         if d is None:
             raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
-    return convert(self, d, home_of(self, d) if device is None else resolve(device), memory_format, copy)
+    where = home_of(self, d) if device is None else resolve(device)
+    return convert(self, d, roaming_cpu if where.roaming and d in WIDE else where, memory_format, copy)
 
 
 def _cast_method(name: str, d: dtypes.dtype) -> None:

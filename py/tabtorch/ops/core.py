@@ -364,11 +364,11 @@ def shown(name: str) -> Callable[..., Any]:
     """`torch.NAME`: a function that calls the registered one, and, should it fail, lets its arguments override it."""
     f = SHOWN.get(name)
     if f is None:
-        f = SHOWN[name] = _guard(name, FUNCTIONS[name])
+        f = SHOWN[name] = guard(name, FUNCTIONS[name])
     return f
 
 
-def _guard(name: str, f: Any) -> Callable[..., Any]:
+def guard(name: str, f: Any) -> Callable[..., Any]:
     """A function with the parameters of `f`: passing them on by name costs a few ns, *args and **kwargs would cost ten times that."""
     code = own_code(f)
     names = list(code.co_varnames)
@@ -383,10 +383,10 @@ def _guard(name: str, f: Any) -> Callable[..., Any]:
     space: dict[str, Any] = {"__name__": "tabtorch.torch", "_f": f, "_overridden": _overridden, "_nothing": NOTHING}
     text = (
         f"def {name}({', '.join(head)}):\n try:\n  return _f({', '.join(call)})\n except (TypeError, AttributeError):\n"
-        f"  _r = _overridden({name}, _f, locals())\n  if _r is _nothing: raise\n  return _r\n"
+        f"  _r = _overridden(_w, _f, locals())\n  if _r is _nothing: raise\n  return _r\n"
     )
     exec(compile(text, GUARD, "exec"), space)
-    w: Any = update_wrapper(space[name], f)
+    w: Any = update_wrapper(space.setdefault("_w", space[name]), f)
     w.__name__ = w.__qualname__ = name
     w.__module__ = "torch"
     w.__defaults__, w.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
@@ -416,6 +416,7 @@ def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
     Required ones go on by position, others by name: how they were written is not known.
     """
     if not _may_override(given.values()):
+        blame(func.__name__, f, given)
         return NOTHING
     code = own_code(f)
     n, k = code.co_argcount, code.co_kwonlyargcount
@@ -434,6 +435,19 @@ def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
     if code.co_flags & 8:
         kwargs |= given[names[at]]
     return overridden(func, tuple(args), kwargs)
+
+
+def blame(name: str, f: Any, given: dict[str, Any]) -> None:
+    """TypeError, as PyTorch's parser raises it, where the failure at hand is that an argument for a tensor is none."""
+    from .arguments import class_name, must_be_tensor
+
+    failure, code = str(sys.exc_info()[1]), own_code(f)
+    for k, n in enumerate(
+        code.co_varnames[: code.co_argcount - len(f.__defaults__ or ())]
+    ):  # the wheel has no annotations
+        v = given.get(n)
+        if not hasattr(v, "_meta") and failure.startswith(f"'{class_name(v)}' object has no attr"):
+            raise must_be_tensor(name, "input" if n == "self" else n, k, v) from None
 
 
 def _is_public(name: str) -> bool:
@@ -462,7 +476,7 @@ def guarded_method(name: str) -> Callable[..., Any] | None:
     """The registered method, behind a guard where an argument beside the tensor itself is a tensor too."""
     f = METHODS.get(name)
     if isinstance(f, FunctionType) and f is FUNCTIONS.get(name) and False in _tensors(f):
-        METHODS[name] = f = _guard(name, f)
+        METHODS[name] = f = guard(name, f)
     return f
 
 

@@ -11,18 +11,19 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
+from ..device import check_has
 from ..engine.expr import const
 from ..engine.graph import Inst, Map, emit, inst
-from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, contiguous_strides, meta
+from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta, ordered_strides
 from ..storage import Storage
 from ..tensor import Tensor
+from .arguments import as_operand, bind, class_name
 from .core import NOTHING, ROWS, Row, overridden
 from .mixing import device_of, together
-from .promotion import types_of
+from .promotion import check_cast, types_of
 from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
-_NUMBERS = (bool, int, float, complex)
 #: a table that has grown to this is begun anew: programs that meet every size once must not grow without end
 _LIMIT = 50_000
 
@@ -42,33 +43,7 @@ def clear_tables() -> None:
         t.clear()
 
 
-# ---- operands
-
-
-def as_operand(x: Any) -> Any:
-    """A tensor, or a Python number of exactly one of the four types; None for what is neither."""
-    if isinstance(x, Tensor):
-        return x
-    for kind in _NUMBERS:
-        if isinstance(x, kind):
-            return x if type(x) is kind else kind(x)  # type: ignore[arg-type]
-    if type(x).__module__ == "numpy" and getattr(x, "ndim", 1) == 0 and hasattr(x, "item"):
-        return as_operand(x.item())
-    return None
-
-
-def type_name(x: Any) -> str:
-    """A type as PyTorch's messages have it."""
-    t = type(x)
-    return f"numpy.{t.__name__}" if t.__module__ == "numpy" else t.__name__
-
-
-def check_device_dtype(d: Any, device: Any) -> None:
-    if device.number == 0 and d in (dtypes.float64, dtypes.complex128):
-        raise TypeError(
-            f"{d.name} is not available on webgpu (WGSL has no 64-bit floats): use {'float32' if d is dtypes.float64 else 'complex64'}"
-            ", or device='cpu'"
-        )
+# ---- numbers
 
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
@@ -173,11 +148,7 @@ def laid_out(shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, devi
         m = contiguous_meta(shape, d, device)
         return m, m
     inner = tuple([shape[k] for k in order])
-    st = contiguous_strides(inner)
-    strides = [0] * len(shape)
-    for k, s in zip(order, st, strict=True):
-        strides[k] = s
-    return contiguous_meta(inner, d, device), meta(shape, tuple(strides), 0, d, device)
+    return contiguous_meta(inner, d, device), meta(shape, ordered_strides(shape, order), 0, d, device)
 
 
 # ---- one call, worked out
@@ -222,14 +193,10 @@ def infer(
     compares = result is dtypes.bool_
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
     if into is not None:
-        if not dtypes.can_cast(result, into.dtype):
-            raise RuntimeError(
-                f"result type {dtypes.TYPE_NAMES[result.name]} can't be cast to the desired output type "
-                f"{dtypes.TYPE_NAMES[into.dtype.name]}"
-            )
+        check_cast(result, into.dtype)
         result = into.dtype
-    check_device_dtype(result, device)
-    check_device_dtype(computed, device)
+    check_has(device, result)
+    check_has(device, computed)
     pattern: list[Any] = []
     numbers: list[Any] = []
     as_constant = computed.compute == "bool"
@@ -316,93 +283,7 @@ def scalars_of(operands: list[Any], options: dict[str, Any], compute: str, d: An
     return tuple([scalar_value(v, compute, d) for v in values])
 
 
-# ---- arguments
-
-
-def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
-    """Operands, options that differ from their defaults, and `out`. TypeError as PyTorch's."""
-    out = kwargs.pop("out", None) if kwargs else None
-    names = row.names
-    if len(args) > row.positional:
-        from .old_order import number_second
-
-        moved = number_second(name, names, args, kwargs)
-        if moved is not None:
-            return (*bind(row, name, *moved)[:2], out)
-        s = "" if row.positional == 1 else "s"
-        raise TypeError(f"{name}() takes {row.positional} positional argument{s} but {len(args)} were given")
-    given = dict(zip(names, args))
-    for k, v in kwargs.items():
-        k = _SYNONYMS.get(k, k) if k not in names else k
-        if k not in names:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
-        if k in given:
-            raise TypeError(f"{name}() got multiple values for argument '{k}'")
-        given[k] = v
-    operands: list[Any] = []
-    for pos, n in enumerate(names[: row.operands]):
-        if n not in given:
-            if n not in row.defaults:
-                missing = [m for m in names[: row.operands] if m not in given and m not in row.defaults]
-                quoted = ", ".join(f'"{m}"' for m in missing)
-                raise TypeError(f"{name}() missing {len(missing)} required positional arguments: {quoted}")
-            operands.append(None)
-            continue
-        v = given[n]
-        x = None if v is None else as_operand(v)
-        if x is None and not (v is None and n in row.defaults):
-            raise must_be_tensor(name, n, pos, v)
-        operands.append(x)
-    _check_numbers(row, name, operands)
-    options: dict[str, Any] = {}
-    for n in names[row.operands :]:
-        if n in given:
-            v = given[n]
-            if isinstance(v, Tensor):
-                v = v.item()
-            if n in row.defaults and type(v) is not bool and v == row.defaults[n]:
-                continue
-            options[n] = v
-        elif n not in row.defaults:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "{n}"')
-    return operands, options, out
-
-
-def _check_numbers(row: Row, name: str, operands: list[Any]) -> None:
-    """TypeError, as PyTorch's parser raises it, for a Python number where none may be; all of them become a tensor where they may."""
-    tensors = [x is None or isinstance(x, Tensor) for x in operands]
-    wrong = [k for k, t in enumerate(tensors) if not t and str(k) not in row.numbers and row.numbers != "*"]
-    if not wrong and any(isinstance(x, Tensor) for x in operands):
-        return
-    if row.numbers == "*":
-        from ..creation import tensor
-
-        operands[0] = tensor(operands[0])
-        return
-    if len(operands) == 1 or not row.numbers:
-        k = wrong[0] if wrong else 0
-        raise must_be_tensor(name, row.names[k], k, operands[k])
-    given = ", ".join("Tensor" if t else type_name(x) for t, x in zip(tensors, operands))
-    forms = [[n == k and "Number" or "Tensor" for n in range(row.operands)] for k in (-1, *map(int, row.numbers))]
-    shown = [", ".join(map(" ".join, zip(types, row.names))) for types in forms if len(types) == row.operands]
-    raise TypeError(
-        f"{name}() received an invalid combination of arguments - got ({given}), but expected one of:\n"
-        + "".join(f" * ({s}, *, Tensor out = None)\n" for s in dict.fromkeys(shown))
-    )
-
-
-def must_be_tensor(name: str, argument: str, position: int, x: Any) -> TypeError:
-    return TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be Tensor, not {type_name(x)}")
-
-
-def check_tensors(name: str, **arguments: Any) -> None:
-    """TypeError for one that is no tensor; in the order of their positions."""
-    for k, (n, x) in enumerate(arguments.items()):
-        if not isinstance(x, Tensor):
-            raise must_be_tensor(name, n, k, x)
-
-
-_SYNONYMS = {"self": "input", "a_min": "min", "a_max": "max"}
+# ---- calls
 
 
 def call(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -449,6 +330,7 @@ def make_function(row: Row, name: str) -> Callable[..., Any]:
 
 
 def _unary(f: Family, name: str) -> Callable[..., Any]:
+    """The function of a row with one operand and no option: a lookup, a node, a tensor; `first` works out what is looked up."""
     row, entries, backward = f.row, f.tensors, f.backward
 
     def unary(*args: Any, **kwargs: Any) -> Any:
@@ -528,7 +410,7 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
         x, y = as_operand(a), as_operand(b)
         if method and not isinstance(a, Tensor):
             raise TypeError(
-                f"descriptor '{method}' for 'torch._C.TensorBase' objects doesn't apply to a '{type_name(a)}' object"
+                f"descriptor '{method}' for 'torch._C.TensorBase' objects doesn't apply to a '{class_name(a)}' object"
             )
         if x is None or y is None or not (isinstance(y, Tensor) or numbered):
             r = overridden(binary, (a, b), {}) if method and y is None else NOTHING
@@ -598,7 +480,6 @@ def operator(row_name: str, method: str = "") -> Callable[[Any, Any], Any]:
 
 __all__ = [
     "apply",
-    "bind",
     "call",
     "clear_tables",
     "family",

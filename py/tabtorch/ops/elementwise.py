@@ -391,7 +391,7 @@ elementwise(
 elementwise(
     Row(
         "addcmul",
-        lambda x, y, z, value=None: x + (y * z if value is None else y * z * value),
+        lambda x, y, z, value=None: x + (y * z if value is None else y * value * z),
         (
             lambda g, x, y, z, out, value=None: g,
             lambda g, x, y, z, out, value=None: g * conj(z if value is None else z * value),

@@ -9,11 +9,11 @@ from .. import dtypes
 from ..autograd.tape import record
 from ..creation import finished
 from ..engine.graph import Inst, inst
-from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
+from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
 from ..shapes import ints, remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .fft_kernels import CHIRP, FFT, radices
-from .launch import into, run
+from .launch import into, no_grad_with_out, run
 from .reduce import quiet
 
 
@@ -38,14 +38,14 @@ def _plan(m: Meta, dim: int, n: int, count: int, inverse: bool, half: Any, dtype
     shape = tuple([count if d == dim else s for d, s in enumerate(m.shape)])
     if order is None:
         order = (*sorted(others, key=lambda d: -m.strides[d]), dim)
-    step = dict(zip(order, contiguous_strides(tuple([shape[d] for d in order])), strict=True))
+    step = ordered_strides(shape, order)
     rows = (*[d for d in order if d != dim], dim)
     source = meta(tuple([m.shape[d] for d in rows]), tuple([m.strides[d] for d in rows]), m.offset, m.dtype, m.device)
     out = contiguous_meta(tuple([shape[d] for d in rows]), dtype, m.device)
     real = "f32" if dtype in (dtypes.float32, dtypes.complex64) else "f64"
     static = (n, inverse, *half, tuple([step[d] for d in rows]))
     i = inst(FFT, (source,), out, (real,), static, real)
-    return i, meta(shape, tuple([step[d] for d in range(m.ndim)]), 0, dtype, m.device)
+    return i, meta(shape, step, 0, dtype, m.device)
 
 
 def _forward(
@@ -207,11 +207,8 @@ def _one(short: str, kind: int, inverse: bool, doc: str) -> Any:
 
 
 def _written(name: str, input: Tensor, out: Any, result: Tensor) -> Tensor:
-    if out is not None and (result._rg or out._rg):
-        raise RuntimeError(
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-            "requires grad."
-        )
+    if out is not None:
+        no_grad_with_out(name, result, out)
     return into(out, result)
 
 

@@ -51,6 +51,18 @@ def _centred(window: Tensor | None, like: Any, win_length: int, n_fft: int) -> A
     return pad(w, (left, n_fft - win_length - left))
 
 
+def _beside(name: str, x: Tensor, window: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Input and window on one device. RuntimeError where two were named that differ."""
+    if window is not None:
+        if window._meta.device.roaming or x._meta.device.roaming:
+            x, window = together((x, window))
+        if window.device != x.device:
+            raise RuntimeError(
+                f"{name} input and window must be on the same device but got self on {x.device} and window on {window.device}"
+            )
+    return x, window
+
+
 @operation("stft")
 def stft(
     input: Any,
@@ -80,12 +92,7 @@ def stft(
         x = padded.reshape(padded.shape[padded.ndim - x.ndim :])
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
-    if window is not None and (window._meta.device.roaming or x._meta.device.roaming):
-        x, window = together((x, window))
-    if window is not None and window.device != x.device:
-        raise RuntimeError(
-            f"stft input and window must be on the same device but got self on {x.device} and window on {window.device}"
-        )
+    x, window = _beside("stft", x, window)
     complex_input = x.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not complex_input:
@@ -220,12 +227,7 @@ def istft(
     x = input
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
-    if window is not None and (window._meta.device.roaming or x._meta.device.roaming):
-        x, window = together((x, window))
-    if window is not None and window.device != x.device:
-        raise RuntimeError(
-            f"istft input and window must be on the same device but got self on {x.device} and window on {window.device}"
-        )
+    x, window = _beside("istft", x, window)
     if not x.is_complex():
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."

@@ -180,7 +180,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
         n = spatial[d]
         line = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device) if n > 1 else theta.new_zeros((n,))
         if not align_corners and n > 1:
-            line = line * ((n - 1) / n)
+            line = line * (n - 1) / n  # rounded as PyTorch does: an identity's points lie where the gradient jumps
         rows.append(line.reshape([-1 if k == d else 1 for k in range(dims)]).expand(spatial))
     rows.append(theta.new_ones(()).expand(spatial))
     base = ops.stack(rows, -1).reshape(1, -1, dims + 1)

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import HOOKS, record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import Inst, Node, Write, batches, emit, inst, levels
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import type_name
 from ..tensor import Tensor
+from .arguments import as_operand, bind, must_be_tensor
 from .core import Row
 from .dispatch import (
     Family,
     apply,
-    as_operand,
-    bind,
     convert_of,
     expanded,
     family,
     infer,
     key_of,
-    must_be_tensor,
     nodes_of,
     scalars_of,
     table,
 )
+from .launch import no_grad_with_out, warn_resized
 from .mixing import beside, together
+from .promotion import check_cast
 from .tape import make_node, pack
 
 _WRITE = Write("write")
@@ -269,12 +266,8 @@ def check_out(name: str, out: Any, inputs: list[Tensor]) -> None:
     """Raises PyTorch's error for an `out` argument that is no tensor, or where gradients would be lost."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    no_grad_with_out(name, *inputs)
     if STATE.grad:
-        if any(t._rg for t in inputs):
-            raise RuntimeError(
-                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                "arguments requires grad."
-            )
         check_inplace(out)
 
 
@@ -283,19 +276,9 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
     check_overlap(out, ())
     value = beside(out, value)
     v, m = value._meta, out._meta
-    if not dtypes.can_cast(v.dtype, m.dtype):
-        raise RuntimeError(
-            f"result type {type_name(v.dtype)} can't be cast to the desired output type {type_name(m.dtype)}"
-        )
+    check_cast(v.dtype, m.dtype)
     if v.shape != m.shape:
-        if m.numel:
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(m.shape)}, which does not match "
-                f"the required output shape {list(v.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by "
-                "resizing it, inplace, to zero elements with t.resize_(0).",
-                stacklevel=4,
-            )
+        warn_resized(m, v)
         out._meta = contiguous_meta(v.shape, m.dtype, m.device)
         from .convert import converted
 

@@ -12,6 +12,7 @@ from ..engine.graph import Map, Write, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..shapes import wrap_dim
 from ..tensor import Tensor
+from .arguments import class_name
 from .core import NOTHING, overridden, register
 from .launch import into
 from .mixing import device_of, together
@@ -74,7 +75,7 @@ def _tensor_list(name: str, tensors: Any) -> list[Tensor]:
         )
     for k, t in enumerate(tensors):
         if not isinstance(t, Tensor):
-            raise TypeError(f"expected Tensor as element {k} in argument 0, but got {type(t).__name__}")
+            raise TypeError(f"expected Tensor as element {k} in argument 0, but got {class_name(t)}")
     return list(tensors)
 
 

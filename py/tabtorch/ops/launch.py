@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -13,7 +14,9 @@ from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .core import NOTHING, overridden, register
+from .core import NOTHING, blame, overridden, own_code, register
+from .mixing import WIDE
+from .promotion import check_cast
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -33,12 +36,19 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                     if kw:
                         for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
                             kw[_NUMPY_NAMES[old]] = kw.pop(old)
-                        if kw.get("out") is not None:
-                            _no_grad_with_out(name, args, kw)
+                        out = kw.get("out")
+                        if out is not None:
+                            outs = out if isinstance(out, (tuple, list)) else ()
+                            no_grad_with_out(name, *args, *kw.values(), *outs)
                     return f(*args, **kw)
                 except (TypeError, AttributeError):
                     r = overridden(public, args, kw)
                     if r is NOTHING:
+                        x = args[0] if args else None
+                        d = kw.get("dtype")
+                        if isinstance(x, Tensor) and x._meta.device.roaming and d in WIDE and d is not x._meta.dtype:
+                            return public(x.to(d), *args[1:], **kw)  # where there is such a type
+                        blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
                         raise
                     return r
 
@@ -79,10 +89,7 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
             raise RuntimeError(
                 f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
             )
-        if not dtypes.can_cast(want.dtype, have.dtype):
-            raise RuntimeError(
-                f"result type {type_name(want.dtype)} can't be cast to the desired output type {type_name(have.dtype)}"
-            )
+        check_cast(want.dtype, have.dtype)
         self.copy_(result)
         return self
 
@@ -92,9 +99,9 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
     return g
 
 
-def _no_grad_with_out(name: str, args: tuple, kw: dict[str, Any]) -> None:
-    outs = kw["out"] if isinstance(kw["out"], (tuple, list)) else (kw["out"],)
-    if STATE.grad and [t for t in (*args, *kw.values(), *outs) if isinstance(t, Tensor) and t._rg]:
+def no_grad_with_out(name: str, *arguments: Any) -> None:
+    """RuntimeError, as PyTorch's, where a call with `out=` would be recorded for one of its arguments."""
+    if STATE.grad and any(isinstance(t, Tensor) and t._rg for t in arguments):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."
@@ -145,6 +152,18 @@ def check_dtype(name: str, d: Any, bad: tuple[str, ...]) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
 
 
+def warn_resized(have: Meta, want: Meta) -> None:
+    """PyTorch's warning, where an `out` that has elements is given another shape."""
+    if have.numel:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(have.shape)}, which does not match "
+            f"the required output shape {list(want.shape)}. This behavior is deprecated, and in a future PyTorch release "
+            "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+            "resizing it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=5,
+        )
+
+
 def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`.
 
@@ -158,21 +177,9 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     check_overlap(out, ())
     if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
-    if not dtypes.can_cast(want.dtype, have.dtype):
-        raise RuntimeError(
-            f"result type {type_name(want.dtype)} can't be cast to the desired output type {type_name(have.dtype)}"
-        )
+    check_cast(want.dtype, have.dtype)
     if have.shape != want.shape:
-        if have.numel:
-            import warnings
-
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(have.shape)}, which does not "
-                f"match the required output shape {list(want.shape)}. This behavior is deprecated, and in a future "
-                "PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse "
-                "an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                stacklevel=4,
-            )
+        warn_resized(have, want)
         out.resize_(want.shape)
     check_overlap(out, inputs, True)
     out.copy_(result)
@@ -192,8 +199,8 @@ def with_out(f: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(f)
     def g(*args: Any, out: Any = None, **kw: Any) -> Any:
         r = f(*args, **kw)
-        if out is not None and STATE.grad and (r._rg or out._rg):
-            _no_grad_with_out(f.__name__, (r,), {"out": out})
+        if out is not None:
+            no_grad_with_out(f.__name__, r, out)
         return into(out, r)
 
     return g

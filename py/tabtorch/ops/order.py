@@ -72,6 +72,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _quantile(
     name: str, x: Tensor, q: Any, dim: Any, keepdim: bool, interpolation: str, out: Any, ignore_nan: bool
 ) -> Tensor:
+    """`quantile` and `nanquantile`: elements of the sorted rows at the places q · (n - 1), or between two of them."""
     if x.dtype not in (dtypes.float32, dtypes.float64):
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if interpolation not in _INTERPOLATIONS:

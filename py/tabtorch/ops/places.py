@@ -6,6 +6,7 @@ not the tensor's. Indices whose values are known on the host raise PyTorch's Ind
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..engine import graph
@@ -13,6 +14,7 @@ from ..engine.expr import Expr, cast, minimum, where
 from ..engine.graph import batches
 from ..engine.lower import Kernel
 from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, meta
+from ..shapes import remembered
 from ..tensor import Tensor
 
 
@@ -39,13 +41,23 @@ def offset_at(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr | int:
     return e
 
 
-def host_values(t: Tensor) -> list[Any] | None:
-    """The elements of `t`, flat, if they are known without asking the device; not in a compiled function, whose next call has others."""
-    if graph.held is not None:
-        return None
+def host_values(t: Tensor, good: Callable[[list[Any]], bool] | None = None) -> list[Any] | None:
+    """The elements of `t`, flat, if they are known without asking the device.
+
+    Not in a compiled function, whose next call has others; unless they are but looked at, and `good` tells of those of every
+    call whether its Python may be left out.
+    """
     node = t._storage.node
+    if graph.held is not None:
+        if good is None:
+            return None
+        graph.held.looks.append((id(node), t._meta, good))
+    return known(node, t._meta)
+
+
+def known(node: Any, m: Meta) -> list[Any] | None:
+    """The elements of a view of a value, if the host has them."""
     host = getattr(node, "host", None)
-    m = t._meta
     if host is None or node.inst.out.dtype is not m.dtype:
         return None
     if m.whole and m.numel == len(host):
@@ -69,12 +81,14 @@ def every_example(t: Tensor) -> Tensor:
 
 def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
     """Calls `error(i)` for an index outside low <= i < size, if the values are known on the host."""
-    values = host_values(every_example(t))
+
+    def good(values: list[Any]) -> bool:
+        return not values or (min(values) >= low and max(values) < size)
+
+    values = host_values(every_example(t), good)
     if size == 0 and t._meta.numel:
         raise error(values[0] if values else 0)
-    if not values:
-        return
-    if min(values) < low or max(values) >= size:
+    if values and not good(values):
         raise error(next(v for v in values if not low <= v < size))
 
 
@@ -128,21 +142,9 @@ class Layout:
         return (self.pattern, self.at, self.n)
 
 
-_layouts: dict[tuple, Layout] = {}
-
-
-def layout(source: Meta, ins: tuple[Meta | None, ...]) -> Layout:
-    """The layout of `source[ins]`, where None keeps a dimension and the others are index tensors of one common shape."""
-    key = (source, ins)
-    r = _layouts.get(key)
-    if r is None:
-        if len(_layouts) > 20_000:
-            _layouts.clear()
-        r = _layouts[key] = _layout(source, ins)
-    return r
-
-
-def _layout(source: Meta, given: tuple[Meta | None, ...]) -> Layout:
+@remembered
+def layout(source: Meta, given: tuple[Meta | None, ...]) -> Layout:
+    """The layout of `source[given]`, where None keeps a dimension and the others are index tensors of one common shape."""
     given = given + (None,) * (source.ndim - len(given))
     ins = tuple(m for m in given if m is not None)
     where_ = [d for d, m in enumerate(given) if m is not None]

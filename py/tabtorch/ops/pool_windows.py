@@ -44,6 +44,7 @@ def pool_ints(value: Any, n: int, name: str, arg: str) -> Ints:
 def _geometry(
     name: str, x: Meta, n: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
 ) -> Geometry:
+    """The checked arguments of a pool over `n` dimensions, each as a tuple, and the size of what it gives. PyTorch's errors."""
     k = pool_ints(kernel, n, name, "kernel_size")
     st = (
         k

@@ -36,6 +36,7 @@ from .draw import (
 )
 from .dropout import dropout as dropout  # nn.functional finds it here
 from .inplace import set_tensor
+from .launch import no_grad_with_out
 
 # ---- arguments of functions that make tensors
 
@@ -72,9 +73,7 @@ def _shape(name: str, size: Any) -> tuple[int, ...]:
 
 def make_sized(name: str, shape: tuple[int, ...], law: Law, default: Any, kw: dict[str, Any]) -> Tensor:
     """A new tensor, or `out` resized and filled."""
-    layout = kw.get("layout")
-    if layout is not None:
-        check_layout(layout)
+    check_layout(kw.get("layout"))
     d, out, requires_grad = kw.get("dtype"), kw.get("out"), kw.get("requires_grad", False)
     if d is not None and not isinstance(d, dtypes.dtype):
         given, d = d, dtypes.as_dtype(d)
@@ -91,11 +90,7 @@ def _fill_out(name: str, out: Any, shape: tuple[int, ...], law: Law, d: Any, gen
     if d is not None and d is not out.dtype:
         raise RuntimeError(f"dtype {type_name(d)} does not match dtype of out parameter ({type_name(out.dtype)})")
     gen = generator_for(generator, out.device, name)
-    if STATE.grad and out._rg:
-        raise RuntimeError(
-            f"aten::{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad."
-        )
+    no_grad_with_out(f"aten::{name}", out)
     _resize(out, shape)
     return fill(out, gen, law)
 

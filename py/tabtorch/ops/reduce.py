@@ -186,23 +186,6 @@ def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     return out
 
 
-def sum_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`g` summed over the dimensions along which `shape` was broadcast to it."""
-    m = g._meta
-    if m.shape == shape:
-        return g
-    lead = m.ndim - len(shape)
-    dims = tuple(d for d in range(m.ndim) if d < lead or (shape[d - lead] == 1 and m.shape[d] != 1))
-    if not dims:
-        return g.reshape(shape)
-    i, shown, _ = reduction(SUM, m, dims, False, m.dtype, None)
-    out = run(i, contiguous_meta(tuple(shape), m.dtype, m.device), g)
-    if STATE.grad and g._rg:
-        full = m.shape
-        record("ViewBackward0" if lead else "SumBackward1", (g,), out, lambda gg: gg.expand(full))
-    return out
-
-
 @operation("sum_to_size")
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over the dimensions along which a tensor of that size would be broadcast."""
@@ -235,7 +218,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         dim = tuple(dim)
     if out is not None and dtype is None:
         dtype = out._meta.dtype
-    i, shown, dims = reduction(SUM, m, dim, keepdim, _sum_dtype(m.dtype, dtype), None)
+    d = _sum_dtype(m.dtype, dtype)
+    i, shown, dims = reduction(ANY if d is dtypes.bool_ else SUM, m, dim, keepdim, d, None)
     r = run(i, shown, input)
     if input._rg and STATE.grad:
         shape = m.shape

@@ -9,10 +9,10 @@ from typing import Any
 
 from .. import ops
 from ..autograd.views import check_inplace
-from ..creation import fill_node, format_strides
+from ..creation import fill_node
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
+from ..layout import format_strides, preserve_format
 from ..layout import memory_format as memory_format_type
-from ..layout import preserve_format
 from ..shapes import ints, type_name
 from ..storage import Storage, TypedStorage, UntypedStorage
 from ..tensor import Tensor

@@ -260,9 +260,12 @@ def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None
     return run(i, contiguous_meta(m.shape, d, m.device), x)
 
 
-def _with_dtype(x: Tensor, dtype: Any) -> Any:
-    if dtype is not None:
-        return dtypes.as_dtype(dtype)
+def _with_dtype(name: str, x: Tensor, dtype: Any) -> Any:
+    d = dtypes.as_dtype(dtype)
+    if d is dtypes.bool_:
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
+    if d is not None:
+        return d
     return dtypes.int64 if x._meta.dtype.category < 2 else x._meta.dtype
 
 
@@ -280,13 +283,13 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
     """Running sums along `dim`. Integers and bools are summed in int64."""
     if isinstance(dim, (str, float)):
         raise TypeError(f"cumsum(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
-    return into(out, _cumsum(input, dim, _with_dtype(input, dtype), False))
+    return into(out, _cumsum(input, dim, _with_dtype("cumsum", input, dtype), False))
 
 
 @operation("cumprod")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Running products along `dim`."""
-    r = scan(PROD, input, dim, False, _with_dtype(input, dtype))
+    r = scan(PROD, input, dim, False, _with_dtype("cumprod", input, dtype))
     record("CumprodBackward0", (input,), r, lambda g, x, r: _cumprod_back(g, x, r, dim), (input, r))
     return into(out, r)
 

@@ -135,7 +135,7 @@ def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single non
     A tensor on the meta device has no element, and is not asked. TypeError for what is no tensor.
     """
     from ..tensor import Tensor
-    from .dispatch import must_be_tensor
+    from .arguments import must_be_tensor
 
     if not isinstance(input, Tensor):
         raise must_be_tensor("_assert_async", "input", 0, input)

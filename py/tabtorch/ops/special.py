@@ -336,7 +336,7 @@ elementwise(
         "xlogy",
         _xlog(log),
         (
-            lambda g, x, y, out: g * ops.where((x == 0) & (y <= 0), 0, ops.log(y)),
+            lambda g, x, y, out: g * ops.xlogy(((x != 0) | (y > 0)).to(x.dtype), y),  # y may be a number
             lambda g, x, y, out: g * (x / y),
         ),
         real_float("xlogy_cpu"),
@@ -353,7 +353,7 @@ elementwise(
         "special_xlog1py",
         _xlog(fn.log1p),
         (
-            lambda g, x, y, out: g * ops.where((x == 0) & (y <= -1), 0, ops.log1p(y)),
+            lambda g, x, y, out: g * ops.special_xlog1py(((x != 0) | (y > -1)).to(x.dtype), y),
             lambda g, x, y, out: g * (x / (y + 1)),
         ),
         real_float("xlog1py_cpu"),

@@ -286,6 +286,8 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
         fn.versions = (a._storage.version, -1)
     else:
         fn.args = (None, b)
+        if kb:  # PyTorch makes a tensor of the number and saves that: a second backward is refused here too
+            fn.versions = ()
     if ko:
         s = t._storage
         fn.out = (s, t._meta, s.version)
@@ -338,7 +340,7 @@ def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, A
         s = t._storage
         fn.out = (s, t._meta, s.version)
         fn.versions = versions
-    elif any(v >= 0 for v in versions):
+    elif any(v >= 0 for v in versions) or any(keep[:2]):  # of two operands a number too, as in record_binary
         fn.versions = versions
     if options:
         fn.options = options

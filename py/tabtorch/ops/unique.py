@@ -235,7 +235,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         if weights.shape != input.shape:
             raise RuntimeError("weights should be 1-d and have the same length as input")
         dtype = dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64
-        if input.device.type != "cpu":
+        if input._meta.device.number == 0 and not input._meta.device.roaming:
             dtype = dtypes.float32
     with quiet():
         if input.numel() == 0:

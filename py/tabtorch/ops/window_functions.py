@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import dtypes, ops
 from ..creation import finished
-from ..layout import strided
+from ..layout import check_layout
 from ..tensor import Tensor
 from .core import register
 from .launch import into
@@ -42,8 +42,7 @@ def _window(
         raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {type(length).__name__}")
     length = length.__index__()
     d = dtype or (out.dtype if out is not None else dtypes.get_default_dtype())
-    if layout is not None and layout is not strided:
-        raise NotImplementedError(f"layout {layout!r} is not supported by tabtorch: only torch.strided is")
+    check_layout(layout)
     if d.category < 2:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {_options(d, device)}")
     if d.is_complex:

@@ -173,25 +173,25 @@ manual_seed_all = manual_seed
 seed_all = seed
 
 
-def _generator() -> Any:
-    from ..random import device_generator
-
-    return device_generator
-
-
 def initial_seed() -> int:
     """The seed of the GPU's generator."""
-    return int(_generator().initial_seed())
+    from ..random import device_generator
+
+    return device_generator.initial_seed()
 
 
 def get_rng_state(device: Any = "webgpu") -> Any:
     """The 16 bytes (seed, offset) of the GPU's Philox generator, as PyTorch's on CUDA."""
-    return _generator().get_state()
+    from ..random import default_generator, device_generator, state_of
+
+    return state_of(device_generator, default_generator)
 
 
 def set_rng_state(new_state: Any, device: Any = "webgpu") -> None:
     """Sets what `get_rng_state` gave."""
-    _generator().set_state(new_state)
+    from ..random import default_generator, device_generator, set_state_of
+
+    set_state_of(device_generator, default_generator, new_state)
 
 
 def get_rng_state_all() -> list[Any]:

@@ -4,7 +4,10 @@
 Composites are the formulas they are, over public tensor operations: the engine fuses them.
 """
 
+import importlib
+
 from ...ops.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ...ops.core import guard
 from ...ops.pad import pad
 from ...ops.pool import (
     adaptive_avg_pool1d,
@@ -138,9 +141,17 @@ from .vision import (
     upsample_nearest,
 )
 
+# what most often gets something that is no tensor says so as PyTorch does, and lets its arguments override it
+for _name in (
+    "linear conv1d conv2d max_pool2d pad embedding layer_norm one_hot cosine_similarity scaled_dot_product_attention nll_loss cross_entropy"
+).split():
+    globals()[_name] = _f = guard(_name, globals()[_name])
+    _f.__module__ = __name__
+
 native_channel_shuffle = channel_shuffle
 _threshold = threshold
-__getattr__ = missing_function(
-    "torch.nn.functional",
-    "scaled_grouped_mm scaled_mm",
-)
+_missing = missing_function("torch.nn.functional", "scaled_grouped_mm scaled_mm")
+
+
+def __getattr__(name):
+    return importlib.import_module("tabtorch.nn.grad") if name == "grad" else _missing(name)

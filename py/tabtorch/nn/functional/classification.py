@@ -17,7 +17,7 @@ def _check_classes(target, classes, ignore_index):
     that came from the host. Else a bad class picks nothing, and reads nothing.
     """
     target = every_example(target)
-    values = host_values(target)
+    values = host_values(target, lambda v: all(0 <= t < classes or t == ignore_index for t in v))
     if values is None:
         if target.device.type != "cpu" or target.numel() == 0 or graph.held is not None:
             return

@@ -20,17 +20,32 @@ def _feature_dropout(input, p, training, inplace):
     return (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
 
 
+def _purpose(n):
+    return (
+        f"Note that dropout{n}d exists to provide channel-wise dropout on inputs with {n} spatial dimension{'s' * (n > 1)}, "
+        f"a channel dimension, and an optional batch dimension (i.e. {n + 1}D or {n + 2}D inputs)."
+    )
+
+
+def _spatial(n, input):
+    """How many dimensions the input has, with a warning where these are not a channel, ``n`` in space, and maybe a batch."""
+    ndim = input.dim()
+    if ndim not in (n + 1, n + 2):
+        warnings.warn(
+            f"dropout{n}d: Received a {ndim}-D input to dropout{n}d, which is deprecated and will result in an error in a "
+            "future release. To retain the behavior and silence this warning, please use dropout instead. "
+            + _purpose(n),
+            stacklevel=3,
+        )
+    return ndim
+
+
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels. ``input`` (N, C, L) or (C, L)."""
     _check_p(p)
     ndim = input.dim()
     if ndim not in (2, 3):
-        raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {ndim}D input. "
-            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 "
-            "spatial dimension, a channel dimension, and an optional batch dimension "
-            "(i.e. 2D or 3D inputs)."
-        )
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {ndim}D input. {_purpose(1)}")
     if ndim == 2:
         return _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
     return _feature_dropout(input, p, training, inplace)
@@ -39,17 +54,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
 def dropout2d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels. ``input`` (N, C, H, W)."""
     _check_p(p)
-    ndim = input.dim()
-    if ndim not in (3, 4):
-        warnings.warn(
-            f"dropout2d: Received a {ndim}-D input to dropout2d, which is deprecated "
-            "and will result in an error in a future release. To retain the behavior "
-            "and silence this warning, please use dropout instead. Note that dropout2d "
-            "exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
-            "a channel dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=2,
-        )
-    if ndim == 3:
+    if _spatial(2, input) == 3:
         warnings.warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise "
             "1D dropout behavior is desired - input is interpreted as shape (N, C, L), where C "
@@ -64,17 +69,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
 def dropout3d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels. ``input`` (N, C, D, H, W) or (C, D, H, W)."""
     _check_p(p)
-    ndim = input.dim()
-    if ndim not in (4, 5):
-        warnings.warn(
-            f"dropout3d: Received a {ndim}-D input to dropout3d, which is deprecated "
-            "and will result in an error in a future release. To retain the behavior "
-            "and silence this warning, please use dropout instead. Note that dropout3d "
-            "exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
-            "a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=2,
-        )
-    if ndim == 4:
+    if _spatial(3, input) == 4:
         result = _feature_dropout(input.unsqueeze(0), p, training, inplace).squeeze(0)
         return input if inplace else result
     return _feature_dropout(input, p, training, inplace)

@@ -4,7 +4,7 @@ import tabtorch as torch
 
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import empty_parameter
 from .module import Module
 
 __all__ = [
@@ -37,23 +37,16 @@ class _NormBase(Module):
         bias=True,
     ):
         super().__init__()
-        factory = {"device": device, "dtype": dtype}
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        if affine:
-            self.weight = Parameter(torch.empty(num_features, **factory))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = Parameter(torch.empty(num_features, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("weight", empty_parameter(num_features, affine, device, dtype))
+        self.register_parameter("bias", empty_parameter(num_features, affine and bias, device, dtype))
         if track_running_stats:
-            self.register_buffer("running_mean", torch.zeros(num_features, **factory))
-            self.register_buffer("running_var", torch.ones(num_features, **factory))
+            self.register_buffer("running_mean", torch.zeros(num_features, device=device, dtype=dtype))
+            self.register_buffer("running_var", torch.ones(num_features, device=device, dtype=dtype))
             count = torch.tensor(0, dtype=torch.long, device=device)  # type: ignore[operator]
             self.register_buffer("num_batches_tracked", count)
         else:

@@ -3,11 +3,9 @@
 import math
 from typing import Any
 
-import tabtorch as torch
-
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import Parameter, empty_parameter
 from .module import Module
 from .utils import _ntuple, _reverse_repeat_tuple
 
@@ -84,12 +82,9 @@ class _ConvNd(Module):
         else:
             self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
         first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        factory = {"device": device, "dtype": dtype}
-        self.weight = Parameter(torch.empty((first, second // groups, *kernel_size), **factory))
-        if bias:
-            self.bias = Parameter(torch.empty(out_channels, **factory))
-        else:
-            self.register_parameter("bias", None)
+        shape = (first, second // groups, *kernel_size)
+        self.weight = empty_parameter(shape, True, device, dtype)
+        self.register_parameter("bias", empty_parameter(out_channels, bias, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -2,11 +2,9 @@
 
 import math
 
-import tabtorch as torch
-
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import empty_parameter
 from .module import Module
 
 __all__ = ["Identity", "Linear", "Bilinear"]
@@ -32,14 +30,10 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
-        factory = {"device": device, "dtype": dtype}
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in_features), **factory))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self.weight = empty_parameter((out_features, in_features), True, device, dtype)
+        self.register_parameter("bias", empty_parameter(out_features, bias, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -70,15 +64,11 @@ class Bilinear(Module):
         super().__init__()
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
-        factory = {"device": device, "dtype": dtype}
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features
-        self.weight = Parameter(torch.empty((out_features, in1_features, in2_features), **factory))
-        if bias:
-            self.bias = Parameter(torch.empty(out_features, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self.weight = empty_parameter((out_features, in1_features, in2_features), True, device, dtype)
+        self.register_parameter("bias", empty_parameter(out_features, bias, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self):

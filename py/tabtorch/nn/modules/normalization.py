@@ -7,7 +7,7 @@ import tabtorch as torch
 from ...autograd.function import Function
 from .. import functional as F
 from .. import init
-from ..parameter import Parameter
+from ..parameter import empty_parameter
 from .module import Module
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
@@ -20,20 +20,15 @@ class LayerNorm(Module):
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
-        factory = {"device": device, "dtype": dtype}
         if isinstance(normalized_shape, numbers.Integral):
             normalized_shape = (normalized_shape,)
         self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(torch.empty(self.normalized_shape, **factory))
-        else:
-            self.register_parameter("weight", None)
-        if elementwise_affine and bias:
-            self.bias = Parameter(torch.empty(self.normalized_shape, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("weight", empty_parameter(self.normalized_shape, elementwise_affine, device, dtype))
+        self.register_parameter(
+            "bias", empty_parameter(self.normalized_shape, elementwise_affine and bias, device, dtype)
+        )
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -65,10 +60,7 @@ class RMSNorm(Module):
         self.normalized_shape = tuple(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        if elementwise_affine:
-            self.weight = Parameter(torch.empty(self.normalized_shape, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
+        self.register_parameter("weight", empty_parameter(self.normalized_shape, elementwise_affine, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -92,19 +84,12 @@ class GroupNorm(Module):
         super().__init__()
         if num_groups <= 0 or num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
-        factory = {"device": device, "dtype": dtype}
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        if affine:
-            self.weight = Parameter(torch.empty(num_channels, **factory))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = Parameter(torch.empty(num_channels, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self.register_parameter("weight", empty_parameter(num_channels, affine, device, dtype))
+        self.register_parameter("bias", empty_parameter(num_channels, affine and bias, device, dtype))
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -133,7 +133,12 @@ class RNNBase(Module):
                 for name, shape in shapes.items():
                     setattr(self, name + suffix, Parameter(torch.empty(shape, device=device, dtype=dtype)))
                 self._all_weights.append([name + suffix for name in shapes])
+        self._flat_weights_names: list = sum(self._all_weights, [])
         self.reset_parameters()
+
+    @property
+    def _flat_weights(self):
+        return [getattr(self, name, None) for name in self._flat_weights_names]
 
     def reset_parameters(self):
         """Draws the initial values again."""

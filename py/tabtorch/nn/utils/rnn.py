@@ -87,6 +87,8 @@ def _places(batch_sizes, device):
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
     """Packs (L, N, *), or (N, L, *) with ``batch_first``; lengths (N), descending unless ``enforce_sorted=False``."""
     lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     order = None
     if not enforce_sorted:
         lengths, order = torch.sort(lengths, descending=True)
@@ -149,7 +151,7 @@ def unpack_sequence(packed_sequences):
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
     """Tensors (L_i, *) in one, padded to the longest: (L, N, *), or (N, L, *) with ``batch_first``."""
     if padding_side not in ("left", "right"):
-        raise RuntimeError(f"padding_side must be either 'left' or 'right', got '{padding_side}'")
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     if not isinstance(sequences, (list, tuple)):
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"

@@ -75,12 +75,24 @@ def _small(batch):
     return torch.tensor(values, dtype=first.dtype, device=first.device.public).reshape(len(batch), *first.shape)  # type: ignore[operator]
 
 
+#: type -> ``f(batch, *, collate_fn_map)``: what a project adds to the types that ``default_collate`` knows
+default_collate_fn_map: dict = {}
+
+
 def default_collate(batch):
     """A list of samples to one batch: tensors are stacked on a new first dimension, numbers become tensors.
 
     Mappings, tuples and lists are gone into. TypeError: a type that cannot be batched.
     """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch, *, collate_fn_map=None):
+    """``default_collate``, with functions of one's own for some types: ``default_collate_fn_map`` says how they are called."""
     elem = batch[0]
+    for kind, fn in (collate_fn_map or {}).items():
+        if isinstance(elem, kind):
+            return fn(batch, collate_fn_map=collate_fn_map)
     if isinstance(elem, torch.Tensor):
         together = _small(batch)
         return torch.stack(batch, 0) if together is None else together
@@ -101,12 +113,14 @@ def default_collate(batch):
     if isinstance(elem, (str, bytes)):
         return batch
     if isinstance(elem, Mapping):
-        return _rebuilt_mapping(elem, {key: default_collate([d[key] for d in batch]) for key in elem})
+        return _rebuilt_mapping(
+            elem, {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in elem}
+        )
     if isinstance(elem, tuple) and hasattr(elem, "_fields"):
-        return type(elem)(*(default_collate(samples) for samples in zip(*batch, strict=True)))
+        return type(elem)(*(collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch, strict=True)))
     if isinstance(elem, Sequence):
         if any(len(other) != len(elem) for other in batch):
             raise RuntimeError("each element in list of batch should be of equal size")
-        columns = [default_collate(samples) for samples in zip(*batch, strict=True)]
+        columns = [collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch, strict=True)]
         return columns if isinstance(elem, tuple) else _rebuilt_sequence(elem, columns)
     raise _bad(type(elem))

@@ -59,10 +59,9 @@ class RandomSampler(Sampler):
             generator = torch.Generator()
             generator.manual_seed(_draw_seed())
         if self.replacement:
-            for size in [32] * (self.num_samples // 32) + [self.num_samples % 32]:
-                yield from torch.randint(
-                    high=n, size=(size,), dtype=torch.int64, generator=generator, device="cpu"
-                ).tolist()
+            for start in range(0, self.num_samples, 32):  # lazily: int(1e10) of them is how scripts say "for ever"
+                size = min(32, self.num_samples - start)
+                yield from torch.randint(n, (size,), dtype=torch.int64, generator=generator, device="cpu").tolist()
         else:
             for _ in range(self.num_samples // n):
                 yield from torch.randperm(n, generator=generator, device="cpu").tolist()
