@@ -159,6 +159,9 @@ def same_state(info: OptimizerInfo, ours: Run, theirs: Run, truth: Run) -> None:
             "1"
         ):  # quotients of differences of gradients: digits are lost in both
             tol = 1e-3, 5e-5
+        if theirs.kwargs.get("centered") and "momentum_buffer" in at:
+            # steps over the root of a difference of squares that nearly cancel: its digits depend on the processor, too
+            tol = 1e-4, 1e-5
         if not compare.close(w, g, tol) and not compare.as_near(w, g, t, normwise=True):
             raise Failed(f"{at}: {compare._difference(w, g, tol)}")
 
