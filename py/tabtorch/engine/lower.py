@@ -241,7 +241,7 @@ class Kernel:
 
     # ---- the finished thing
 
-    def source(self, body_head: list[str], params: int) -> str:
+    def source(self, body_head: list[str]) -> str:
         """The whole text: declarations, the functions that it uses, and the body behind `body_head`."""
         r = self.r
         body = "\n".join(r.lines)
@@ -250,7 +250,7 @@ class Kernel:
         if self.js:
             head = ("'use strict';", r.helpers(defs + body + glob), defs, glob, *body_head, body)
             return "\n".join(x for x in head if x)
-        decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (params + 3) // 4)}>;"]
+        decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (len(self.words) + 3) // 4)}>;"]
         for j, (_, el, access) in enumerate(self.bindings):
             n = f"b{j}"
             if n in self.atomics:
@@ -536,7 +536,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         for ref, v in body(i):
             k.store(ref, i, v)
         r.pop()
-        return k.source([], len(k.words)), [1, 1, 1]
+        return k.source([]), [1, 1, 1]
     mark = len(r.lines)
     stores = body(i)
     packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
@@ -544,7 +544,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     if not packed and not many:
         for ref, v in stores:
             k.store(ref, i, v)
-        return k.source(threads_head(k, n), len(k.words)), grid_for(total, k.workgroup[0])
+        return k.source(threads_head(k, n)), grid_for(total, k.workgroup[0])
     # written again inside a loop over the 4 elements of a thread
     del r.lines[mark:]
     r.scopes[-1].clear()
@@ -557,7 +557,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         for ref, v in body(i):
             k.store(ref, i, v)
         r.pop()
-        return k.source(head, len(k.words)), grid_for(-(-total // 4), wide)
+        return k.source(head), grid_for(-(-total // 4), wide)
     head = threads_head(k, None, name="t")
     head.append(f"  let base = t * 4u; if (base >= {total_text}) {{ return; }}")
     head += [f"  var word{j} = 0u;" for j in range(len(packed))]
@@ -580,7 +580,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         )
         j += 1
     r.pop()
-    return k.source(head, len(k.words)), grid_for(-(-total // 4), k.workgroup[0])
+    return k.source(head), grid_for(-(-total // 4), k.workgroup[0])
 
 
 __all__ = ["Kernel", "Point", "Ref", "Values", "const", "grid_for", "map_kernel", "where"]

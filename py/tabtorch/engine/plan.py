@@ -96,10 +96,10 @@ class Lowering:
             k.r.loop("i", "0", k.r.text(n))
             body(k, i)
             k.r.pop()
-            self.b.launch(k, k.source([], len(k.words)), [1, 1, 1])
+            self.b.launch(k, k.source([]), [1, 1, 1])
         else:
             body(k, i)
-            self.b.launch(k, k.source(threads_head(k, n), len(k.words)), grid_for(threads, k.workgroup[0]))
+            self.b.launch(k, k.source(threads_head(k, n)), grid_for(threads, k.workgroup[0]))
 
     def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
         """A launch of JavaScript text as it is (cpu device)."""

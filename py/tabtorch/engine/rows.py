@@ -147,14 +147,14 @@ class RowKernel:
             r.loop("o", "0", r.text(rows))
             self.body(o, length)
             r.pop()
-            src, grid = k.source([], len(k.words)), [1, 1, 1]
+            src, grid = k.source([]), [1, 1, 1]
         elif self.wide:
             head = groups_head(k, rows, "o")
             self.body(o, length)
-            src, grid = k.source(head, len(k.words)), grid_for(g.O, 1)
+            src, grid = k.source(head), grid_for(g.O, 1)
         else:
             self.body(o, length)
-            src = k.source(threads_head(k, rows, name="o"), len(k.words))
+            src = k.source(threads_head(k, rows, name="o"))
             grid = grid_for(g.O, k.workgroup[0])
         self.b.launch(k, src, grid)
         for tmp, ref, total in self.pack:
@@ -372,9 +372,9 @@ class RowKernel:
             k.store(ref, at, cast(x, ref.dtype.compute))
         if wide:
             r.pop()
-            self.b.launch(k, k.source(groups_head(k, total, "t"), len(k.words)), grid_for(g.O * chunks, 1))
+            self.b.launch(k, k.source(groups_head(k, total, "t")), grid_for(g.O * chunks, 1))
         else:
-            src = k.source(threads_head(k, total, name="t"), len(k.words))
+            src = k.source(threads_head(k, total, name="t"))
             self.b.launch(k, src, grid_for(g.O * chunks, k.workgroup[0]))
         return refs
 

@@ -151,7 +151,7 @@ def emit(b: Builder, g: Group) -> None:
     function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
     k.globals = texts
     if k.js:
-        b.launch(k, k.source([algorithm("matmul.js")], len(k.words)), [1, 1, 1])
+        b.launch(k, k.source([algorithm("matmul.js")]), [1, 1, 1])
         return
     if b.target.barriers:
         x, y = inst.ins
@@ -164,7 +164,7 @@ def emit(b: Builder, g: Group) -> None:
         }
     grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
     stem = "matmul" if b.target.barriers else "matmul_registers"
-    b.launch(k, k.source([algorithm(stem + ".wgsl").removesuffix("}")], len(k.words)), grid)
+    b.launch(k, k.source([algorithm(stem + ".wgsl").removesuffix("}")]), grid)
     if partial:
         b.emit_map(g, {p0: lambda k, i: _joined(k, partial, cut, g.O, i)})
 

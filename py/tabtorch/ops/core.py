@@ -442,9 +442,8 @@ def blame(name: str, f: Any, given: dict[str, Any]) -> None:
     from .arguments import class_name, must_be_tensor
 
     failure, code = str(sys.exc_info()[1]), own_code(f)
-    for k, n in enumerate(
-        code.co_varnames[: code.co_argcount - len(f.__defaults__ or ())]
-    ):  # the wheel has no annotations
+    # which of them are for tensors is not asked of the annotations: the wheel has few
+    for k, n in enumerate(code.co_varnames[: code.co_argcount - len(f.__defaults__ or ())]):
         v = given.get(n)
         if not hasattr(v, "_meta") and failure.startswith(f"'{class_name(v)}' object has no attr"):
             raise must_be_tensor(name, "input" if n == "self" else n, k, v) from None
