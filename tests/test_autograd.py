@@ -369,6 +369,13 @@ def node_hooks(t: Any, dev: str) -> Any:
 
 
 @scenario
+def post_accumulate_hook_that_returns_a_tensor(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    x.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(0.5))
+    (x * x).sum().backward()
+
+
+@scenario
 def post_accumulate(t: Any, dev: str) -> Any:
     x = leaf(t, dev, 3)
     seen: list[Any] = []

@@ -316,7 +316,9 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     if leaf._post_accumulate_grad_hooks:
         for hook in list(leaf._post_accumulate_grad_hooks.values()):
             r = hook(leaf)
-            if r is not None and not isinstance(r, Tensor):  # as PyTorch: what it returns is looked at, but not used
+            if isinstance(r, Tensor):
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+            if r is not None:
                 raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
 
 
