@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any
 
 from ..autograd.tape import GradFn, freed_error, grad_class
 from ..engine import graph
 from ..engine.graph import Buffer, Node, Window
+from ..engine.liveness import by, held_beyond
 from ..engine.plan import make_plan
 from ..tensor import Tensor
 from . import live
@@ -445,7 +445,8 @@ class Recorder:
         for collect in (self.joint is None, True):
             if collect:
                 gc.collect()
-            found = [p for p, n, c in zip(more, nodes, graph.refcounts(nodes)) if c > graph._BASE + 1 + n.uses]
+            known = [by("Window.nodes") + n.uses for n in nodes]
+            found = [p for p, other in zip(more, held_beyond(nodes, known), strict=True) if other]
             if not found:
                 return
         self.why = f"a tensor outlives it: that of {window.nodes[found[0]].inst.op.name}"
@@ -455,12 +456,14 @@ class Recorder:
 
     def _alone(self, i: int, windows: list[Window]) -> None:
         """Sees to it that nobody but the storage has value `i`, which is about to be written over."""
-        node, root = self.nodes[i], self.roots[i]
-        node.uses = node.uses if any(n is node for w in windows for n in w.inputs) else 0
-        lists = sum(n is node for w in windows for n in w.inputs)
-        own = 2 + lists + node.uses + (root.node is node)  # the name `node`, the list of nodes
-        held = getrefcount(root) > 3 if root.node is node else False  # the name, the list, the call
-        if graph.refcounts([node])[0] - graph._BASE > own or held:
+        value, storage = [self.nodes[i]], [self.roots[i]]
+        inputs = sum(n is value[0] for w in windows for n in w.inputs)
+        own = by("Recorder.nodes") + inputs + (value[0].uses if inputs else 0)
+        shared = held_beyond(value, [own])
+        if storage[0].node is value[0]:  # a gradient, whose place another takes: it and its storage should be gone
+            shared = [*held_beyond(value, [own + by("Storage.node")]), *held_beyond(storage, [by("Recorder.roots")])]
+        if any(shared):
+            node = value[0]
             twin = Node(node.inst, (), ())
             twin.buf, twin.pos, twin.uses = node.buf, node.pos, node.uses
             for w in windows:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter, is_
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from ..engine import graph
 from ..engine.graph import Buffer, Node
+from ..engine.liveness import Known, by, held_beyond
 from ..ops.places import known
 from ..storage import Storage
 from ..tensor import Tensor
@@ -29,13 +29,12 @@ class Stale(Exception):
     """The world is not as it was recorded: the function has to run."""
 
 
-def holders(objects: list[Any]) -> list[int]:
-    """References to each, less those of this list."""
-    return [n - _ONE for n in map(getrefcount, objects)]
-
-
-_ONE = 0
-_ONE = holders([object()])[0]
+#: who has a value that is written over: its storage, and the replay (an argument's only while it runs)
+KEPT = by("Storage.node", "Replay.nodes", "Replay.kept_nodes")
+GIVEN = by("Storage.node", "Replay.nodes")
+#: who has a gradient that is written over, and its storage
+GRADIENT = by("Tensor._grad", "Replay.grads")
+ITS_STORAGE = by("Tensor._storage", "Replay.roots", "Replay.kept_roots")
 
 
 class Replay:
@@ -254,32 +253,31 @@ class Replay:
         self.loose_roots = [roots[i] for i in self.loose]
         self.loose_outs = [self.outs[i] for i in self.loose]
         n = len(self.regrads)
-        self.alone = [_ONE + 3 - (i in mine) for i in self.overwritten] + [_ONE + 2] * n + [_ONE + 3] * 2 * n
+        self.alone = Known([GIVEN if i in mine else KEPT for i in self.overwritten])
+        self.alone_grads = Known([GRADIENT] * n + [ITS_STORAGE] * n + [KEPT] * n)
         self.tensors = self.scope.tensors
 
     def _alone(self) -> None:
         """Gives a copy of a value that is about to be written over to whoever else has it."""
-        nodes, given = self.nodes, {i for i, _ in self.given}
-        over = [nodes[i] for i in self.overwritten]
-        counts = list(map(getrefcount, over))
-        if counts != self.alone[: len(counts)]:
-            for i, n in zip(self.overwritten, counts, strict=True):
-                if n > _ONE + 3 - (i in given):  # the storage, `nodes`, `kept_nodes`, and this list
-                    over = []
+        over = [self.nodes[i] for i in self.overwritten]
+        if not self.alone.all_there_is(over):
+            shared = held_beyond(over, self.alone.own)
+            del over  # a copy that is made there is for whoever else has it
+            for i, other in zip(self.overwritten, shared, strict=True):
+                if other:
                     self._part(i)
         if not self.regrads:
             return
-        # a gradient: its parameter, `grads`, the list; its storage: the gradient, `roots`, `kept_roots`, the list; its value
         news = [self.grads[j] for j, _ in self.regrads]
-        counts = list(map(getrefcount, news))
-        counts += map(getrefcount, [g._storage for g in news])
-        counts += map(getrefcount, [nodes[i] for _, i in self.regrads])
-        if counts == self.alone[len(self.overwritten) :]:
+        news += [g._storage for g in news]
+        news += [self.nodes[i] for _, i in self.regrads]
+        if self.alone_grads.all_there_is(news):
             return
+        shared = held_beyond(news, self.alone_grads.own)
         del news
         n = len(self.regrads)
         for k, (j, i) in enumerate(self.regrads):
-            if counts[k] > _ONE + 2 or counts[n + k] > _ONE + 3 or counts[2 * n + k] > _ONE + 3:
+            if shared[k] or shared[n + k] or shared[2 * n + k]:
                 self._part(i, self.grads[j])
                 self.grads[j] = self.leaf[j]._grad
 

@@ -1,18 +1,18 @@
 """Deferred nodes. An operation appends one; nothing runs until `flush`.
 
 A `Node` is a value: flat, contiguous, never changed once made. Storages point at nodes; in-place writes move the pointer.
-A node is *live* if anything but the graph still refers to it when its window is flushed, which the reference count tells.
+A node is *live* if anything but the graph still refers to it when its window is flushed, see liveness.py.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import bridge as _bridges
 from ..device import check_has
+from .liveness import held_beyond
 from .view import Meta, meta
 
 if TYPE_CHECKING:
@@ -405,23 +405,6 @@ def check_size(nbytes: int, m: Meta) -> None:
 _limits: dict[int, int] = {}
 
 
-def refcounts(nodes: list[Node]) -> list[int]:
-    """References to each node as seen from here."""
-    count = sys.getrefcount
-    return [count(n) for n in nodes]
-
-
-#: what `refcounts` says of a node only its list refers to; differs between Python versions
-_BASE = 0
-
-
-def _calibrate() -> int:
-    probe = [Node.__new__(Node)]
-    return refcounts(probe)[0]
-
-
-_BASE = _calibrate()
-
 _plans: dict[tuple, Any] = {}
 
 
@@ -462,9 +445,9 @@ class Window:
                     add(p)
             if n.scalars:
                 scalars.extend(n.scalars)
-        n = s = None  # type: ignore[assignment]  # else the loop variables would count as owners
-        self.live = live = [r > _BASE + x.uses for r, x in zip(refcounts(nodes), nodes)]
-        self.free = [r <= _BASE + x.uses for r, x in zip(refcounts(inputs), inputs)]
+        n = s = None  # type: ignore[assignment]  # else the loop variables would count as holders
+        self.live = live = held_beyond(nodes, [x.uses for x in nodes])
+        self.free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]
         self.key = key
         self.inputs = inputs
         self.scalars = scalars
