@@ -666,9 +666,76 @@ def test_archives_that_lie() -> None:
         with pytest.raises(RuntimeError, match="PytorchStreamReader failed"):
             tabtorch.load(file)
             raise AssertionError(name)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as z:
-        z.writestr("archive/data.pkl", bytes(10**6))
-    packed.seek(0)
-    with pytest.raises(RuntimeError, match="is compressed or encrypted"):
-        tabtorch.load(packed)
+    bomb = checkpoint(view(0, (4,), (1,)), data_0=bytes(16))
+    bad = bytearray(again(bomb.getvalue(), zipfile.ZIP_DEFLATED).getvalue())
+    at = bad.index(b"PK\1\2")
+    struct.pack_into("<I", bad, at + 24, 2**31)  # the pickle, when it is unpacked
+    with pytest.raises(RuntimeError, match="would be 2147483648 when unpacked"):
+        tabtorch.load(io.BytesIO(bytes(bad)))
+
+
+def again(data: bytes, kind: int = zipfile.ZIP_STORED, rename: Any = None, **more: bytes) -> io.BytesIO:
+    """The records of an archive in another one."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w", kind) as new:
+        for info in old.infolist():
+            name = rename(info.filename) if rename else info.filename
+            new.writestr(name, more.pop(info.filename.partition("/")[2], old.read(info)))
+        for name, content in more.items():
+            new.writestr("archive/" + name.replace("__", "."), content)
+    file.seek(0)
+    return file
+
+
+def test_archives_that_other_programs_wrote(device: str) -> None:
+    x = {"a": torch.arange(3000.0), "b": torch.arange(7, dtype=torch.uint8), "c": torch.empty(0)}
+    data = saved(torch, x).getvalue()
+    alike(x, tabtorch.load(again(data)))
+    alike(x, tabtorch.load(again(data, zipfile.ZIP_DEFLATED)))
+    alike(x, tabtorch.load(again(data, rename=lambda name: name.replace("data.pkl", "DATA.pkl"))))
+    from torch.utils.serialization import config
+
+    before = config.save.storage_alignment
+    config.save.storage_alignment = 4096  # so that headers are that long
+    try:
+        alike(x, tabtorch.load(saved(torch, x)))
+    finally:
+        config.save.storage_alignment = before
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [("version", b"11"), ("version", b"x"), ("byteorder", b"middle"), ("__storage_alignment", b"x")]
+    + [("__data/serialization_id", b"\xff"), ("constants.pkl", b"")],
+)
+def test_records_that_say_what_the_file_is(name: str, content: bytes) -> None:
+    data = saved(torch, torch.ones(2)).getvalue()
+    with zipfile.ZipFile(io.BytesIO(data)) as z:
+        kept = [n for n in z.namelist() if n != "archive/" + name.replace("__", ".")]
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as new:
+            for n in kept:
+                new.writestr(n.replace(".data/version", "version"), z.read(n))
+            new.writestr("archive/" + name.replace("__", "."), content)
+    for T in (torch, tabtorch):
+        file.seek(0)
+        with warnings.catch_warnings(), pytest.raises((RuntimeError, ValueError)):
+            warnings.simplefilter("ignore")  # PyTorch, of TorchScript
+            T.load(file)
+            raise AssertionError(T)
+
+
+def test_names_that_are_no_utf_8() -> None:
+    data = saved(torch, torch.ones(2)).getvalue()
+    at = data.rindex(b"archive/version")
+    bad = data[: at + 10] + b"\xff" + data[at + 11 :]
+    for T in (torch, tabtorch):
+        with pytest.raises((RuntimeError, ValueError)):
+            T.load(io.BytesIO(bad))
+            raise AssertionError(T)
+
+
+def test_storages_that_were_on_the_gpu_before_1_6(device: str) -> None:
+    old = saved(torch, torch.arange(3.0), _use_new_zipfile_serialization=False).getvalue()
+    file = io.BytesIO(old.replace(b"ctorch\nFloatStorage", b"ctorch.cuda\nFloatStorage"))
+    assert tabtorch.load(file).tolist() == [0, 1, 2]

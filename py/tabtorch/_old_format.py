@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 from ._pickler import Storages, pickler
 from ._transfer import Span, pour, read_back, reserve
 from .serialization import Loading, Places, Write, check_pid, known_size
+from .storage import UntypedStorage
 from .utils.fetch import Reader, drive
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
@@ -85,6 +87,8 @@ def old_load(reader: Reader, map_location: Any, unpickler: Callable[..., Any]) -
             return pid[1]  # a class, with the text of its source
         check_pid(pid, 6)
         _, kind, key, location, numel, view = pid
+        if kind is UntypedStorage:
+            raise pickle.UnpicklingError("type object 'torch.storage.UntypedStorage' has no attribute 'dtype'")
 
         def span(make: Callable[[], Any], nbytes: int) -> Span:
             claimed[0] += nbytes
@@ -116,12 +120,14 @@ def old_load(reader: Reader, map_location: Any, unpickler: Callable[..., Any]) -
         if s is None:
             raise RuntimeError("the file's list of storages does not fit its tensors; corrupt file?")
         numel = int.from_bytes(reader.read(at, 8), "little")
-        if numel != s.node.inst.out.numel:
+        if (numel - s.node.inst.out.numel) * s.node.inst.out.dtype.itemsize % 2**64:
             raise RuntimeError(f"storage has wrong byte size: expected {s.node.inst.out.numel} got {numel}")
         s.offset = at + 8
         at = s.offset + s.nbytes
         filled.append(s)
-    if any(s.nbytes for s in spans.values()) or at > size:
+    if any(s.nbytes for s in spans.values()):
+        raise RuntimeError("there are storages that are not in the file's list of them; corrupt file?")
+    if at > size:
         raise RuntimeError("unexpected EOF. The file might be corrupted.")
     drive(pour(filled), reader)
     reader.ended = at

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
-from ._zip import Record, damaged
+from ._zip import Record, check_sum, damaged, inflate
 from .engine import graph
 from .engine.view import contiguous_meta
 from .utils.fetch import PIECE, Work
@@ -41,18 +41,22 @@ def reserve(numel: int, dtype: Any, device: Any) -> graph.Node:
 
 def pour(spans: Iterable[Span]) -> Work:
     """Reads the spans' bytes into their buffers, in the order of the file. RuntimeError where they are not there."""
-    todo = sorted((s for s in spans if s.nbytes or s.record), key=lambda s: s.offset)
+    todo = sorted((s for s in spans if s.nbytes), key=lambda s: s.offset)
     bridge = graph.bridge()
     start = end = -1
     data: Any = b""
     for i, s in enumerate(todo):
+        if s.record and s.record.deflated:
+            yield from _unpack(s)
+            start = end = -1  # `data` was not that of the last read any more
+            continue
         at, done, crc = s.offset, 0, 0
         head = s.record
         while head or done < s.nbytes:
             left = min(4, s.nbytes - done)
             if end - at < (HEAD if head else left) and at != start:
                 bridge.flush()
-                data = memoryview((yield at, _upto(todo, i, at)))
+                data = memoryview((yield at, _upto(todo, i, at, s.nbytes - done)))
                 start, end = at, at + len(data)
             if end - at < (30 if head else left):
                 raise damaged(s.name)
@@ -69,14 +73,36 @@ def pour(spans: Iterable[Span]) -> Work:
                 crc = crc32(part, crc)
             done += len(part)
             at += len(part)
-        if s.record and crc != s.record.crc:
-            raise damaged(s.name)
+        if s.record:
+            check_sum(s.name, s.record, crc)
     bridge.flush()
 
 
-def _upto(todo: list[Span], i: int, at: int) -> int:
-    """How many bytes from `at` on, in span `i`, one piece takes."""
-    end = max(at, min(todo[i].end, at + PIECE))
+def _unpack(s: Span) -> Work:
+    """As `pour`, for one record that is packed."""
+    assert s.node.buf is not None and s.record is not None
+    bridge, ident = graph.bridge(), s.node.buf.id
+    held = bytearray()
+    at = 0
+
+    def take(part: bytes) -> None:
+        nonlocal at, held
+        held += part
+        words = len(held) & ~3  # buffers are written word by word
+        if words:
+            bridge.write(ident, at, bytes(held[:words]))
+            bridge.flush()
+            del held[:words]
+            at += words
+
+    yield from inflate(s.name, s.record, take)
+    if held:
+        bridge.write(ident, at, bytes(held))
+
+
+def _upto(todo: list[Span], i: int, at: int, left: int) -> int:
+    """How many bytes from `at` on, in span `i`, one piece takes; `left` of its bytes are still to come."""
+    end = min(max(todo[i].end, at + left), at + PIECE)
     while end - at < PIECE and (i := i + 1) < len(todo) and todo[i].offset - end <= GAP:
         end = max(end, min(todo[i].end, at + PIECE))
     return end - at

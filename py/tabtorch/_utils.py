@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 from .dtypes import dtype as Dtype
-from .engine.view import meta
+from .engine.view import contiguous_strides, meta
 from .nn.parameter import Parameter
 from .storage import Storage, TypedStorage
 from .tensor import Tensor
@@ -22,22 +24,27 @@ def missing_dtype(name: str) -> UnsupportedDtype:
 
 
 def _ints(what: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, (tuple, list)) or not all(type(v) is int for v in values):
+    if not isinstance(values, (tuple, list)) or not all(type(v) in (int, bool) for v in values):
         raise TypeError(f"{what} must be a tuple of ints, but got {values!r}")
-    return tuple(values)
+    return tuple(map(int, values))
 
 
 def over(storage: Storage, dtype: Dtype, offset: int, size: Any, stride: Any) -> Tensor:
     """A tensor over a storage. RuntimeError for a view that leaves it."""
-    shape, strides = _ints("size", size), _ints("stride", stride)
+    shape = _ints("size", size)
+    strides = _ints("stride", () if stride is None else stride) or contiguous_strides(shape)
+    if type(offset) is int and max(map(abs, (offset, *shape, *strides))) >= 2**63:
+        raise ValueError("Overflow when unpacking long long")
     if len(shape) != len(strides):
         raise RuntimeError(f"mismatch in length of strides and shape. shape: {list(shape)}, stride: {list(strides)}")
     if type(offset) is not int or offset < 0 or min(shape, default=0) < 0 or min(strides, default=0) < 0:
         raise RuntimeError(
             f"Tensor: invalid storage offset {offset}, sizes {list(shape)} or strides {list(strides)}: they may not be negative"
         )
+    if max(accumulate(shape, mul), default=0) >= 2**63:
+        raise RuntimeError("numel: integer multiplication overflow")
     have = storage.nbytes
-    if 0 not in shape:
+    if 0 not in shape and storage.node.inst.out.device.type != "meta":
         last = offset + sum((n - 1) * s for n, s in zip(shape, strides))
         if (last + 1) * dtype.itemsize > have:
             raise RuntimeError(
@@ -45,8 +52,6 @@ def over(storage: Storage, dtype: Dtype, offset: int, size: Any, stride: Any) ->
                 f"{dtype.itemsize} requiring a storage size of {(last + 1) * dtype.itemsize} are out of bounds for storage "
                 f"of size {have}"
             )
-    elif any(shape) and max(shape) >= 2**63:
-        raise RuntimeError(f"Tensor: sizes {list(shape)} are out of range")
     t: Tensor = object.__new__(Tensor)
     t._storage = storage
     t._meta = meta(shape, strides, offset, dtype, storage.node.inst.out.device)
@@ -92,14 +97,16 @@ def _rebuild_tensor_v3(
             f"a tensor of {dtype!r} over a storage of {storage._storage.node.inst.out.dtype!r} cannot be made"
         )
     t = over(storage._storage, dtype, storage_offset, size, stride)
-    t._rg = _grad(t, requires_grad)
+    t._rg = requires_grad is not None and _grad(t, requires_grad)
     return _marked(t, metadata)
 
 
 def _grad(t: Tensor, requires_grad: Any) -> bool:
+    if type(requires_grad) is not bool:
+        raise RuntimeError("requires_grad must be a bool")
     if requires_grad and t._meta.dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
-    return bool(requires_grad)
+    return requires_grad
 
 
 class Pass:
@@ -115,14 +122,17 @@ def _marked(t: Tensor, metadata: Any) -> Tensor:
         return t
     if type(metadata) is not dict:
         raise TypeError(f"expected dict, got {type(metadata).__name__}")
-    if not (metadata.get("conj") or metadata.get("neg")):
+    conj, neg = "conj" in metadata, "neg" in metadata  # that they are there is what says so
+    if not (conj or neg):
         return t
+    if conj and not t._meta.dtype.is_complex:
+        raise RuntimeError("only tensors of complex numbers have a conjugate mark")
     if Pass.dry:
         Pass.again = True
         return t
     r: Any = t.detach()
-    r = r.conj() if metadata.get("conj") else r
-    r = -r if metadata.get("neg") else r
+    r = r.conj() if conj else r
+    r = -r if neg else r
     r._rg = t._rg
     made: Tensor = r
     return made
@@ -141,7 +151,9 @@ class NoDtype:
 def _rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
     if not isinstance(data, Tensor):
         raise TypeError(f"expected a tensor, but got {type(data).__name__}")
-    return Parameter(data, bool(requires_grad))
+    if type(requires_grad) is not bool:
+        raise TypeError(f"requires_grad must be bool, not {type(requires_grad).__name__}")
+    return Parameter(data, requires_grad)
 
 
 def _rebuild_parameter_with_state(data: Any, requires_grad: bool, backward_hooks: Any, state: Any) -> Parameter:
@@ -177,7 +189,7 @@ def set_state(t: Tensor, state: Any) -> None:
         if part is not None and type(part) is not dict:
             raise RuntimeError(f"Invalid serialized state: {state}")
         for name, value in (part or {}).items():
-            if type(name) is not str or name in {*vars(Tensor), *vars(TensorBase), *INSIDE}:
+            if type(name) is not str or name in {*dir(object), *vars(Tensor), *vars(TensorBase), *INSIDE}:
                 raise RuntimeError(f"Invalid serialized state: it would set the attribute {name!r} of a tensor")
             t.__dict__[name] = value
 

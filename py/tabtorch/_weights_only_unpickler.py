@@ -116,12 +116,11 @@ def allowed() -> dict[str, Any]:
         "builtins.complex": complex,
         "torch.storage.UntypedStorage": UntypedStorage,
         "torch.storage.TypedStorage": TypedStorage,
-        "torch.UntypedStorage": UntypedStorage,
-        "torch.TypedStorage": TypedStorage,
         "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
     }
     found |= {f"torch.{name}": dtypes.PUBLIC.get(name) or NoDtype(name) for name in NAMES}
     found |= {f"torch.{name}Storage": StorageType(f"{name}Storage") for name in StorageType.NAMES}
+    found |= {f"torch.cuda.{name}Storage": found[f"torch.{name}Storage"] for name in _OF_CUDA}
     found |= {f"torch._utils.{name}": f for name, f in REBUILD.items()}
     return found
 
@@ -131,11 +130,18 @@ NAMES = (
     "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 complex32 uint16 uint32 uint64 "
     "float8_e5m2 float8_e4m3fn float8_e5m2fnuz float8_e4m3fnuz float8_e8m0fnu float4_e2m1fn_x2 bits8 bits16 bits1x8 bits2x4 "
     "bits4x2 qint8 quint8 qint32 quint4x2 quint2x4"
-).split()
+).split() + [f"{kind}{n}" for kind in ("int", "uint") for n in range(1, 8)]
+
+#: types of storages that files from before PyTorch 1.6 name as they were on the GPU
+_OF_CUDA = "BFloat16 Bool Byte Char ComplexDouble ComplexFloat Double Float Half Int Long Short".split()
 
 
 #: what a file may name but has no reason to call
 _NEVER_CALLED = (Tensor, UntypedStorage, TypedStorage)
+
+
+#: types that a file may make and give no attributes
+_PLAIN = (Counter, set, bytearray, complex, UntypedStorage, TypedStorage)
 
 
 @lru_cache(maxsize=1)
@@ -262,6 +268,8 @@ class Unpickler:
             if type(state) is not dict:
                 raise UnpicklingError(f"the attributes of an OrderedDict are no dict, but {type(state)}")
             x.__dict__.update(state)
+        elif type(x) in _PLAIN and not state:
+            pass
         elif any(type(x) is each for each in self.user.values()):
             if hasattr(x, "__setstate__"):
                 x.__setstate__(state)

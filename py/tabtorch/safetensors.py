@@ -100,6 +100,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _integer(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)
+
+
 def _count(x: Any, what: str) -> int:
     if type(x) is not int or not 0 <= x < 2**64:
         raise _bad(f"invalid JSON in header: {what} must be a whole number, but is {x!r}")
@@ -123,12 +127,14 @@ def _header(size: int | None) -> Work:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as e:
         raise _bad(f"invalid UTF-8 in header: {e}") from None
-    if not text.startswith("{"):
-        raise _bad("invalid start character in header, must start with `{`")
     try:
-        table: dict[str, Any] = json.loads(text, object_pairs_hook=_unique)
+        table: Any = json.loads(text, object_pairs_hook=_unique, parse_int=_integer)
+        if "\\u" in text:  # half a character, which Python takes and the format does not
+            json.dumps(table, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
         raise _bad(f"invalid JSON in header: {e}") from None
+    if not isinstance(table, dict):
+        raise _bad("invalid start character in header, must start with `{`")
     metadata = table.pop("__metadata__", None)
     if metadata is not None and not (isinstance(metadata, dict) and all(type(v) is str for v in metadata.values())):
         raise _bad("invalid JSON in header: the metadata must be texts by name")

@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 DEFAULT_PROTOCOL = 2
+#: of the format, that PyTorch reads
+_LAST_VERSION = 10
 
 #: what `map_location` may be
 MAP_LOCATION = Callable[[Any, str], Any] | Device | str | dict[str, str] | None
@@ -90,7 +92,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         reader.whole()
         records = drive(_zip.directory(known_size(reader)), reader)
-        if "constants.pkl" in records:
+        if "constants.pkl" in records.names:
             raise ValueError(
                 "Expected input to be a checkpoint returned by torch.save but got a torchscript checkpoint"
             )
@@ -276,7 +278,8 @@ class Loading:
         device = self.places.device(location, dtype)
         if device is meta:  # no values: the file's are not read
             made = empty(numel, dtype=dtype, device=device)._typed_storage()
-            self.known[key] = made, location
+            if self.places.map is None:  # the file says so, not the caller: then they have to be there
+                span(lambda: made._storage.node, numel * dtype.itemsize)
             return made
         where = span(lambda: reserve(numel, dtype, device), numel * dtype.itemsize)
         made = TypedStorage(wrap_storage=UntypedStorage.of(Storage(where.node)), dtype=dtype)
@@ -297,10 +300,45 @@ class Loading:
         return self.moved[key]
 
 
-def _record(records: dict[str, _zip.Record], name: str) -> _zip.Record:
-    if name not in records:
+def _record(records: _zip.Directory, name: str) -> _zip.Record:
+    found = records.get(name)
+    if found is None:
         raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found")
-    return records[name]
+    return found
+
+
+def _check_head(records: _zip.Directory) -> Work:
+    """The records in which an archive says what it is. RuntimeError, ValueError, NotImplementedError for what is not read."""
+    if "constants.pkl" in records.names:
+        raise RuntimeError("the file is a TorchScript archive, which tabtorch cannot run: save its state_dict instead")
+    found: dict[str, bytes | None] = {}
+    for name in (
+        ".data/version",
+        "version",
+        ".data/serialization_id",
+        ".format_version",
+        "byteorder",
+        ".storage_alignment",
+    ):
+        record = records.get(name)
+        if name == "version" and found[".data/version"] is not None:
+            continue
+        found[name] = None if record is None else (yield from _zip.whole(name, record))
+    (found[".data/serialization_id"] or b"").decode()
+    version = found[".data/version"] if found[".data/version"] is not None else found["version"]
+    if version is None:
+        raise RuntimeError("PytorchStreamReader failed locating file version: file not found")
+    number = re.match(rb"[ \t\n\v\f\r]*([+-]?[0-9]{1,40})", version)  # as C++ reads it: what follows is left alone
+    if number is None or not 1 <= int(number[1]) % 2**64 <= _LAST_VERSION or abs(int(number[1])) >= 2**64:
+        raise RuntimeError(f"Attempted to read a PyTorch file with version {version[:40]!r}, which is not supported")
+    alignment = found[".storage_alignment"]
+    if alignment is not None:
+        int(alignment)
+    order = found["byteorder"]
+    if order not in (None, b"little", b"big"):
+        raise ValueError("Unknown endianness type: " + str(order, "ascii", "replace"))
+    if order == b"big":
+        raise NotImplementedError("the file was written on a big-endian machine, which tabtorch does not read")
 
 
 def known_size(reader: Reader) -> int:
@@ -312,16 +350,8 @@ def known_size(reader: Reader) -> int:
 def _zip_work(size: int, map_location: Any, unpickler: Callable[..., Any], now: Callable[[Span], Any] | None) -> Work:
     """Reads a file of today's format, a zip archive: asks for spans of bytes, and returns the object."""
     records = yield from _zip.directory(size)
-    if "constants.pkl" in records:
-        raise RuntimeError("the file is a TorchScript archive, which tabtorch cannot run: save its state_dict instead")
-    record = _record(records, "data.pkl")
-    if "byteorder" in records:
-        order = yield from _zip.whole("byteorder", records["byteorder"])
-        if order not in (b"little", b"big"):
-            raise ValueError("Unknown endianness type: " + order.decode("ascii", "replace"))
-        if order == b"big":
-            raise NotImplementedError("the file was written on a big-endian machine, which tabtorch does not read")
-    data = yield from _zip.whole("data.pkl", record)
+    yield from _check_head(records)
+    data = yield from _zip.whole("data.pkl", _record(records, "data.pkl"))
     loading = Loading(map_location, now)
 
     def persistent_load(pid: Any) -> TypedStorage:
@@ -331,6 +361,7 @@ def _zip_work(size: int, map_location: Any, unpickler: Callable[..., Any], now: 
 
         def span(make: Callable[[], Any], nbytes: int) -> Span:
             found = _record(records, name)
+            found.check(name)
             if found.nbytes != nbytes:
                 raise RuntimeError(f"record {name} has {found.nbytes} bytes, but the checkpoint says {nbytes}")
             return Span(make(), found.header, name, found)
