@@ -41,7 +41,7 @@ def reserve(numel: int, dtype: Any, device: Any) -> graph.Node:
 
 def pour(spans: Iterable[Span]) -> Work:
     """Reads the spans' bytes into their buffers, in the order of the file. RuntimeError where they are not there."""
-    todo = sorted((s for s in spans if s.nbytes), key=lambda s: s.offset)
+    todo = sorted((s for s in spans if s.nbytes or (s.record and s.record.packed)), key=lambda s: s.offset)
     bridge = graph.bridge()
     start = end = -1
     data: Any = b""
