@@ -227,9 +227,9 @@ def test_training_under_autocast(device: str) -> None:
     for cache in (True, False):
         with tt.autocast(device, cache_enabled=cache):
             tt.nn.functional.linear(tt.ones(1, 8), weight)
-            kept = _switch._copies.get(id(weight))
+            kept = _switch.NOW.copies.get(id(weight))
             assert (kept is not None) == cache
-        assert not _switch._copies
+        assert not _switch.NOW.copies
 
 
 def test_recurrent_layers(device: str) -> None:

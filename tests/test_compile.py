@@ -17,6 +17,7 @@ from tabtorch import nn
 from tabtorch.bridge import get_bridge
 from tabtorch.compiled import driver
 from tabtorch.engine import graph
+from tabtorch.modes import STATE
 from tabtorch.nn import functional as F
 
 
@@ -309,7 +310,7 @@ def test_an_error_leaves_nothing_behind(device: str) -> None:
             f(torch.ones(2), True)
         with pytest.raises(RuntimeError, match="size of tensor"):
             torch.compile(lambda a, b: a + b)(torch.ones(2), torch.ones(3))
-    assert graph.held is None and not torch.compiler.is_compiling()
+    assert STATE.held is None and not torch.compiler.is_compiling()
 
 
 # ---- random numbers

@@ -27,13 +27,13 @@ def cpu() -> Iterator[None]:
 @pytest.fixture
 def tab(webgpu: None) -> Iterator[None]:
     """As in a tab: no device is named as the default, and "cuda" means the GPU."""
-    before = place._stack[:]
-    place._stack.clear()
+    before = place._default.stack[:]
+    place._default.stack.clear()
     place._cuda_alias = True
     try:
         yield
     finally:
-        place._stack[:] = before
+        place._default.stack[:] = before
         place._cuda_alias = False
 
 

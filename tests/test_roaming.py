@@ -17,12 +17,12 @@ device: Any = importlib.import_module("tabtorch.device")
 @pytest.fixture(autouse=True)
 def _automatic(webgpu: None) -> Iterator[None]:
     """No device is named as the default."""
-    before = device._stack[:]
-    device._stack.clear()
+    before = device._default.stack[:]
+    device._default.stack.clear()
     try:
         yield
     finally:
-        device._stack[:] = before
+        device._default.stack[:] = before
 
 
 # from `a`, which named no device, and `e`, which named the cpu, to where `.float()` of the result is

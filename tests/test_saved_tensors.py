@@ -196,4 +196,4 @@ def test_errors(call: Any) -> None:
             call(t, of(t))
         said.append((e.type, str(e.value)))
     assert said[0] == said[1]
-    assert not tabtorch.autograd.tape.HOOKS
+    assert not tabtorch.modes.STATE.hooks

@@ -12,6 +12,7 @@ import torch
 import tabtorch
 from sidebyside import outcome, same, to_tab
 from tabtorch.bridge import get_bridge
+from tabtorch.modes import STATE
 
 X = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
 Y = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(1))
@@ -273,9 +274,9 @@ def test_nothing_is_left_behind(device: str) -> None:
 
     x = tabtorch.randn(3, 4)
     tabtorch.vmap(lambda x: x.sin())(x).tolist()
-    assert graph.batches == [0] and graph.levels == [] and graph.nesting == [0]
+    assert graph.batches == [0] and STATE.levels == () and STATE.nesting == 0
     (x + 1).tolist()
-    assert graph.node_list is list and type(graph.queue_of(x._meta.device).nodes) is list
+    assert type(graph.queue_of(x._meta.device).nodes) is graph.Nodes
     with pytest.raises(RuntimeError):
         tabtorch.vmap(lambda x: x.sum().item())(x)
-    assert graph.levels == [] and graph.nesting == [0]
+    assert STATE.levels == () and STATE.nesting == 0

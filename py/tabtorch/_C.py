@@ -6,9 +6,9 @@ from typing import Any
 
 from .device import device
 from .dtypes import dtype
-from .engine.graph import nesting
 from .engine.view import Size
 from .layout import layout, memory_format
+from .modes import STATE
 from .random import Generator
 from .tensor import TensorMeta as _TensorMeta
 from .tensor import disabled_torch_function as _disabled_torch_function_impl
@@ -40,7 +40,7 @@ def _get_privateuse1_backend_name() -> str:
 
 def _are_functorch_transforms_active() -> bool:
     """Whether a function is being called inside of `torch.func`'s transforms."""
-    return bool(nesting[0])
+    return bool(STATE.nesting)
 
 
 def __getattr__(name: str) -> Any:

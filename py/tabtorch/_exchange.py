@@ -6,6 +6,7 @@ somebody wants to look on.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
@@ -15,6 +16,9 @@ from .ops import core
 
 #: called in place of a function: `hook(the function, args, kwargs)`
 Hook = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+#: who exchanges code; what is exchanged is so for all threads, and hooks ask what holds for theirs
+LOCK = threading.RLock()
 
 _records: dict[int, _Record] = {}
 _layers: list[Layer] = []
@@ -84,16 +88,17 @@ class Layer:
         """From now on, `hook` is called in place of `f` while this is on."""
         if not isinstance(f, FunctionType):
             return
-        record = _records.get(id(f))
-        if record is None:
-            record = _records[id(f)] = _Record(f)
-        if self in record.hooks:
-            return
-        record.hooks[self] = hook
-        record.codes = {(): record.own}
-        self.met.append(record)
-        if self.on:
-            f.__code__ = record.make(_on())
+        with LOCK:
+            record = _records.get(id(f))
+            if record is None:
+                record = _records[id(f)] = _Record(f)
+            if self in record.hooks:
+                return
+            record.hooks[self] = hook
+            record.codes = {(): record.own}
+            self.met.append(record)
+            if self.on:
+                f.__code__ = record.make(_on())
 
     def meet_name(self, name: str) -> None:
         """The same for an operation, if it is loaded."""
@@ -111,6 +116,10 @@ class Layer:
 
     def switch(self, on: bool) -> None:
         """On or off."""
+        with LOCK:
+            self._switch(on)
+
+    def _switch(self, on: bool) -> None:
         if on == self.on:
             return
         here = len(core.FUNCTIONS) + len(core.METHODS)

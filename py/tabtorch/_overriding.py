@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from functools import partial
 from types import FunctionType
 from typing import Any
 
-from ._exchange import Layer
+from ._exchange import LOCK, Layer
 from .ops import core
 from .tensor import Tensor, disabled_torch_function
 from .tensorbase import TensorBase
@@ -46,12 +47,13 @@ LEFT_OUT = (
 ).split()
 
 
-class _State:
-    __slots__ = ("classes", "entered", "modes", "off", "skip")
+class _State(threading.local):
+    """What each thread has for itself; `classes` and `entered`, which say whether to look at all, are of all threads."""
+
+    classes = False  # whether a class that overrides was ever seen
+    entered: list[Any] = []  # modes that are entered, those included that are set aside while they handle a call
 
     def __init__(self) -> None:
-        self.classes = False  # whether a class that overrides was ever seen
-        self.entered = 0  # how many modes are entered, those included that are set aside while they handle a call
         self.modes: list[Any] = []  # innermost last
         self.off = 0  # 1: classes are not asked, 2: modes neither
         self.skip = False  # the next call runs as it is
@@ -246,15 +248,16 @@ _layer: _Overrides | None = None
 def switch() -> None:
     """To be called when a class was seen for the first time, or a mode was entered or left."""
     global _layer
-    if _layer is None:
-        _layer = _Overrides()
-    _layer.switch(STATE.classes or STATE.entered > 0)
+    with LOCK:
+        if _layer is None:
+            _layer = _Overrides()
+        _layer.switch(STATE.classes or bool(STATE.entered))
 
 
 def class_made() -> None:
     """There is a class that overrides."""
-    if not STATE.classes:
-        STATE.classes = True
+    if not _State.classes:
+        _State.classes = True
         switch()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ._dynamo.exc import InvalidBackend
 from .compiled import driver
 from .compiled.driver import Compiled
-from .engine import graph
+from .modes import STATE
 from .nn.modules.module import Module
 
 __all__ = [
@@ -150,7 +150,7 @@ def reset() -> None:
 
 def is_compiling() -> bool:
     """Whether a compiled function is being run or recorded. A replay runs no Python that could ask."""
-    return graph.held is not None
+    return STATE.held is not None
 
 
 is_dynamo_compiling = is_compiling
@@ -168,8 +168,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     plain = getattr(fn, "_torchdynamo_orig_callable", fn)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if graph.held is not None:
-            graph.held.breaks(f"calls {getattr(plain, '__qualname__', plain)}, which is disabled,")
+        if STATE.held is not None:
+            STATE.held.breaks(f"calls {getattr(plain, '__qualname__', plain)}, which is disabled,")
         return plain(*args, **kwargs)
 
     return wrapped(plain, call)
@@ -185,7 +185,7 @@ def assume_constant_result(fn: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
     def call(*args: Any) -> Any:
-        if graph.held is None:
+        if STATE.held is None:
             return fn(*args)
         if args not in known:
             known[args] = fn(*args)

@@ -85,7 +85,10 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
     if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or i.op.kind != "map":
         return None
     operands = []
-    for source, m in zip(node.srcs, i.ins, strict=True):
+    srcs = node.srcs
+    if len(srcs) != len(i.ins):  # another thread has sent it
+        return None
+    for source, m in zip(srcs, i.ins, strict=True):
         values = _known(source, depth - 1) if m.dtype is dtypes.int64 else None
         if values is None:
             return None
@@ -104,8 +107,8 @@ def _flat(t: Tensor) -> list[Any]:
     out = node.inst.out
     if not m.contiguous or out.dtype is not m.dtype:
         return decode(to_bytes(t), m.dtype)
-    if graph.held is not None:
-        graph.held.read()
+    if STATE.held is not None:
+        STATE.held.read()
     host = _known(node)
     if host is None:
         nbytes = out.numel * out.dtype.itemsize

@@ -7,6 +7,7 @@ devices were named, and differ, are PyTorch's error. ops/mixing.py has the rules
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from . import dtypes
@@ -82,11 +83,11 @@ class device:
         return self
 
     def __enter__(self) -> device:
-        _stack.append(self)
+        _default.stack.append(self)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _stack.pop()
+        _default.stack.pop()
 
 
 class _Type(str):
@@ -136,8 +137,17 @@ _ELSEWHERE = tuple(
 )
 _CUDA = _Type("cuda")
 
-_stack: list[device] = []
-_chosen: device | None = None
+
+class _Default(threading.local):
+    """Of a thread: what it has chosen, and the `with` blocks of devices that it is in. The automatic choice is one for all."""
+
+    def __init__(self) -> None:
+        self.stack: list[device] = []
+        self.chosen: device | None = None
+
+
+_default = _Default()
+_automatic: device | None = None
 
 cpu = device("cpu")
 webgpu = device("webgpu", 0)
@@ -164,22 +174,28 @@ def check_has(on: device, dtype: Any, name: str = "") -> None:
 
 def default_device() -> device:
     """Where tensors with no device named are made: webgpu, roaming, where an adapter exists, else cpu."""
-    global _chosen
-    if _stack:
-        return resolve(_stack[-1])
-    if _chosen is None:
-        from .bridge import get_bridge
+    global _automatic
+    own = _default
+    if own.stack:
+        return resolve(own.stack[-1])
+    chosen = own.chosen
+    if chosen is None:
+        if _automatic is None:
+            from .bridge import get_bridge
 
-        _chosen = roaming_webgpu if get_bridge().info.get("webgpu") else cpu
-    if dtypes.get_default_dtype() is dtypes.float64 and _chosen is roaming_webgpu:
+            _automatic = roaming_webgpu if get_bridge().info.get("webgpu") else cpu
+        chosen = _automatic
+    if dtypes.get_default_dtype() is dtypes.float64 and chosen is roaming_webgpu:
         return roaming_cpu  # the GPU lacks what most results would be
-    return _chosen
+    return chosen
 
 
 def set_default_device(device: Any) -> None:
-    """`torch.set_default_device`. None goes back to the automatic choice."""
-    global _chosen
-    _chosen = None if device is None else resolve(device)
+    """`torch.set_default_device`, for this thread. None goes back to the automatic choice, which is made anew."""
+    global _automatic
+    if device is None:
+        _automatic = None
+    _default.chosen = None if device is None else resolve(device)
 
 
 def resolve(d: Any) -> device:

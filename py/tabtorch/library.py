@@ -15,7 +15,6 @@ from typing import Any
 
 from .autograd.function import Function
 from .autograd.mode import STATE, no_grad
-from .engine.graph import nesting
 from .tensor import Tensor
 from .utils._pytree import tree_leaves
 
@@ -79,7 +78,7 @@ class Operator:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._batched is not None and nesting[0]:
+        if self._batched is not None and STATE.nesting:
             from .func.functions import apply
 
             rule = partial(self._batched, **kwargs)

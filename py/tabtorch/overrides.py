@@ -168,13 +168,13 @@ class TorchFunctionMode:
 
     def __enter__(self) -> Any:
         STATE.modes.append(self)
-        STATE.entered += 1
+        STATE.entered.append(self)
         _overriding.switch()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         STATE.modes.pop()
-        STATE.entered -= 1
+        STATE.entered.remove(self)
         _overriding.switch()
 
     @classmethod

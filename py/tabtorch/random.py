@@ -20,6 +20,7 @@ from .device import device as Device
 from .engine import draws, graph
 from .engine.graph import Node
 from .engine.view import Meta, contiguous_meta
+from .modes import STATE
 from .tensor import Tensor
 
 __all__ = [
@@ -169,11 +170,14 @@ class HostGenerator(Generator):
 
     def draw(self, draw: streams.Draw, out: Meta, inputs: tuple[Node, ...] = ()) -> Node:
         """The next numbers of the stream, as `out`, which is contiguous and on cpu."""
-        if graph.levels:
+        if STATE.levels:
             from .func import batch
 
             return batch.drawn_one_by_one(lambda given: draws.run(draw, (self._state(), *given), out), out, inputs)
-        return draws.run(draw, (self._state(), *inputs), out)
+        for n in inputs:
+            graph.buffer_of(n)
+        with graph.LOCK:  # who draws has the state for himself
+            return draws.run(draw, (self._state(), *inputs), out)
 
     def _state(self) -> Node:
         node = self._node
@@ -192,7 +196,9 @@ class HostGenerator(Generator):
         return value
 
     def get_state(self) -> Tensor:
-        return _byte_tensor(streams.state_to_torch(graph.read(self._state(), 0, streams.STATE_BYTES)))
+        with graph.LOCK:
+            state = graph.copied(graph.buffer_of(self._state()), 1, streams.STATE_BYTES)
+        return _byte_tensor(streams.state_to_torch(graph.bridge().read(state.id, 1, 0, streams.STATE_BYTES)))
 
     def set_state(self, new_state: Tensor) -> Generator:
         own = streams.state_from_torch(_state_bytes(new_state))
@@ -201,11 +207,15 @@ class HostGenerator(Generator):
         return self
 
     def _snapshot(self) -> Any:
+        with graph.LOCK:
+            return self._copied()
+
+    def _copied(self) -> Any:
         node = self._node
         if node is not None:
             b = graph.buffer_of(node)
             copy = Node(node.inst, (), ())
-            copy.buf = graph.Buffer(graph.bridge().copy(1, b.id, b.nbytes), b.nbytes, 1)
+            copy.buf = graph.copied(b, 1, b.nbytes)
             node = copy
         return self._seed, self._from, self._promised, node, _runtimes_ended
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import dtypes
-from .engine.graph import Node, nesting
+from .engine.graph import Node
 from .engine.view import Meta
 from .modes import STATE
 from .ops import core
@@ -197,7 +197,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 make_real(self)
             return self
         if requires_grad:
-            if nesting[0]:
+            if STATE.nesting:
                 raise RuntimeError(
                     "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
                     "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..modes import STATE
 from . import config, exc
 
 __all__ = [
@@ -68,10 +69,8 @@ def mark_static_address(t: Any, guard: bool = False) -> None:
 
 def graph_break(msg: str = "") -> None:
     """Inside a compiled function: from here on its Python runs on every call."""
-    from ..engine import graph
-
-    if graph.held is not None:
-        graph.held.breaks("asks for a break")
+    if STATE.held is not None:
+        STATE.held.breaks("asks for a break")
 
 
 def disallow_in_graph(fn: Any) -> Any:

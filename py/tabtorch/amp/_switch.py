@@ -6,24 +6,36 @@ Entering the outermost region exchanges the code of the listed functions (see `_
 from __future__ import annotations
 
 import sys
+import threading
 from functools import partial
 from typing import Any
 
 from .. import dtypes
-from .._exchange import Layer
+from .._exchange import LOCK, Layer
 from ..ops.core import GUARD
 from ..tensor import Tensor
 from ._policies import BANNED, NAMES, POLICIES, holds
 
-#: for each device number (0 webgpu, 1 cpu)
-enabled = [False, False]
-low_dtype: list[Any] = [dtypes.float16, dtypes.bfloat16]
-cache_enabled = True
-nesting = 0
-#: inside of a listed operation: what it is made of runs as it is
-_inside = False
-#: float32 leaf -> (itself, its copy in the lower type): a weight is converted once in a region
-_copies: dict[int, tuple[Tensor, Tensor]] = {}
+
+class _Now(threading.local):
+    """What holds for a thread."""
+
+    def __init__(self) -> None:
+        # for each device number (0 webgpu, 1 cpu)
+        self.enabled = [False, False]
+        self.low_dtype: list[Any] = [dtypes.float16, dtypes.bfloat16]
+        self.cache_enabled = True
+        self.nesting = 0
+        #: inside of a listed operation: what it is made of runs as it is
+        self.inside = False
+        #: float32 leaf -> (itself, its copy in the lower type): a weight is converted once in a region
+        self.copies: dict[int, tuple[Tensor, Tensor]] = {}
+        self.counted = False
+
+
+NOW = _Now()
+#: how many threads have it on for some device
+_threads = 0
 
 _DTYPE = type(dtypes.float32)
 #: modules of this package whose code counts as the user's, since it is written in terms of PyTorch's operations
@@ -51,13 +63,13 @@ def _between(frame: Any) -> bool:
 
 
 def clear_copies() -> None:
-    _copies.clear()
+    NOW.copies.clear()
 
 
 def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     """What a listed function does while autocast is on. `f` is the function as it was."""
-    global _inside
-    if _inside:
+    now = NOW
+    if now.inside:
         return f(*args, **kw)
     frame: Any = sys._getframe(1)
     while (code := frame.f_code).co_name == "exchanged" or code.co_filename == GUARD or _between(frame):
@@ -67,7 +79,7 @@ def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         return f(*args, **kw)
     first = _first_tensor((*args, *kw.values()))
     number = 1 if first is None else _number(first)
-    if first is None or not enabled[number] or kw.get("out") is not None:
+    if first is None or not now.enabled[number] or kw.get("out") is not None:
         return f(*args, **kw)
     policy = POLICIES[number].get(name)
     if policy == "banned":
@@ -77,33 +89,33 @@ def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     elif policy is not None and not holds(name, number, args, kw):
         policy = None
     if policy is not None:
-        to = low_dtype[number]
+        to = now.low_dtype[number]
         if policy in ("wide", "sums"):
             to = dtypes.float32
         elif policy == "promote" and _has_wide(args, number):
             to = dtypes.float32
         args = tuple([_cast(a, number, to) for a in args])
         kw = {k: _cast(a, number, to) for k, a in kw.items()} if kw else kw
-    _inside = True
+    now.inside = True
     try:
         return f(*args, **kw)
     finally:
-        _inside = False
+        now.inside = False
 
 
 def _number(t: Tensor) -> int:
     """Whose autocast counts for a tensor: its device's, and for one that named none, which PyTorch has on the cpu, the cpu's, too."""
     d = t._meta.device
-    return 1 if d.roaming and not enabled[d.number] else d.number
+    return 1 if d.roaming and not NOW.enabled[d.number] else d.number
 
 
 def _recurrent(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     """A recurrent layer is one operation on the GPU, in the lower type throughout; on cpu only the LSTM is."""
     first = _first_tensor(args[1:])
-    if first is not None and not _inside:
+    if first is not None and not NOW.inside:
         n = _number(first)
-        if enabled[n] and (n == 0 or getattr(args[0], "mode", "") == "LSTM"):
-            args = tuple([_cast(a, n, low_dtype[n]) for a in args])
+        if NOW.enabled[n] and (n == 0 or getattr(args[0], "mode", "") == "LSTM"):
+            args = tuple([_cast(a, n, NOW.low_dtype[n]) for a in args])
     return f(*args, **kw)
 
 
@@ -131,13 +143,14 @@ def _cast(a: Any, number: int, to: Any) -> Any:
         d = m.dtype
         if d is to or d.category != 2 or d is dtypes.float64 or _number(a) != number:
             return a
-        if d is not dtypes.float32 or to is not low_dtype[number] or not (cache_enabled and a._rg):
+        if d is not dtypes.float32 or to is not NOW.low_dtype[number] or not (NOW.cache_enabled and a._rg):
             return a.to(to)
         if a._fn is not None or a._base is not None:
             return a.to(to)
-        kept = _copies.get(id(a))
+        copies = NOW.copies
+        kept = copies.get(id(a))
         if kept is None:
-            kept = _copies[id(a)] = (a, a.to(to))
+            kept = copies[id(a)] = (a, a.to(to))
         return kept[1]
     if type(a) in (tuple, list):
         return type(a)([_cast(x, number, to) for x in a])
@@ -174,10 +187,14 @@ def _make_layer() -> Layer:
 
 def update() -> None:
     """To be called when `enabled` has changed."""
-    global _layer
-    on = enabled[0] or enabled[1]
-    if _layer is None:
-        if not on:
-            return
-        _layer = _make_layer()
-    _layer.switch(on)
+    global _layer, _threads
+    now = NOW
+    on = any(now.enabled)
+    if on is now.counted:
+        return
+    with LOCK:
+        now.counted = on
+        _threads += 1 if on else -1
+        if _layer is None:
+            _layer = _make_layer()
+        _layer.switch(_threads > 0)

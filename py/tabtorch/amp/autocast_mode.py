@@ -40,38 +40,38 @@ def _number(device_type: Any) -> int:
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Whether it is on for this device type (default: "cuda")."""
-    return device_type not in _ABSENT and _switch.enabled[_number(device_type or "cuda")]
+    return device_type not in _ABSENT and _switch.NOW.enabled[_number(device_type or "cuda")]
 
 
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     """Switches it for a device type; with one argument, for "cuda"."""
     if enabled is None:
         device_type, enabled = "cuda", device_type
-    _switch.enabled[_number(device_type)] = bool(enabled)
+    _switch.NOW.enabled[_number(device_type)] = bool(enabled)
     _switch.update()
 
 
 def get_autocast_dtype(device_type: str) -> Any:
     """The lower type: by default float16 on the GPU and bfloat16 on "cpu"."""
-    return _ABSENT.get(device_type) or _switch.low_dtype[_number(device_type)]
+    return _ABSENT.get(device_type) or _switch.NOW.low_dtype[_number(device_type)]
 
 
 def set_autocast_dtype(device_type: str, dtype: Any) -> None:
     """Sets the lower type."""
     n = _number(device_type)
-    if _switch.low_dtype[n] is not dtype:
-        _switch.low_dtype[n] = dtype
+    if _switch.NOW.low_dtype[n] is not dtype:
+        _switch.NOW.low_dtype[n] = dtype
         _switch.clear_copies()
 
 
 def is_autocast_cache_enabled() -> bool:
     """Whether a weight's copy in the lower type is kept until the outermost region ends."""
-    return _switch.cache_enabled
+    return _switch.NOW.cache_enabled
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
     """See `is_autocast_cache_enabled`."""
-    _switch.cache_enabled = bool(enabled)
+    _switch.NOW.cache_enabled = bool(enabled)
 
 
 def clear_autocast_cache() -> None:
@@ -81,14 +81,14 @@ def clear_autocast_cache() -> None:
 
 def autocast_increment_nesting() -> int:
     """One region deeper; gives the depth."""
-    _switch.nesting += 1
-    return _switch.nesting
+    _switch.NOW.nesting += 1
+    return _switch.NOW.nesting
 
 
 def autocast_decrement_nesting() -> int:
     """One region less; gives the depth."""
-    _switch.nesting -= 1
-    return _switch.nesting
+    _switch.NOW.nesting -= 1
+    return _switch.NOW.nesting
 
 
 def _older(name: str, of: Callable[..., Any], device_type: str) -> None:
@@ -135,7 +135,7 @@ class autocast:
         self._n = _number(device_type)
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        self._cache_enabled = _switch.cache_enabled if cache_enabled is None else cache_enabled
+        self._cache_enabled = _switch.NOW.cache_enabled if cache_enabled is None else cache_enabled
         if enabled and device_type == "cuda" and not _cuda():
             warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=2)
             enabled = False
@@ -151,8 +151,8 @@ class autocast:
 
     def __enter__(self) -> autocast:
         n = self._n
-        self._before.append((_switch.enabled[n], _switch.low_dtype[n], _switch.cache_enabled))
-        _switch.nesting += 1
+        self._before.append((_switch.NOW.enabled[n], _switch.NOW.low_dtype[n], _switch.NOW.cache_enabled))
+        _switch.NOW.nesting += 1
         self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
@@ -162,9 +162,9 @@ class autocast:
         self._set(*self._before.pop())
 
     def _set(self, enabled: bool, dtype: Any, cache: bool) -> None:
-        _switch.enabled[self._n] = enabled
+        _switch.NOW.enabled[self._n] = enabled
         set_autocast_dtype(self.device, dtype)
-        _switch.cache_enabled = cache
+        _switch.NOW.cache_enabled = cache
         _switch.update()
 
     def __call__(self, func: Any) -> Any:

@@ -19,9 +19,6 @@ from .tape import LEAF, GradFn, edge, next_seq
 
 _by_seq = attrgetter("seq")
 
-#: (number, roots, targets) of the pass that is running
-task: Any = None
-
 #: looks at the gradients that a step has made; set by `anomaly_mode`
 check: Any = None
 #: is told which functions run, and whether they are kept; set while a function is compiled
@@ -142,9 +139,8 @@ def run(
         targets.leading.difference_update(targets.captures)
     leaf_grads: dict[Any, Tensor] = {}
     grads: dict[GradFn, Any] = {}
-    global task
-    outer, task = task, (next_seq(), roots, targets)
-    outer_zeros, flat.edges = flat.edges, []
+    outer, STATE.task = STATE.task, (next_seq(), roots, targets)
+    outer_zeros, STATE.zeros = STATE.zeros, []
     fn: Any = None
     before = STATE.enabled()
     STATE.enable(create_graph)
@@ -220,16 +216,16 @@ def run(
             # what this step held must not outlive it: the next one may need the memory
             results = d = g = old = None  # type: ignore[assignment]
         taken = targets.finish(create_graph) if targets is not None else []
-        if flat.edges:
-            _fill(flat.reached(flat.edges), leaf_count, targets)
+        if STATE.zeros:
+            _fill(flat.reached(STATE.zeros), leaf_count, targets)
         return taken
     except Exception:
         if check is not None:
             check(fn, None)
         raise
     finally:
-        task = outer
-        flat.edges = outer_zeros
+        STATE.task = outer
+        STATE.zeros = outer_zeros
         STATE.enable(before)
 
 
@@ -298,21 +294,22 @@ def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_
 
 def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     """Adds to `.grad`: the first gradient is taken as it is, later ones are added in place, unless the graph is kept."""
-    have = leaf._grad
-    if have is None:
-        if create_graph or (STATE.duals and g._rg):
-            leaf._grad = g.contiguous() if g._fn is None else g
-        else:
-            m = g._meta
-            if not m.contiguous:
-                g = g.contiguous()
+    with graph.LOCK:  # other threads may have a gradient for it
+        have = leaf._grad
+        if have is None:
+            if create_graph or (STATE.duals and g._rg):
+                leaf._grad = g.contiguous() if g._fn is None else g
+            else:
                 m = g._meta
-            # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
-            leaf._grad = Tensor._wrap(g._storage.node, m)
-    elif create_graph:
-        leaf._grad = _add(have, g)
-    else:
-        have.add_(g)
+                if not m.contiguous:
+                    g = g.contiguous()
+                    m = g._meta
+                # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
+                leaf._grad = Tensor._wrap(g._storage.node, m)
+        elif create_graph:
+            leaf._grad = _add(have, g)
+        else:
+            have.add_(g)
     if leaf._post_accumulate_grad_hooks:
         for hook in list(leaf._post_accumulate_grad_hooks.values()):
             r = hook(leaf)
@@ -459,7 +456,7 @@ def backward(
         inputs = _as_tuple(inputs)
         if not inputs:
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    if graph.nesting[0]:
+    if STATE.nesting:
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use functorch.grad or "
             "functorch.vjp instead or call backward() outside of functorch transforms."

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..modes import STATE
 from ..ops import core
 from ..tensor import Tensor
 from .mode import no_grad
@@ -26,9 +27,6 @@ FLAT = frozenset(
     ).split()
 )
 
-#: edges that had a gradient of zeros in the pass that is running; None outside of one
-edges: list[Any] | None = None
-
 
 def is_flat(fn: GradFn) -> bool:
     """Whether it is one of `FLAT`, or a pooling over one dimension, which is shown as the squeeze that ends it."""
@@ -40,6 +38,7 @@ class _Flat(GradFn):
     """A gradient, which passes on what comes to it, and the input on which it depends with slope 0."""
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
+        edges = STATE.zeros
         if edges is not None and self.edges[1] is not None:
             edges.append(self.edges[1])
         return g, None

@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine.graph import nesting
 from ..ops import core
 from ..tensor import Tensor
 from .mode import STATE, no_grad, quiet
-from .tape import FREED, HOOKS, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
+from .tape import FREED, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
 from .views import check_inplace, rebase
 
 
@@ -175,7 +174,7 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` and records it."""
-        if nesting[0] and not cls.__module__.startswith("tabtorch."):
+        if STATE.nesting and not cls.__module__.startswith("tabtorch."):
             from ..func.functions import apply
 
             batched = apply(cls, args)
@@ -273,7 +272,7 @@ def _saved(s: Any, outputs: list[Any]) -> Saved | None:
         return None
     if not isinstance(s, Tensor):
         raise TypeError(f"save_for_backward can only save variables, but argument 0 is of type {type(s).__name__}")
-    kind: Any = Packed if HOOKS else Saved
+    kind: Any = Packed if STATE.hooks else Saved
     for nr, o in enumerate(outputs):
         if o is s:
             return kind(s, True, nr)

@@ -7,10 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..modes import STATE
 from ..tensor import Tensor
 from ..utils.hooks import RemovableHandle
 from . import engine
-from .tape import HOOKS, AccumulateGrad, GradFn, Port, accumulator
+from .tape import AccumulateGrad, GradFn, Port, accumulator
 
 
 class Node(abc.ABC):
@@ -101,12 +102,12 @@ class saved_tensors_hooks:
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
-        if _disabled is not None:
-            raise RuntimeError(_disabled)
-        HOOKS.append((self.pack_hook, self.unpack_hook))
+        if STATE.hooks_disabled is not None:
+            raise RuntimeError(STATE.hooks_disabled)
+        STATE.hooks = (*STATE.hooks, (self.pack_hook, self.unpack_hook))
 
     def __exit__(self, *args: object) -> None:
-        HOOKS.pop()
+        STATE.hooks = STATE.hooks[:-1]
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -143,7 +144,7 @@ class _AllowMutation(saved_tensors_hooks):
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutation]:
     """Inside, what was saved for backward may be written to: backward has the values as they were. Backward runs inside too."""
-    if any(isinstance(getattr(pack, "__self__", None), _AllowMutation) for pack, _ in HOOKS):
+    if any(isinstance(getattr(pack, "__self__", None), _AllowMutation) for pack, _ in STATE.hooks):
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     context = _AllowMutation()
     with context:
@@ -154,20 +155,16 @@ def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutation]:
             context.entered = False
 
 
-_disabled: str | None = None
-
-
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Inside, to use `saved_tensors_hooks` is a RuntimeError with this message."""
-    global _disabled
-    if HOOKS:
+    if STATE.hooks:
         raise RuntimeError(error_message)
-    before, _disabled = _disabled, error_message
+    before, STATE.hooks_disabled = STATE.hooks_disabled, error_message
     try:
         yield
     finally:
-        _disabled = before
+        STATE.hooks_disabled = before
 
 
 # ---- gradients of several tensors
@@ -213,7 +210,7 @@ def register_multi_grad_hook(tensors: Iterable[Any], fn: Callable[..., Any], *, 
 
     def hook_of(k: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
-            task = engine.task
+            task = STATE.task
             first = state[0] is not task
             if first:
                 state[:] = [task, [None] * len(tensors), 0]

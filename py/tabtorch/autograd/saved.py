@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..modes import STATE
 from ..tensor import Tensor
-from .tape import FREED, HOOKS, GradFn, OpFn, Packed, Saved, freed_error
+from .tape import FREED, GradFn, OpFn, Packed, Saved, freed_error
 
 #: what `record` was given to save, in its order; several operations may keep the same
 _NAMES = {
@@ -132,11 +133,11 @@ class SavedTensor:
         if not isinstance(kept[i], Saved):
             raise AttributeError(f"'{type(kept[i]).__name__}' object has no attribute 'register_hooks'")
         value, output, nr = kept[i].unpack(fn), kept[i].is_output, kept[i].nr
-        HOOKS.append((pack_hook, unpack_hook))
+        before, STATE.hooks = STATE.hooks, (*STATE.hooks, (pack_hook, unpack_hook))
         try:
             kept[i] = Packed(value, output, nr)
         finally:
-            HOOKS.pop()
+            STATE.hooks = before
         if isinstance(fn, OpFn):
             fn.saved = tuple(kept)
         else:

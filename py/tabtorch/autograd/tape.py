@@ -24,10 +24,6 @@ FUNCTION, PORT, LEAF = 0, 1, 2
 #: in place of saved tensors once backward has used them
 FREED: Any = ("freed",)
 
-#: (pack, unpack) of each `saved_tensors_hooks` that is entered; only the last counts
-HOOKS: list[tuple[Any, Any]] = []
-
-
 #: functions whose `name()` PyTorch gives with their C++ namespace
 _CXX = ("CopyBackwards", "CopySlices", "NotImplemented")
 
@@ -252,17 +248,17 @@ class Packed:
 
         if tensor._inference:
             raise inference_error()
-        pack, self.unpack_hook = HOOKS[-1]
+        pack, self.unpack_hook = STATE.hooks[-1]
         self.is_output = is_output
         self.nr = nr
         self.edge = (tensor._fn or edge(tensor)) if tensor._rg and not is_output else None
-        before, version = HOOKS[:], tensor._storage.version
-        HOOKS.clear()
+        version = tensor._storage.version
+        before, STATE.hooks = STATE.hooks, ()
         try:
             with no_grad():
                 self.value = pack(tensor)
         finally:
-            HOOKS[:] = before
+            STATE.hooks = before
         if tensor._storage.version != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be "
@@ -354,7 +350,7 @@ def grad_class(name: str, base: type[GradFn] = OpFn) -> type[GradFn]:
     """The subclass of that name, made once. A composite may bear the name of a view, so the base counts too."""
     c = _classes.get((name, base))
     if c is None:
-        c = _classes[name, base] = type(name, (base,), {})
+        c = _classes.setdefault((name, base), type(name, (base,), {}))
     return c
 
 
@@ -416,7 +412,7 @@ def record(
 
 
 def _save(s: Tensor, outs: Sequence[Tensor]) -> Saved:
-    kind: Any = Packed if HOOKS else Saved
+    kind: Any = Packed if STATE.hooks else Saved
     for i, o in enumerate(outs):
         if o is s:
             return kind(s, True, i)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from tabtorch.bridge.base import Bridge
+from tabtorch.bridge.base import LOCK, Bridge
 from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
 
 __all__ = ["CPU", "WEBGPU", "BlockWriter", "Bridge", "close", "get_bridge", "init", "on_close"]
@@ -30,13 +30,21 @@ def get_bridge() -> Bridge:
     bridge = _bridge
     if bridge is not None and bridge.alive:
         return bridge
-    close()
     if IN_TAB:
+        close()
         from tabtorch.bridge.pyodide import start
-    else:
-        from tabtorch.bridge.node import start
-    _bridge = bridge = start()
-    return bridge
+
+        found = start()  # waits: another task may have been there first
+        if _bridge is None or not _bridge.alive:
+            _bridge = found
+        return _bridge
+    from tabtorch.bridge.node import start
+
+    with LOCK:
+        if _bridge is None or not _bridge.alive:
+            close()
+            _bridge = start()
+        return _bridge
 
 
 async def init() -> None:
@@ -48,7 +56,9 @@ async def init() -> None:
     if IN_TAB:
         from tabtorch.bridge.pyodide import start_async
 
-        _bridge = await start_async()
+        found = await start_async()
+        if _bridge is None or not _bridge.alive:
+            _bridge = found
     else:
         get_bridge()
 
@@ -56,11 +66,12 @@ async def init() -> None:
 def close() -> None:
     """Let the runtime go, with every buffer in it. The next use starts a new one."""
     global _bridge
-    bridge, _bridge = _bridge, None
-    if bridge is not None:
-        bridge.close()
-        for callback in _on_close:
-            callback()
+    with LOCK:
+        bridge, _bridge = _bridge, None
+        if bridge is not None:
+            bridge.close()
+            for callback in _on_close:
+                callback()
 
 
 def on_close(callback: Callable[[], None]) -> None:
@@ -68,6 +79,17 @@ def on_close(callback: Callable[[], None]) -> None:
     _on_close.append(callback)
 
 
+def _forked() -> None:
+    """In the child of a fork, which must not talk into its parent's pipe: it gets a runtime of its own when it needs one."""
+    global forked
+    LOCK.release()
+    forked = _bridge is not None or forked
+    close()
+
+
+#: whether this process is the child of one that had a runtime, whose tensors have no value here
+forked = False
+
 if hasattr(os, "register_at_fork"):
-    # The child of a fork must not talk into its parent's pipe.
-    os.register_at_fork(after_in_child=close)
+    # The lock is had while the process forks, so that no thread which is not in the child leaves something half done there.
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_forked)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
 from tabtorch.errors import AcceleratorError, OutOfMemoryError
 
-__all__ = ["Bridge", "raise_errors"]
+__all__ = ["LOCK", "Bridge", "raise_errors"]
+
+#: Held by whoever tells the runtime something, and by who takes a window of the engine to plan and send it: the order of the
+#: commands is that in which it was had. It is one, and no code of the user's runs in it, nor anything that waits for another
+#: thread; a read is asked for in it and waited for outside. In a tab there is one thread, but while one of its tasks waits in
+#: JavaScript (`run_sync`) others run, for which a re-entrant lock is open: so nothing may wait so in it, either.
+LOCK = threading.RLock()
 
 SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is there first
 
@@ -43,6 +50,14 @@ def raise_errors(text: str) -> None:
     raise RuntimeError(message)
 
 
+def _locked(f: Callable[..., int]) -> Callable[..., int]:
+    def locked(*args: Any) -> int:
+        with LOCK:
+            return f(*args)
+
+    return locked
+
+
 class Bridge:
     """The one way to the runtime. Subclasses carry the bytes: `_execute`, `_read`, `_call`."""
 
@@ -52,20 +67,20 @@ class Bridge:
         block = self.block = BlockWriter()
         self.info: dict[str, Any] = {}
         self.alive = True
-        # Bound methods, so that a call costs one lookup and no forwarding.
+        # Bound methods, so that a call costs one lookup and no forwarding. `new_buffer` and packers: in the LOCK.
         self.new_buffer: Callable[[], int] = block.new_buffer
         self.free: Callable[[int], None] = block.freed.append
-        self.define_kernel: Callable[[dict[str, Any]], int] = block.kernel
-        self.define_plan: Callable[[dict[str, Any]], int] = block.plan
         self.run_packer: Callable[[int, int, Sequence[str]], Callable[..., None]] = block.run_packer
-        self.copy: Callable[[int, int, int], int] = block.copy
-        self.alias: Callable[[int, int, int], int] = block.alias
-        self.alloc: Callable[[int, int], int] = block.alloc
+        self.define_kernel = _locked(block.kernel)
+        self.define_plan = _locked(block.plan)
+        self.copy: Callable[[int, int, int], int] = _locked(block.copy)
+        self.alias: Callable[[int, int, int], int] = _locked(block.alias)
+        self.alloc: Callable[[int, int], int] = _locked(block.alloc)
 
     # -- carried by subclasses
 
-    def _execute(self, nbytes: int) -> None:
-        """Send `block.data[:nbytes]`; raise what came back."""
+    def _execute(self, nbytes: int) -> str | None:
+        """Send `block.data[:nbytes]`; errors that came back, as `takeErrors` gives them. Waits for nothing."""
         raise NotImplementedError
 
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
@@ -96,33 +111,41 @@ class Bridge:
 
     def upload(self, dev: int, data: Any) -> int:
         """A new buffer with the bytes of `data`, any C-contiguous bytes-like object: its id."""
-        block = self.block
-        if block.pos and block.pos + memoryview(data).nbytes > SEND_ABOVE:
-            self.flush()
-        return block.upload(dev, data)
+        with LOCK:
+            block = self.block
+            if block.pos and block.pos + memoryview(data).nbytes > SEND_ABOVE:
+                self.flush()
+            return block.upload(dev, data)
 
     def write(self, ident: int, offset: int, data: Any) -> None:
         """Bytes into a buffer from `offset` on, in the order of the stream; a piece of a large one, which goes at once."""
-        block = self.block
-        if block.pos and block.pos + len(data) > SEND_ABOVE:
-            self.flush()
-        block.write(ident, offset, data)
+        with LOCK:
+            block = self.block
+            if block.pos and block.pos + len(data) > SEND_ABOVE:
+                self.flush()
+            block.write(ident, offset, data)
 
     def forget_plans(self, ids: Iterable[int]) -> None:
-        """Drop plans that will not be run again."""
-        self.block.forget(ids)
+        """Drop plans that will not be run again. Safe from any finalizer."""
+        self.block.forgotten.extend(ids)
 
     def flush(self) -> None:
         """Send the block in one call. Errors of this or of earlier work are raised."""
-        block = self.block
-        if block.freed:
-            block.write_frees()
-        pos = block.pos
-        if pos:
-            try:
-                self._execute(pos)
-            finally:
-                block.clear()  # what was refused is not sent twice
+        errors = None
+        with LOCK:
+            block = self.block
+            if block.freed:
+                block.write_frees()
+            if block.forgotten:
+                block.write_forgotten()
+            pos = block.pos
+            if pos:
+                try:
+                    errors = self._execute(pos)
+                finally:
+                    block.clear()  # what was refused is not sent twice
+        if errors:  # in a tab this may wait, for another device
+            self._raise(errors)
 
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""

@@ -31,14 +31,23 @@ class BlockWriter:
 
     `data` is replaced, never resized, because JavaScript may hold a view of it. A freed buffer id is handed out again
     only when its `FREE` is in the stream; frees collect in `freed` (`list.append` is safe from any finalizer) and go
-    in before the next command that could use their memory.
+    in before the next command that could use their memory; so do plans to forget.
+
+    One thread at a time (`bridge.base.LOCK`). But a finalizer or a signal handler of that thread may run between any two
+    calls, and append too. So a command is written first and counted in after: if `count` has changed meanwhile, somebody
+    else's has come to its place, and it is written again behind it. Nothing can come between the last look and the count,
+    where no function is called.
     """
 
-    __slots__ = ("capacity", "data", "freed", "kernels", "plans", "pos", "spare", "top", "view")
+    __slots__ = ("capacity", "count", "data", "forgotten", "freed", "kernels", "plans", "pos", "spare", "top", "view")
+
+    view: memoryview
 
     def __init__(self) -> None:
-        self._replace(INITIAL)
+        self.count = 0  # how often something was put in, or all of it taken out
         self.pos = 0
+        self._replace(INITIAL)
+        self.forgotten: list[int] = []  # plans, FORGET not yet written
         self.freed: list[int] = []  # to be freed, FREE not yet written
         self.spare: list[int] = []  # FREE written: may be used again
         self.top = 0  # the largest buffer id so far
@@ -48,35 +57,50 @@ class BlockWriter:
     # -- room
 
     def _replace(self, capacity: int) -> None:
-        self.data = bytearray(capacity)
-        self.view = memoryview(self.data)
-        self.capacity = capacity
+        """Another block, of that size, with what is in this one."""
+        while True:
+            data, pos, count = bytearray(capacity), self.pos, self.count
+            view = memoryview(data)
+            if pos:
+                view[:pos] = self.view[:pos]
+            if self.count == count:
+                self.data, self.view, self.capacity = data, view, capacity
+                return
 
     def reserve(self, nbytes: int) -> int:
         """Make room for `nbytes` more; the position at which they go."""
-        pos = self.pos
-        if pos + nbytes > self.capacity:
+        while (pos := self.pos) + nbytes > self.capacity:
             if pos + nbytes > LARGEST:
                 raise RuntimeError(f"{nbytes} bytes are too many for one block of commands (4 GiB)")
-            old = self.view
             self._replace(min(LARGEST, max(2 * self.capacity, pos + nbytes)))
-            self.view[:pos] = old[:pos]
         return pos
 
     def clear(self) -> None:
         """Start again at the front; a block that one large upload made huge is given back."""
+        self.count += 1
         self.pos = 0
         if self.capacity > SHRINK_ABOVE:
             self._replace(INITIAL)
+
+    def _put(self, pack_into: Callable[..., None], size: int, *values: int) -> None:
+        while True:
+            count = self.count
+            pos = self.reserve(size)
+            pack_into(self.data, pos, *values)
+            if self.count == count:
+                self.count = count + 1
+                self.pos = pos + size
+                return
 
     # -- ids
 
     def new_buffer(self) -> int:
         """An id for a buffer; the command that makes the buffer is the caller's to write."""
-        if self.spare:
+        try:
             return self.spare.pop()
-        self.top += 1
-        return self.top
+        except IndexError:
+            self.top += 1
+            return self.top
 
     def write_frees(self) -> None:
         """Put the `FREE` of everything in `freed` into the stream."""
@@ -85,9 +109,7 @@ class BlockWriter:
         del freed[: len(ids)]  # a finalizer may have appended meanwhile
         count = len(ids)
         size = (12 + 4 * count + 7) & ~7
-        pos = self.reserve(size)
-        struct.pack_into(f"<3I{count}I", self.data, pos, FREE, size, count, *ids)
-        self.pos = pos + size
+        self._put(struct.Struct(f"<3I{count}I").pack_into, size, FREE, size, count, *ids)
         self.spare += ids
 
     # -- commands
@@ -102,11 +124,7 @@ class BlockWriter:
         def run(*values: Any) -> None:
             if freed:
                 self.write_frees()
-            pos = self.pos
-            if pos + size > self.capacity:
-                self.reserve(size)
-            pack_into(self.data, pos, RUN, size, plan, nslots, *values)
-            self.pos = pos + size
+            self._put(pack_into, size, RUN, size, plan, nslots, *values)
 
         return run
 
@@ -115,11 +133,15 @@ class BlockWriter:
             self.write_frees()
         head = 12 + 4 * len(words)
         size = (head + nbytes + 7) & ~7
-        pos = self.reserve(size)
-        struct.pack_into(f"<{3 + len(words)}I", self.data, pos, opcode, size, *words, nbytes)
-        if nbytes:
-            self.view[pos + head : pos + head + nbytes] = data
-        self.pos = pos + size
+        pack_into = struct.Struct(f"<{3 + len(words)}I").pack_into
+
+        def put(block: bytearray, pos: int, *head_words: int) -> None:
+            pack_into(block, pos, *head_words)
+            if nbytes:
+                with memoryview(block) as view:
+                    view[pos + head : pos + head + nbytes] = data
+
+        self._put(put, size, opcode, size, *words, nbytes)
 
     def kernel(self, spec: dict[str, Any]) -> int:
         """`KERNEL`: its new id."""
@@ -156,36 +178,37 @@ class BlockWriter:
         """`COPY`: the id of the new buffer on `dev`, with the first `nbytes` of `source`."""
         if self.freed:
             self.write_frees()
-        pos = self.reserve(24)
+        self.reserve(24)  # before an id is taken
         ident = self.new_buffer()
-        _pack6(self.data, pos, COPY, 24, ident, dev, source, nbytes)
-        self.pos = pos + 24
+        self._put(_pack6, 24, COPY, 24, ident, dev, source, nbytes)
         return ident
 
     def alias(self, base: int, offset: int, nbytes: int) -> int:
         """`ALIAS`: the id of a window onto `base`; `offset` is a multiple of 256."""
         if self.freed:
             self.write_frees()
-        pos = self.reserve(24)
+        self.reserve(24)
         ident = self.new_buffer()
-        _pack6(self.data, pos, ALIAS, 24, ident, base, offset, nbytes)
-        self.pos = pos + 24
+        self._put(_pack6, 24, ALIAS, 24, ident, base, offset, nbytes)
         return ident
 
     def alloc(self, dev: int, nbytes: int) -> int:
         """`ALLOC`: the id of a new buffer of zeros."""
         if self.freed:
             self.write_frees()
-        pos = self.reserve(24)
+        self.reserve(24)
         ident = self.new_buffer()
-        _pack5(self.data, pos, ALLOC, 24, ident, dev, nbytes)
-        self.pos = pos + 24
+        self._put(_pack5, 24, ALLOC, 24, ident, dev, nbytes)
         return ident
 
     def forget(self, ids: Iterable[int]) -> None:
         """`FORGET` plans."""
         ids = list(ids)
         size = (12 + 4 * len(ids) + 7) & ~7
-        pos = self.reserve(size)
-        struct.pack_into(f"<{3 + len(ids)}I", self.data, pos, FORGET, size, len(ids), *ids)
-        self.pos = pos + size
+        self._put(struct.Struct(f"<{3 + len(ids)}I").pack_into, size, FORGET, size, len(ids), *ids)
+
+    def write_forgotten(self) -> None:
+        """The same of those in `forgotten`."""
+        ids = self.forgotten[:]
+        del self.forgotten[: len(ids)]
+        self.forget(ids)

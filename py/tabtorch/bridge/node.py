@@ -2,6 +2,9 @@
 
 Frames, little endian: `u32 length, u32 kind, payload` to the child; `u32 length, u32 status, payload` back. Only what
 asks for something is answered, so a flush never waits; errors of the work come back with the next answer.
+
+Answers come in the order of the questions, which have numbers. Who waits for one reads those before it too, and leaves them
+for the threads that asked; whoever comes next goes on from there. So threads wait at the same time, and none of them in the LOCK.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
-from tabtorch.bridge.base import Bridge, check_device, raise_errors, requested_device
+from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, requested_device
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
 
@@ -63,8 +66,13 @@ class NodeBridge(Bridge):
         assert self._child.stdin and self._child.stdout
         self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
         self._input = bytearray()
-        self._unread = 0  # answers of calls that were interrupted, still to be thrown away
-        self._lock = threading.RLock()
+        self._asked = self._answered = 0  # numbers of the last question, and of the last answer that was read
+        self._waited_for: set[int] = set()
+        self._answers: dict[int, tuple[int, bytes]] = {}
+        self._reading = threading.Lock()  # who has it reads from the child
+        self._reader = 0  # the thread that has it
+        self._sending = False
+        self._why = "when it was closed", ""
         self._pid = os.getpid()
         atexit.register(self.close)
         try:
@@ -77,10 +85,16 @@ class NodeBridge(Bridge):
     # -- frames
 
     def _send(self, kind: int, payload: Any) -> None:
+        """In the LOCK."""
+        if not self.alive:
+            raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
         size = len(payload)
         if size > _LARGEST:
             raise RuntimeError(f"{size} bytes are too many for one message (4 GiB)")
         parts = [memoryview(_header.pack(size, kind)), memoryview(payload)]
+        if self._sending:
+            raise _interrupted()
+        self._sending = True
         try:
             while parts:
                 sent = os.writev(self._to, parts)
@@ -93,37 +107,51 @@ class NodeBridge(Bridge):
         except BaseException:
             self._end()  # half a frame is with the child: it cannot be talked to any more
             raise
+        finally:
+            self._sending = False
 
     def _fill(self, size: int) -> None:
         data = self._input
         while len(data) < size:
             more = os.read(self._from, min(max(size - len(data), 1 << 16), 1 << 24))
             if not more:
-                self._died()
+                raise EOFError
             data += more
 
-    def _receive(self) -> tuple[int, bytes]:
+    def _receive(self) -> None:
+        """The next answer. An exception in here (Ctrl-C) loses nothing."""
         self._fill(8)
         size, status = _header.unpack_from(self._input)
         self._fill(8 + size)
-        with memoryview(self._input) as view:
-            payload = bytes(view[8 : 8 + size])
+        if self._answered + 1 in self._waited_for:
+            with memoryview(self._input) as view:
+                self._answers[self._answered + 1] = status, bytes(view[8 : 8 + size])
         del self._input[: 8 + size]
-        return status, payload
+        self._answered += 1
 
     def _ask(self, kind: int, payload: bytes = b"") -> bytes:
         """Send a frame and wait for its answer."""
-        with self._lock:
-            if not self.alive:
-                raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
+        me = threading.get_ident()
+        if self._reader == me:
+            raise _interrupted()
+        with LOCK:
             self._send(kind, payload)
-            self._unread += 1
-            while True:
-                # An exception in here (Ctrl-C) leaves the answer to the next call, which drops it.
-                status, answer = self._receive()
-                self._unread -= 1
-                if not self._unread:
-                    break
+            self._asked = ticket = self._asked + 1
+            self._waited_for.add(ticket)
+        try:
+            with self._reading:
+                self._reader = me
+                try:
+                    while self._answered < ticket:
+                        self._receive()
+                finally:
+                    self._reader = 0
+            status, answer = self._answers[ticket]
+        except (EOFError, OSError, KeyError):
+            self._died()
+        finally:
+            self._waited_for.discard(ticket)
+            self._answers.pop(ticket, None)
         if status:
             text = answer.decode()
             if text.startswith("["):
@@ -134,11 +162,8 @@ class NodeBridge(Bridge):
     # -- Bridge
 
     def _execute(self, nbytes: int) -> None:
-        with self._lock:
-            if not self.alive:
-                raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
-            with memoryview(self.block.data) as view:
-                self._send(EXECUTE, view[:nbytes])
+        with memoryview(self.block.data) as view:
+            self._send(EXECUTE, view[:nbytes])
 
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes))
@@ -168,25 +193,29 @@ class NodeBridge(Bridge):
         """Close, and tell those who hold ids now, before anybody asks for the next runtime."""
         from tabtorch import bridge
 
-        if bridge._bridge is self:
-            bridge.close()
-        else:
-            self.close()
+        with LOCK:
+            if bridge._bridge is self:
+                bridge.close()
+            else:
+                self.close()
 
     def _died(self) -> NoReturn:
         child = self._child
-        try:
-            status = child.wait(5)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            status = child.wait()
-        said = self._last_words()
-        self._end()
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        with LOCK:
+            if self.alive:
+                try:
+                    status = child.wait(5)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    status = child.wait()
+                how = signal.Signals(-status).name if status < 0 else f"status {status}"
+                self._why = f"with {how}", self._last_words()
+                self._end()
+        how, said = self._why
         raise RuntimeError(
-            f"the tabtorch runtime (Node, process {child.pid}) ended with {how}; the tensors it held are lost, and the "
+            f"the tabtorch runtime (Node, process {child.pid}) ended {how}; the tensors it held are lost, and the "
             f"next use starts a new one{said}"
-        )
+        ) from None
 
     def _last_words(self) -> str:
         if self._log is None:
@@ -198,24 +227,36 @@ class NodeBridge(Bridge):
 
     def close(self) -> None:
         """End the child."""
-        if not self.alive:
-            return
-        self.alive = False
-        atexit.unregister(self.close)
-        child = self._child
-        for pipe in (child.stdin, child.stdout):
-            if pipe:
-                pipe.close()
-        if os.getpid() != self._pid:  # a fork: the child is the parent's
-            child.returncode = 0
-            return
-        try:
-            child.wait(2)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        if self._log is not None:
-            self._log.close()
+        with LOCK:
+            if not self.alive:
+                return
+            self.alive = False
+            atexit.unregister(self.close)
+            child = self._child
+            assert child.stdin and child.stdout
+            child.stdin.close()
+            if os.getpid() != self._pid:  # a fork: the child is the parent's
+                child.stdout.close()
+                child.returncode = 0
+                return
+            try:
+                child.wait(2)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            # Who still reads has met the end by now. Its number must not become that of another pipe while it does.
+            if self._reading.acquire(timeout=2):
+                child.stdout.close()
+                self._reading.release()
+            if self._log is not None:
+                self._log.close()
+
+
+def _interrupted() -> RuntimeError:
+    return RuntimeError(
+        "this tensor cannot be used now: the thread was interrupted, by a signal handler or a finalizer, while it talked to the "
+        "runtime, and has to go on with that first"
+    )
 
 
 def start() -> Bridge:

@@ -108,17 +108,18 @@ class PyodideBridge(Bridge):
         self.info = json.loads(self._call("info"))
         check_device(self.info)
 
-    def _execute(self, nbytes: int) -> None:
+    def _execute(self, nbytes: int) -> str | None:
         data = self.block.data
         if data is not self._bound:
             self._bind_js(data)
             self._bound = data
         try:
-            errors = self._execute_js(nbytes)
+            return self._call("takeErrors") if self._execute_js(nbytes) else None
         except JsException as error:
-            self._failed("the runtime failed", error)
-        if errors:
-            self._raise_pending()
+            for found in (self._call("takeErrors"), self._glue.refusal()):
+                if found and found != "[]":
+                    return found
+            return json.dumps([{"kind": "", "operation": "", "message": f"the runtime failed: {error}"}])
 
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         try:

@@ -12,7 +12,6 @@ from .. import dtypes
 from .._dynamo import config
 from .._overriding import STATE as overriding
 from ..autograd import engine
-from ..autograd.tape import HOOKS
 from ..device import default_device
 from ..engine import graph
 from ..modes import STATE
@@ -60,9 +59,11 @@ class Compiled:
         every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if graph.held is not None or graph.nesting[0] or stance == "force_eager" or config.disable:
+        if graph.recorder or STATE.nesting or stance == "force_eager" or config.disable:
             return self.function(*args, **kwargs)
-        if STATE.duals or overriding.modes or HOOKS or engine.check is not None:  # who wants to see each operation
+        if (
+            STATE.duals or overriding.modes or STATE.hooks or engine.check is not None
+        ):  # who wants to see each operation
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         objects: list[Any] = []
@@ -73,7 +74,7 @@ class Compiled:
             STATE.inference,
             dtypes.get_default_dtype(),
             default_device(),
-            autocast is not None and any(autocast.enabled) and (*autocast.enabled, *autocast.low_dtype),
+            autocast is not None and any(autocast.NOW.enabled) and (*autocast.NOW.enabled, *autocast.NOW.low_dtype),
             deterministic(),
             flatten(args, tensors, objects, boxes),
             flatten(kwargs, tensors, objects, boxes),
@@ -82,18 +83,21 @@ class Compiled:
         if self.runtime is not bridge:  # plans are those of a runtime
             self.reset()
             self.runtime = bridge
-        entry = self.entries.get(key)
-        if entry is None:
-            entry = self.entries[key] = Entry(objects)
-            if len(self.entries) > config.limit():
-                self._limited(entry)
-        for replay in entry.replays:
-            if replay.scope.unchanged():
-                try:
-                    return replay.run(tensors)
-                except Stale:
-                    entry.provisional = replay
+        with graph.LOCK:  # a replay is for one thread at a time
+            entry = self.entries.get(key)
+            if entry is None:
+                entry = self.entries[key] = Entry(objects)
+                if len(self.entries) > config.limit():
+                    self._limited(entry)
+            for replay in entry.replays:
+                if graph.recording is not None:
                     break
+                if replay.scope.unchanged():
+                    try:
+                        return replay.run(tensors)
+                    except Stale:
+                        entry.provisional = replay
+                        break
         return self._run(entry, tensors, objects, boxes, lambda: self.function(*args, **kwargs))
 
     def _limited(self, entry: Entry) -> None:
@@ -116,18 +120,30 @@ class Compiled:
         if stance == "fail_on_recompile":
             raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'")
         hold = Hold(self.name, self.warned, self.fullgraph)
-        last = entry.provisional
-        if not entry.why:
-            scope = last.scope if last is not None and last.scope.unchanged() else Scope([self.function, *objects])
-            entry.why = scope.opaque
-        if entry.why:
-            with hold:
-                out = call()
-            graph.flush()
-            return out
-        plain = last is not None and last.scope is scope
-        recorder = Recorder(scope, tensors, boxes, plain, self.plans)
-        out, made = recorder.run(hold, call)
+        if not graph.record(hold):  # another thread is recording: this call is none of its
+            return call()
+        try:
+            last = entry.provisional
+            if not entry.why:
+                scope = last.scope if last is not None and last.scope.unchanged() else Scope([self.function, *objects])
+                entry.why = scope.opaque
+            if entry.why:
+                with hold:
+                    out = call()
+                graph.flush()
+                return out
+            plain = last is not None and last.scope is scope
+            recorder = Recorder(scope, tensors, boxes, plain, self.plans)
+            out, made = recorder.run(hold, call)
+        finally:
+            if graph.recording is hold:
+                graph.recorded()
+        with graph.LOCK:
+            self._judge(entry, last, recorder, made, plain)
+        return out
+
+    def _judge(self, entry: Entry, last: Replay | None, recorder: Recorder, made: Replay | None, plain: bool) -> None:
+        """What a run that was recorded says of those to come."""
         entry.provisional = None
         if made is not None and plain and last is not None and last.agrees(recorder):
             if last not in entry.replays:
@@ -136,15 +152,14 @@ class Compiled:
                     entry.replays.pop()
                     self._limited(entry)
             entry.tries = 0
-            return out
-        entry.tries += 1
+            return
+        entry.tries += not recorder.hold.disturbed
         if last in entry.replays:
             entry.replays.remove(last)
-        if made is not None and (not plain or not scope.numbers):
+        if made is not None and (not plain or not recorder.scope.numbers):
             entry.provisional = made
         if entry.tries > TRIES:
             entry.why = recorder.why or "no two runs of it were alike"
-        return out
 
     def reset(self) -> None:
         """Forgets all that was recorded."""

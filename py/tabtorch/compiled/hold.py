@@ -1,6 +1,6 @@
 """Running a function with the engine's windows held open, so that all it computes is sent as one plan at its end.
 
-`Hold` stands in `graph.held` meanwhile. It is told what leaves the window before the end (a read, a value that crosses
+`Hold` stands in `STATE.held` of its thread meanwhile. It is told what leaves the window before the end (a read, a value that crosses
 between devices) and what comes in besides: draws of generators, copies, uploads.
 """
 
@@ -10,12 +10,14 @@ import contextlib
 import sys
 import traceback
 import warnings
+from _thread import get_ident
 from collections.abc import Iterator
 from typing import Any
 
 from .._dynamo.exc import Unsupported
 from ..autograd import engine as autograd
 from ..engine import graph
+from ..modes import STATE
 from ..random import HostGenerator, PhiloxGenerator
 from .live import live_int
 from .scope import ours
@@ -50,6 +52,20 @@ class Hold:
         #: whether nothing may be sent: gradients are computed of values that are not there
         self.fixed = False
         self._inside = 0
+        self._thread = get_ident()
+        #: whether another thread has used what waits in the function's window
+        self.disturbed = False
+        #: whether the function has ended: until the plan is made, others have to wait for its values
+        self.closed = False
+
+    def mine(self) -> bool:
+        """Whether what is done now is the function's doing. What is exchanged for a run is so for all threads."""
+        return not self._inside and get_ident() == self._thread
+
+    def shared(self) -> None:
+        """Another thread uses a value of the function's, or gives it one, while it runs."""
+        self.disturbed = True
+        self.reason = self.reason or "another thread takes part in it"
 
     # ---- what the engine tells
 
@@ -96,6 +112,8 @@ class Hold:
     # ---- taking hold
 
     def __enter__(self) -> Hold:
+        if not (graph.recording is self or graph.record(self)):
+            raise RuntimeError("torch.compile: another thread is compiling a function")
         for q in list(graph._queues.values()):
             if q.nodes:
                 graph.flush_queue(q)
@@ -106,10 +124,12 @@ class Hold:
 
         def copied(dev: int, source: int, nbytes: int) -> int:
             ident = copy(dev, source, nbytes)
-            if not self._inside and source in self.uploads:  # still what was uploaded
+            if not self.mine():
+                return ident
+            if source in self.uploads:  # still what was uploaded
                 self.made.pop(ident, None)
                 self.uploads[ident] = self.uploads[source]
-            elif not self._inside:
+            else:
                 self.uploads.pop(ident, None)
                 self.made[ident] = len(self.ahead)
                 self.ahead.append(("copy", dev, source, nbytes))
@@ -117,22 +137,27 @@ class Hold:
 
         def uploaded(dev: int, data: Any) -> int:
             ident = upload(dev, data)
-            if not self._inside:
+            if self.mine():
                 self.made.pop(ident, None)
                 self.uploads[ident] = hash(bytes(data))
             return ident
 
         def allocated(dev: int, nbytes: int) -> int:
-            self.reason = self.reason or "it takes memory of its own"
+            if self.mine():
+                self.reason = self.reason or "it takes memory of its own"
             return alloc(dev, nbytes)
 
         def words(generator: PhiloxGenerator) -> tuple[int, ...]:
+            if get_ident() != self._thread:
+                return following(generator)
             k = len(self.words)
             self.words.append(generator)
             self.raw.append(following(generator))
             return tuple([live_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
 
         def drawn(generator: HostGenerator, law: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
+            if get_ident() != self._thread:
+                return draw(generator, law, out, inputs)
             with self.aside():
                 node: Any = draw(generator, law, out, inputs)
             self.uploads.pop(node.buf.id, None)
@@ -151,17 +176,17 @@ class Hold:
             setattr(cls, name, self._telling(own))
         autograd.ran = self._ran
         amp: Any = sys.modules.get("tabtorch.amp._switch")
-        self._autocast = amp if amp is not None and any(amp.enabled) else None
+        self._autocast = amp if amp is not None and any(amp.NOW.enabled) else None
         if self._autocast:  # its copies of weights outlive a call
-            self._cached, amp.cache_enabled = amp.cache_enabled, False
-        graph.held = self
+            self._cached, amp.NOW.cache_enabled = amp.NOW.cache_enabled, False
+        STATE.held = self
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        graph.held = None
+        STATE.held = None
         autograd.ran = None
         if self._autocast:
-            self._autocast.cache_enabled = self._cached
+            self._autocast.NOW.cache_enabled = self._cached
         bridge = self._bridge
         bridge.copy, bridge.upload, bridge.alloc, PhiloxGenerator.next, HostGenerator.draw = self._before  # type: ignore[method-assign]
         for name, own, watched in self._out:
@@ -181,14 +206,14 @@ class Hold:
 
     def _telling(self, own: Any) -> Any:
         def told(*args: Any) -> Any:
-            if not self._inside:
+            if self.mine():
                 self.reason = self.reason or "it sets the state of a generator"
             return own(*args)
 
         return told
 
     def _ran(self, order: Any, retained: bool) -> None:
-        if not retained:
+        if not retained and self.mine():
             self.freed.update(order)
 
 
@@ -200,7 +225,8 @@ class Watched:
         self._hold = hold
 
     def write(self, text: str) -> Any:
-        self._hold.reason = self._hold.reason or "it writes to a stream"
+        if self._hold.mine():
+            self._hold.reason = self._hold.reason or "it writes to a stream"
         return self._own.write(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -176,8 +176,9 @@ class Joint:
 
     def run(self, fn: Any, given: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of the inputs."""
-        if self.plan is None:
-            self._plan()
+        with graph.LOCK:
+            if self.plan is None:
+                self._plan()
         sources = []
         for kind, k, *_ in self.refs:
             if kind == "saved":
@@ -191,16 +192,17 @@ class Joint:
                 sources.append(node)
             else:
                 sources.append(k)
-        bridge = graph.bridge()
-        ids = [graph.buffer_of(n).id for n in sources]
-        plan = self.plan
-        own = {-k - 1: n for k, n in enumerate(sources)}  # a gradient may be one that was given
-        for p, nbytes in plan.fresh:
-            n = Node(self.insts[p], (), ())
-            n.buf = Buffer(bridge.new_buffer(), nbytes, plan.device)
-            own[p] = n
-            ids.append(n.buf.id)
-        plan.pack(*ids, *plan.flat(fn.scalars))
+        with graph.LOCK:
+            bridge = graph.bridge()
+            ids = [graph.buffer_of(n).id for n in sources]
+            plan = self.plan
+            own = {-k - 1: n for k, n in enumerate(sources)}  # a gradient may be one that was given
+            for p, nbytes in plan.fresh:
+                n = Node(self.insts[p], (), ())
+                n.buf = Buffer(bridge.new_buffer(), nbytes, plan.device)
+                own[p] = n
+                ids.append(n.buf.id)
+            plan.pack(*ids, *plan.flat(fn.scalars))
         return [None if p is None else Tensor._wrap(own[p], m) for p, m in zip(self.places_of, self.metas)]
 
     def _plan(self) -> None:

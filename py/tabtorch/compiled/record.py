@@ -8,12 +8,13 @@ nobody else can see it; so the state of a training step stays where it is, and a
 from __future__ import annotations
 
 import gc
+from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
 from ..autograd.tape import GradFn, freed_error, grad_class
 from ..engine import graph
-from ..engine.graph import Buffer, Node, Window
+from ..engine.graph import Node, Window
 from ..engine.liveness import by, held_beyond
 from ..engine.plan import make_plan
 from ..tensor import Tensor
@@ -69,7 +70,7 @@ def unshared(node: Node) -> None:
     b = node.buf
     assert b is not None
     nbytes = node.inst.out.numel * node.inst.out.dtype.itemsize
-    node.buf = Buffer(graph.bridge().copy(b.device, b.id, nbytes), nbytes, b.device)
+    node.buf = graph.copied(b, b.device, nbytes)
 
 
 class Recorder:
@@ -101,8 +102,9 @@ class Recorder:
                 self._differentiate(out)
             finally:
                 self._sober()
-        try:
+        with graph.LOCK:
             try:
+                graph.settle()
                 if hold.reason:
                     raise Unrecorded(hold.reason)
                 made = self._made(out)
@@ -115,9 +117,9 @@ class Recorder:
                     self.joint.drop()
                 for t, fn in self.histories:
                     t._fn = fn
-        finally:
-            self.histories = []
-            graph.flush()
+            finally:
+                self.histories = []
+                graph.flush()
         return out, made
 
     # ---- the world before, and numbers in it
@@ -183,6 +185,7 @@ class Recorder:
         self.joint: Joint | None = None
         self.outputs: list[Tensor] = []
         self.histories = []
+        self.hold.closed = True
         if self.hold.reason:
             return
         results: list[Tensor] = []
@@ -235,19 +238,22 @@ class Recorder:
         saved = [] if self.joint is None else self.joint.partition(self._ref)
         queues = [q for q in graph._queues.values() if q.nodes]
         queues = list({id(q): q for q in queues}.values())
+        graph.planning = get_ident()
         windows = [Window(q) for q in queues]
         try:
             return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
         except Unrecorded:
             for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
                 if any(n.buf is None for n in w.nodes):
-                    q.nodes = w.nodes
+                    q.nodes[:0] = w.nodes
                     q.windows = [n.pos for n, _ in w.aliased]
             raise
         except BaseException:
             for w in windows:
                 graph._give_up(w.nodes)
             raise
+        finally:
+            graph.planning = 0
 
     def _grads_after(self) -> None:
         """Sorts gradients: (leaf, the new one) where there is one, and those that are gone."""

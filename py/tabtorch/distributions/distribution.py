@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tabtorch as torch
 
-from ..engine.graph import levels
+from ..modes import STATE
 from ..tensor import Tensor
 from . import constraints
 from .utils import _Number, broadcast_all, lazy_property
@@ -54,7 +54,7 @@ def _ask(checks: list[_Check]) -> None:
 
 def _settle(checks: list[_Check]) -> None:
     """Raises the error of the first check that fails."""
-    if levels:  # vmap: of all examples
+    if STATE.levels:  # vmap: of all examples
         from ..func import debug_unwrap
 
         checks = [(v if isinstance(v, bool) else debug_unwrap(v), error) for v, error in checks]

@@ -7,11 +7,15 @@ A node is *live* if anything but the graph still refers to it when its window is
 from __future__ import annotations
 
 import gc
+from _thread import get_ident
 from collections.abc import Callable
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from .. import bridge as _bridges
+from ..bridge.base import LOCK
 from ..device import check_has
+from ..modes import STATE, met
 from .liveness import held_beyond
 from .view import Meta, meta
 
@@ -181,7 +185,7 @@ def inst(
     if r is None:
         if len(_insts) > 200_000:
             _insts.clear()
-        r = _insts[key] = Inst(op, ins, out, scalars, static, compute)
+        r = _insts.setdefault(key, Inst(op, ins, out, scalars, static, compute))
     return r
 
 
@@ -215,6 +219,7 @@ class Memory:
         self.peak = [0, 0]
 
     def add(self, device: int, n: int) -> None:
+        # no call, so no other thread, comes between the look and the change
         v = self.live[device] + n
         self.live[device] = v
         if v > self.peak[device]:
@@ -255,9 +260,10 @@ def runtime_ended() -> None:
     _limits.clear()
     plan._kernels.clear()
     target._targets.clear()
-    for q in _queues.values():
-        _give_up(q.nodes)
-        q.nodes, q.windows = [], []
+    for q in list(_queues.values()):
+        for nodes in (q.nodes, q.nodes.others):
+            _give_up(nodes.take())
+        q.windows = []
         q.bytes = 0
     for o in gc.get_objects():
         if type(o) is Buffer and o.id:
@@ -284,42 +290,82 @@ class Node:
         self.pos = 0
 
 
-class Queue:
-    """The nodes of one device that have not been sent yet."""
+class Nodes(list):
+    """Nodes that wait. Those of other threads than the one whose function is being recorded are kept apart, in `others`."""
 
-    __slots__ = ("bytes", "device", "nodes", "windows")
+    __slots__ = ("others",)
+    others: Nodes
 
-    def __init__(self, device: Any) -> None:
-        self.device = device
-        self.nodes: list[Node] = []
-        self.bytes = 0
-        self.windows: list[int] = []  # positions of nodes that are to be windows onto another node's memory
-
-
-_queues: dict[Any, Queue] = {}
-
-#: the calls of `vmap` that are under way, innermost last; how many batched values there are; what a queue's nodes are kept
-#: in: func/batch.py has another list while there are any
-levels: list[Any] = []
-#: how many transforms of torch.func are under way, `vmap` included
-nesting = [0]
-batches = [0]
-node_list: type[list] = list
+    def take(self) -> list[Node]:
+        """All that is there, taken out. What other threads append meanwhile stays."""
+        taken = self[:]
+        del self[: len(taken)]
+        return taken
 
 
-class _Nowhere(list):
+class Watched(Nodes):
+    """The same while there are batched values, or a function is being recorded."""
+
+    __slots__ = ()
+
+    def append(self, n: Node) -> None:
+        nodes = self.others if recorder and get_ident() != recorder else self
+        if batches[0]:
+            for_all(nodes, n)
+        else:
+            list.append(nodes, n)
+
+
+class _Nowhere(Nodes):
     """What waits on the meta device: nothing. A node there has a shape and a dtype, and never a value."""
 
     def append(self, n: Node) -> None:
         n.srcs = n.scalars = ()
 
 
+class Queue:
+    """The nodes of one device that have not been sent yet."""
+
+    __slots__ = ("bytes", "device", "nodes", "windows")
+
+    def __init__(self, device: Any, kind: type[Nodes] = Nodes) -> None:
+        self.device = device
+        self.nodes = kind()
+        self.nodes.others = Nodes()
+        self.bytes = 0
+        self.windows: list[int] = []  # positions of nodes that are to be windows onto another node's memory
+
+    def waiting(self) -> Nodes:
+        """The nodes of the thread that asks, and of those with which it shares a window."""
+        nodes = self.nodes
+        return nodes.others if recorder and type(nodes) is Watched and get_ident() != recorder else nodes
+
+
+_queues: dict[Any, Queue] = {}
+
+#: how many batched values there are; what is done with a node then: see func/batch.py
+batches = [0]
+for_all: Callable[[Nodes, Node], None] = list.append
+#: the thread whose function is being recorded, until all that it has emitted was sent; 0: none. And its Hold: see compiled/hold.py
+recorder = 0
+recording: Any = None
+
+
+def watch(batched: bool = False) -> None:
+    """To be called when `batches` or `recorder` has changed. batched: there are batched values."""
+    with LOCK:
+        kind = Watched if batched or recorder or batches[0] else Nodes
+        for q in list(_queues.values()):
+            if type(q.nodes) is not _Nowhere:
+                q.nodes.__class__ = kind
+
+
 def queue_of(device: Any) -> Queue:
     q = _queues.get(device)
     if q is None:
-        q = _queues[device] = Queue(device)
-        if device.type == "meta":
-            q.nodes = _Nowhere()
+        with LOCK:
+            q = _queues.setdefault(device, Queue(device, _Nowhere if device.type == "meta" else Nodes))
+            watch()
     return q
 
 
@@ -334,7 +380,9 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
     q = i.queue
     nodes = q.nodes
     nodes.append(n)
-    if len(nodes) >= WINDOW and (held is None or len(nodes) >= HELD):
+    if len(nodes) >= WINDOW and (STATE.held is None or len(nodes) >= HELD):
+        if planning and planning == get_ident():
+            return n
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     else:
@@ -345,10 +393,12 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                 try:
                     check_size(nbytes, i.out)  # now, when nothing else is refused with it
                 except RuntimeError:
-                    nodes.pop()
+                    with LOCK:
+                        if n in nodes:
+                            nodes.remove(n)
                     raise
             q.bytes += nbytes
-            if q.bytes > WATERMARK and held is None:
+            if q.bytes > WATERMARK and STATE.held is None:
                 flush_queue(q)
     return n
 
@@ -364,7 +414,8 @@ def from_host(data: Any, m: Meta, host: Any = None) -> Node:
         return n
     nbytes = m.numel * m.dtype.itemsize
     check_size(nbytes, m)
-    n.buf = Buffer(bridge().upload(m.device.number, data), nbytes, m.device.number)
+    with LOCK:  # an id means something only as long as the runtime lives, whose end is told to buffers
+        n.buf = Buffer(bridge().upload(m.device.number, data), nbytes, m.device.number)
     n.host = host
     return n
 
@@ -379,8 +430,15 @@ def reserve(m: Meta) -> Node:
     n = blank(m)
     nbytes = m.numel * m.dtype.itemsize
     check_size(nbytes, m)
-    n.buf = Buffer(bridge().alloc(m.device.number, nbytes), nbytes, m.device.number)
+    with LOCK:
+        n.buf = Buffer(bridge().alloc(m.device.number, nbytes), nbytes, m.device.number)
     return n
+
+
+def copied(b: Buffer, device: int, nbytes: int) -> Buffer:
+    """Another buffer, on `device`, with the first bytes of `b`."""
+    with LOCK:
+        return Buffer(bridge().copy(device, b.id, nbytes), nbytes, device)
 
 
 def check_size(nbytes: int, m: Meta) -> None:
@@ -414,9 +472,11 @@ class Window:
     __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars")
 
     def __init__(self, q: Queue) -> None:
-        nodes = self.nodes = q.nodes
-        aliases = q.windows
-        q.nodes, q.windows = node_list(), []
+        """In the LOCK."""
+        nodes = self.nodes = q.waiting().take()
+        aliases: list[int] = []
+        if recorder and get_ident() == recorder:
+            aliases, q.windows = q.windows, []
         q.bytes = 0
         key: list[Any] = []
         add = key.append
@@ -470,37 +530,162 @@ class Window:
             w.buf = Buffer(ident, 0, base.device, base, m.offset * size)
 
 
-def flush_queue(q: Queue) -> None:
-    """Sends a window: looks its plan up by structure, or makes one, and runs it."""
-    if not q.nodes:
-        return
-    if held is not None:
-        held.cut(q)
-    w = Window(q)
-    nodes, key = w.nodes, w.key
-    key.append(tuple(w.live))
-    key.append(tuple(w.free))
-    k = tuple(key)
-    try:
-        plan = _plans.get(k)
-        if plan is None:
-            from .plan import make_plan
+#: the thread that plans a window. Should a finalizer or a signal handler interrupt it, its nodes have to wait
+planning = 0
 
-            if len(_plans) > 4096:
-                for old in _plans.values():
-                    old.forget()
-                _plans.clear()
-            plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
-            plans_made.append(len(nodes))
-            del plans_made[:-64]
-            counts["plans"] += 1
-        counts["flushes"] += 1
-        plan.run(nodes, w.inputs, w.scalars)
-        if w.aliased:
-            w.alias()
-    except BaseException:
-        _give_up(nodes)
-        raise
+
+def flush_queue(q: Queue, wanted: Node | None = None) -> None:
+    """Sends a window: looks its plan up by structure, or makes one, and runs it.
+
+    wanted: a node that has to be in it, or before it, though it may be another thread's.
+    """
+    global planning
+    met()
+    with LOCK:  # what another thread has taken out is sent by the time that it is had
+        if not q.nodes and not q.nodes.others:
+            return
+        if planning:
+            raise RuntimeError(
+                "this tensor cannot be used now: the thread was interrupted, by a signal handler or a finalizer, while it sent "
+                "operations to the device, and has to go on with that first"
+            )
+        if STATE.held is not None:
+            STATE.held.cut(q)
+        if q.nodes.others or wanted is not None:
+            apart(q, wanted)
+        if not q.waiting():
+            return
+        planning = get_ident()
+        w = None
+        try:
+            w = Window(q)
+            nodes, key = w.nodes, w.key
+            key.append(tuple(w.live))
+            key.append(tuple(w.free))
+            k = tuple(key)
+            plan = _plans.get(k)
+            if plan is None:
+                from .plan import make_plan
+
+                if len(_plans) > 4096:
+                    for old in _plans.values():
+                        old.forget()
+                    _plans.clear()
+                plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
+                plans_made.append(len(nodes))
+                del plans_made[:-64]
+                counts["plans"] += 1
+            counts["flushes"] += 1
+            plan.run(nodes, w.inputs, w.scalars)
+            if w.aliased:
+                w.alias()
+        except BaseException:
+            if w is not None:
+                _give_up(w.nodes)
+            raise
+        finally:
+            planning = 0
+
+
+# ---- a function that is recorded, and other threads
+#
+# Its nodes must be its own, so those of other threads are kept apart until it ends. Should one of these need a value of the
+# function's that waits, or the other way round, all is sent as one window, and the recording is given up.
+
+
+def record(hold: Any) -> bool:
+    """Begins a recording of this thread's; False if another one is under way."""
+    global recorder, recording
+    with LOCK:
+        if recorder:
+            return False
+        recording, recorder = hold, get_ident()
+        watch()
+        try:
+            for q in list(_queues.values()):  # what waited before is nobody's in particular
+                if q.nodes:
+                    flush_queue(q)
+        except BaseException:
+            recorded()
+            raise
+    return True
+
+
+def recorded() -> None:
+    """It has ended, and all that it has emitted was sent."""
+    global recorder, recording
+    with LOCK:
+        recorder, recording = 0, None
+        for q in list(_queues.values()):
+            if q.nodes.others:
+                _join(q, q.nodes)
+        watch()
+
+
+def settle() -> None:
+    """For the end of a recording: what it needs of other threads' is sent, or it is given up. In the LOCK."""
+    for q in list(_queues.values()):
+        if q.nodes.others:
+            apart(q)
+
+
+def apart(q: Queue, wanted: Node | None = None) -> None:
+    """Sees to it that what waits for this thread needs nothing of what waits for the others. In the LOCK."""
+    waited = 0
+    while recorder:
+        mine = q.waiting()
+        other = q.nodes if mine is not q.nodes else q.nodes.others
+        if not _needs(mine, other) and not any(n is wanted for n in other):
+            return
+        if mine is q.nodes and not _needs(other, mine):
+            _send_others(q)
+            return
+        if not recording.closed or mine is q.nodes:
+            recording.shared()
+            break
+        waited += 1
+        if waited > 10_000:
+            raise RuntimeError(
+                "this tensor belongs to a function that another thread compiles, and waits for this one with"
+            )
+        LOCK.release()  # the function has ended, and will soon be sent
+        try:
+            sleep(0.001)
+        finally:
+            LOCK.acquire()
+    _join(q, q.waiting())
+
+
+def _needs(nodes: list[Node], others: list[Node]) -> bool:
+    found = set(map(id, others))
+    return any(id(s) in found for n in nodes for s in n.srcs)
+
+
+def _send_others(q: Queue) -> None:
+    alone = Queue(q.device)
+    alone.nodes += q.nodes.others.take()
+    before, STATE.held = STATE.held, None
+    try:
+        flush_queue(alone)
+    finally:
+        STATE.held = before
+
+
+def _join(q: Queue, into: Nodes) -> None:
+    """Puts all that waits into one list, sources first."""
+    found: dict[int, Node] = {id(n): n for n in (*q.nodes.others.take(), *q.nodes.take())}
+    q.windows = []
+    for n in list(found.values()):
+        stack = [n]
+        while stack:
+            n = stack[-1]
+            before = [s for s in n.srcs if id(s) in found]
+            if before:
+                stack += before
+            else:
+                stack.pop()
+                if found.pop(id(n), None) is not None:
+                    list.append(into, n)
 
 
 def _give_up(nodes: list[Node]) -> None:
@@ -517,17 +702,15 @@ counts = {"plans": 0, "flushes": 0}
 plans_made: list[int] = []
 
 
-#: a compiled function that is being run: windows stay open until it ends, and it is told what leaves them (see compiled/record.py)
-held: Any = None
-
-
 def flush() -> None:
     """Sends everything that waits, on every device, in one call to JavaScript."""
-    if held is not None:
+    if STATE.held is not None:
         return
-    for q in _queues.values():
-        if q.nodes:
+    for q in list(_queues.values()):
+        if q.nodes or q.nodes.others:
             flush_queue(q)
+    if recorder and recorder == get_ident():
+        recorded()
     bridge().flush()
 
 
@@ -535,6 +718,8 @@ def buffer_of(n: Node) -> Buffer:
     """The node's memory, after sending its window if need be."""
     if n.buf is None:
         flush_queue(n.inst.queue)
+        if n.buf is None and recorder:
+            flush_queue(n.inst.queue, n)
         if n.buf is None:
             raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     return n.buf
@@ -551,8 +736,8 @@ def read_many(wanted: list[tuple[Node, int, int]]) -> list[Any]:
 
 def read(n: Node, offset: int, nbytes: int) -> bytes:
     """Bytes of a value on the host; waits for the device."""
-    if held is not None:
-        held.read()
+    if STATE.held is not None:
+        STATE.held.read()
     runtime = bridge()  # first: if the last one has died, this is where its buffers are found to be gone
     b = buffer_of(n)
     if nbytes == 0:

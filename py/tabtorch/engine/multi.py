@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import graph
+from ..modes import STATE
 from .expr import cast, const, variable
-from .graph import Buffer, Custom, Inst, Map, Node, bridge, buffer_of, emit, inst, lost
+from .graph import LOCK, Buffer, Custom, Inst, Map, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
 from .view import Meta, contiguous_meta, contiguous_strides, meta
 
@@ -83,8 +83,8 @@ def _sources(nodes: list[Node], metas: list[Meta]) -> tuple[list[Node], list[Met
     for k, (n, m) in enumerate(zip(nodes, metas, strict=True)):
         b = n.buf
         size = m.dtype.itemsize
-        if b is None and n.inst.op is PLACE and n.srcs:
-            flat, at = n.srcs[0], n.inst.ins[0].offset
+        if b is None and n.inst.op is PLACE and (srcs := n.srcs):
+            flat, at = srcs[0], n.inst.ins[0].offset
         elif b is not None and b.base is not None:
             at = b.offset // size
             if id(b.base) in flats:
@@ -128,7 +128,7 @@ def flat_of(nodes: list[Node], metas: list[Meta]) -> Node | None:
 
 def windows(flat: Node, metas: list[Meta]) -> list[Node]:
     """Nodes that are windows onto a flat value, where `pack` would have put them. The flat buffer lives as long as any of them."""
-    if flat.buf is None and graph.held is not None:
+    if flat.buf is None and STATE.held is not None:
         return _waiting(flat, metas)
     base = buffer_of(flat)
     if not base.id:
@@ -145,12 +145,13 @@ def windows(flat: Node, metas: list[Meta]) -> list[Node]:
             i = inst(_WINDOW, (), contiguous_meta(m.shape, m.dtype, m.device))
             places.append((i, at * size, m.numel * size))
             at += padded(m.numel)
-    alias = bridge().alias
     out = []
-    for i, offset, nbytes in places:
-        n = Node(i, (), ())
-        n.buf = Buffer(alias(base.id, offset, nbytes), 0, base.device, base, offset)
-        out.append(n)
+    with LOCK:
+        alias = bridge().alias
+        for i, offset, nbytes in places:
+            n = Node(i, (), ())
+            n.buf = Buffer(alias(base.id, offset, nbytes), 0, base.device, base, offset)
+            out.append(n)
     return out
 
 

@@ -93,7 +93,7 @@ def meta(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: D
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
         m = Meta(Size(shape), tuple(strides), offset, dtype, device)
-        _interned[(m.shape, m.strides, offset, dtype, device)] = m
+        m = _interned.setdefault((m.shape, m.strides, offset, dtype, device), m)
     return m
 
 

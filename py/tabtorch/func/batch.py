@@ -2,8 +2,8 @@
 
 Such a node has a `Batch` where others have a buffer: the level that it belongs to, and the node with the values of all, whose
 first dimension is the batch. Whatever is emitted over one is emitted again over all of them, by a rule for each kind of node:
-so every operation, its checks, its views, its gradient and its writes know nothing of batches. A queue whose `nodes` is a
-`Recorder` sees what is emitted; queues have one only while there are batched values, so nothing else pays for this.
+so every operation, its checks, its views, its gradient and its writes know nothing of batches. While
+there are batched values, the lists of queues are `Watched`, and `append` sees what is emitted; nothing else pays for this.
 
 Of several levels the innermost (highest) is always the outermost Batch: `wrap` and `unwrap` keep it so.
 """
@@ -18,9 +18,8 @@ from typing import Any
 from ..autograd import engine as backward
 from ..autograd.mode import STATE
 from ..autograd.tape import LEAF, next_seq, record
-from ..device import cpu, webgpu
 from ..engine import graph, philox
-from ..engine.graph import Inst, Map, Node, Op, emit, inst
+from ..engine.graph import Inst, Map, Node, Nodes, Op, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..tensor import Tensor
 
@@ -45,14 +44,14 @@ class Level:
 
     def __enter__(self) -> Level:
         self.active = True
-        graph.levels.append(self)
-        graph.nesting[0] += 1
-        self.depth = graph.nesting[0]
+        STATE.levels = (*STATE.levels, self)
+        STATE.nesting += 1
+        self.depth = STATE.nesting
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        graph.levels.remove(self)
-        graph.nesting[0] -= 1
+        STATE.levels = tuple([x for x in STATE.levels if x is not self])
+        STATE.nesting -= 1
         self.active = False
         self.made = set()
 
@@ -68,14 +67,13 @@ class Batch:
         self.level = level
         self.node = node
         graph.batches[0] += 1
-        if graph.node_list is list:
+        if backward.leaving is None:
             _watch()
 
     def __del__(self) -> None:
         graph.batches[0] -= 1
         if not graph.batches[0]:
-            graph.node_list = list
-            backward.leaving = None
+            _watch()
 
     @property
     def id(self) -> int:
@@ -129,33 +127,38 @@ _READERS = {
 }
 
 
-class Recorder(list):
-    """The nodes of a queue while there are batched values."""
+def append(nodes: Nodes, n: Node) -> None:
+    """A node is emitted while there are batched values."""
+    for level in STATE.levels:
+        level.made.add(id(n))
+    for s in n.srcs:
+        if type(s.buf) is Batch:  # type: ignore[comparison-overlap]
+            _for_all(n)  # type: ignore[unreachable]
+            return
+    if n.inst.op in _DRAWS:
+        levels = _draw_levels(n.scalars)
+        if levels:
+            _differing(nodes, n, levels)
+            return
+    list.append(nodes, n)
 
-    __slots__ = ()
 
-    def append(self, n: Node) -> None:
-        for level in graph.levels:
-            level.made.add(id(n))
-        for s in n.srcs:
-            if type(s.buf) is Batch:  # type: ignore[comparison-overlap]
-                _for_all(n)  # type: ignore[unreachable]
-                return
-        if n.inst.op in _DRAWS:
-            levels = _draw_levels(n.scalars)
-            if levels:
-                _differing(n, levels)
-                return
-        list.append(self, n)
+graph.for_all = append
 
 
 def _watch() -> None:
-    graph.node_list = Recorder
-    backward.leaving = leaving
-    for d in (cpu, webgpu):
-        q = graph.queue_of(d)
-        if type(q.nodes) is list:
-            q.nodes = Recorder(q.nodes)
+    """The first batched value has come, or the last one has gone, which may be that of another thread: so it looks again.
+
+    Who makes a batched value counts it, and then asks whether `leaving` is set: then all else is. Between the look at the count
+    and `leaving = None` no function is called, so nobody counts.
+    """
+    with graph.LOCK:
+        if graph.batches[0]:
+            graph.watch(True)
+            backward.leaving = leaving
+        else:
+            backward.leaving = None
+            graph.watch()
 
 
 # ---- one node for all examples
@@ -341,7 +344,7 @@ class _Example:
 def _draw_levels(numbers: Any) -> list[Level]:
     """The levels for whose examples a draw differs, innermost first. RuntimeError where it may not be made."""
     known = _differs.get(numbers)
-    if known is not None or not graph.levels:
+    if known is not None or not STATE.levels:
         return known or []
     levels = differing_levels()
     if levels:
@@ -352,13 +355,13 @@ def _draw_levels(numbers: Any) -> list[Level]:
 
 
 def differing_levels() -> list[Level]:
-    for level in reversed(graph.levels):
+    for level in reversed(STATE.levels):
         if level.randomness == "error":
             raise RuntimeError(
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
                 "randomness flags on vmap or perform the randomness operation out of vmap"
             )
-    return [level for level in reversed(graph.levels) if level.randomness == "different"]
+    return [level for level in reversed(STATE.levels) if level.randomness == "different"]
 
 
 def _nested(n: Node, values: Node, levels: list[Level]) -> None:
@@ -370,23 +373,23 @@ def _nested(n: Node, values: Node, levels: list[Level]) -> None:
     n.buf = Batch(levels[0], values)  # type: ignore[assignment]
 
 
-def _differing(n: Node, levels: list[Level]) -> None:
+def _differing(nodes: Nodes, n: Node, levels: list[Level]) -> None:
     i = n.inst
     sizes = [level.size for level in reversed(levels)]
     out = contiguous_meta((*sizes, *i.out.shape), i.out.dtype, i.out.device)
     whole = Node(inst(i.op, (), out, i.scalars, i.static, i.compute), (), n.scalars)
-    list.append(i.queue.nodes, whole)
+    list.append(nodes, whole)
     _nested(n, whole, levels)
 
 
 def drawn(m: Meta, draw: Any) -> Node:
     """A draw from a generator of the host: `draw(m)`, for all examples at once where they differ."""
     levels = differing_levels()
-    before, graph.levels[:] = list(graph.levels), []
+    before, STATE.levels = STATE.levels, ()
     try:
         values = draw(contiguous_meta((*[level.size for level in reversed(levels)], *m.shape), m.dtype, m.device))
     finally:
-        graph.levels[:] = before
+        STATE.levels = before
     if not levels:
         return values
     n = Node(inst(_EXAMPLE, (), m), (), ())
@@ -406,18 +409,18 @@ def drawn_one_by_one(draw: Any, out: Meta, inputs: tuple[Node, ...]) -> Node:
     if not levels:
         return draw(inputs)
     level = levels[0]
-    at = graph.levels.index(level)
-    before, graph.levels[:] = list(graph.levels), graph.levels[:at]
+    at = STATE.levels.index(level)
+    before, STATE.levels = STATE.levels, STATE.levels[:at]
     try:
         parts = []
         for b in range(level.size):
             parts.append(
                 drawn_one_by_one(draw, out, tuple([slice_of(s, level, b) for s in inputs]))
-                if graph.levels
+                if STATE.levels
                 else draw(tuple([slice_of(s, level, b) for s in inputs]))
             )
     finally:
-        graph.levels[:] = before
+        STATE.levels = before
     return example_of(level, stacked(parts, out), out)
 
 
@@ -548,7 +551,7 @@ def _summed_product(g: Tensor, level: Level) -> Tensor | None:
     n = b.node
     if b.level is not level or n.buf is not None or n.inst.op.kind != "contract" or (STATE.grad and g._rg):
         return None
-    return Tensor._wrap(emit(_summed(n.inst), n.srcs), g._meta)
+    return Tensor._wrap(emit(_summed(n.inst), (*n.srcs,)), g._meta)
 
 
 @lru_cache(5_000)

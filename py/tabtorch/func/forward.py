@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import forward_ad
-from ..engine.graph import nesting
+from ..modes import STATE
 from ..tensor import Tensor
 from ..utils import _pytree as pytree
 from .nesting import Function, only_tensors, picked, replaced, settled, with_aux
@@ -37,11 +37,11 @@ class _Call:
         self.aux: Any = None
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
-        nesting[0] += 1
+        STATE.nesting += 1
         try:
             out = self.func(*self.place(pytree.tree_unflatten(tensors, self.spec)))
         finally:
-            nesting[0] -= 1
+            STATE.nesting -= 1
         if self.has_aux:
             out, self.aux = with_aux(_WHO, out)
         flat, self.out_spec = pytree.tree_flatten(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..autograd.function import Function
-from ..engine import graph
+from ..modes import STATE
 from ..tensor import Tensor
 from ..utils import _pytree as pytree
 from .batch import enter, leave, unwrap_level
@@ -29,7 +29,7 @@ def apply(cls: Any, args: tuple[Any, ...]) -> Any:
         )
     flat, spec = pytree.tree_flatten(args)
     tensors = [t for t in flat if isinstance(t, Tensor)]
-    own = [level for level in graph.levels if any(unwrap_level(t._storage.node, level) for t in tensors)]
+    own = [level for level in STATE.levels if any(unwrap_level(t._storage.node, level) for t in tensors)]
     if not own:
         return NotImplemented
     overridden = cls.vmap is not Function.vmap
@@ -49,7 +49,7 @@ def apply(cls: Any, args: tuple[Any, ...]) -> Any:
     level = own[-1]
     dims = [0 if isinstance(t, Tensor) and (t._rg or unwrap_level(t._storage.node, level)) else None for t in flat]
     every = [t if d is None else leave(t, level) for t, d in zip(flat, dims)]
-    before, graph.levels[:] = list(graph.levels), [x for x in graph.levels if x is not level]
+    before, STATE.levels = STATE.levels, tuple([x for x in STATE.levels if x is not level])
     try:
         result = cls.vmap(
             VmapInfo(level.size, level.randomness),
@@ -57,7 +57,7 @@ def apply(cls: Any, args: tuple[Any, ...]) -> Any:
             *pytree.tree_unflatten(every, spec),
         )
     finally:
-        graph.levels[:] = before
+        STATE.levels = before
     if not isinstance(result, tuple) or len(result) != 2:
         got = f"a tuple with {len(result)} elements" if isinstance(result, tuple) else f"{type(result)}"
         raise RuntimeError(

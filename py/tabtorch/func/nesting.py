@@ -13,7 +13,6 @@ from typing import Any
 from ..autograd import engine
 from ..autograd.mode import STATE
 from ..autograd.tape import LEAF, GradFn, edge, grad_class, next_seq
-from ..engine import graph
 from ..ops import core
 from ..tensor import Tensor
 from ..utils import _pytree as pytree
@@ -29,13 +28,13 @@ class Nesting:
     def __enter__(self) -> Nesting:
         self.recorded = STATE.enabled()  # whether there was somebody outside to record for
         self.active = True
-        graph.nesting[0] += 1
+        STATE.nesting += 1
         STATE.enable(True)
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self.active = False
-        graph.nesting[0] -= 1
+        STATE.nesting -= 1
         STATE.enable(self.recorded)
 
 

@@ -48,7 +48,7 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
         entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
     i, out, same = entry
     node = t._storage.node
-    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d and not graph.levels:
+    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d and not STATE.levels:
         return Tensor._wrap(node, out)  # values never change: sharing one is copying it
     return Tensor._wrap(emit(i, (node,)), out)
 
@@ -75,8 +75,6 @@ def _keep_strides(out: Tensor, m: Meta, memory_format: Any) -> None:
 
 def transfer(node: Node, device: Any) -> Node:
     """A value on another device, as it is."""
-    from ..bridge import get_bridge
-
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
     check_has(device, m.dtype)
@@ -91,9 +89,8 @@ def transfer(node: Node, device: Any) -> Node:
     nbytes = m.numel * m.dtype.itemsize
     graph.check_size(nbytes, m)
     if device.number == 0:
-        source = graph.buffer_of(node)
         n = Node(inst(graph._upload, (), m), (), ())
-        n.buf = graph.Buffer(get_bridge().copy(0, source.id, nbytes), nbytes, 0)
+        n.buf = graph.copied(graph.buffer_of(node), 0, nbytes)
         return n
     return graph.from_host(graph.read(node, 0, nbytes), m)
 

@@ -15,8 +15,9 @@ from .. import random_streams as streams
 from ..creation import fill_node
 from ..device import cpu
 from ..engine import draws, philox
-from ..engine.graph import Map, Node, blank, emit, inst, levels
+from ..engine.graph import Map, Node, blank, emit, inst
 from ..engine.view import Meta, contiguous_meta, meta
+from ..modes import STATE
 from ..random import Generator, HostGenerator, PhiloxGenerator, default_generator
 from ..tensor import Tensor
 from .convert import transfer
@@ -110,7 +111,7 @@ def drawn(gen: Any, law: Law, m: Meta, contiguous: bool = True) -> Node:
     """A value of the contiguous Meta `m`, drawn element by element in its order."""
     if m.device.type == "meta":
         return blank(m)
-    if levels and not isinstance(gen, PhiloxGenerator):
+    if STATE.levels and not isinstance(gen, PhiloxGenerator):
         from ..func import batch
 
         return batch.drawn(m, lambda m: drawn(gen, law, m, contiguous))

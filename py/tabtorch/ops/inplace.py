@@ -1,4 +1,9 @@
-"""Writes: a storage gets a new node. In-place forms of rows, `out=`, and what other operations write with."""
+"""Writes: a storage gets a new node. In-place forms of rows, `out=`, and what other operations write with.
+
+Several threads may write to one tensor, to rows of their own say. So a new value is made of the present one, and put in its
+place if it still is the present one, else made again: between that question and the change no function is called, so no other
+thread comes.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import HOOKS, record
+from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
-from ..engine.graph import Inst, Node, Write, batches, emit, inst, levels
+from ..engine.graph import Inst, Node, Write, batches, emit, inst
 from ..engine.view import Meta, contiguous_meta
 from ..tensor import Tensor
 from .arguments import as_operand, bind, must_be_tensor
@@ -75,7 +80,12 @@ def set_node(t: Tensor, node: Node) -> None:
     if whole_storage(t):
         s.node = node
     elif m.numel:
-        s.node = _region(s.node, m, node)
+        while True:
+            before = s.node
+            after = _region(before, m, node)
+            if s.node is before:
+                s.node = after
+                break
     s.version += 1
 
 
@@ -96,7 +106,7 @@ def set_tensor(t: Tensor, value: Tensor) -> None:
     v = value._meta
     if batches[0]:
         check_batched(t._storage, value._storage.node)
-    if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value) and not levels:
+    if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value) and not STATE.levels:
         t._storage.node = value._storage.node  # values never change: sharing one is copying it
         t._storage.version += 1
         return
@@ -199,11 +209,17 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             if entry is not None and not (STATE.grad and (self._rg or (not number and b._rg))) and not self._inference:
                 i, convert = entry
                 s = self._storage
-                if s.node.inst.out is i.out and (number or b._storage is not s) and not batches[0]:
-                    if number:
-                        s.node = emit(i, (s.node,), (b if convert is None else convert(b),))
-                    else:
-                        s.node = emit(i, (s.node, b._storage.node))
+                node = s.node
+                if node.inst.out is i.out and (number or b._storage is not s) and not batches[0]:
+                    while True:
+                        if number:
+                            new = emit(i, (node,), (b if convert is None else convert(b),))
+                        else:
+                            new = emit(i, (node, b._storage.node))
+                        if s.node is node:
+                            s.node = new
+                            break
+                        node = s.node
                     s.version += 1
                     return self
         if len(args) == 1 and not kwargs and row.operands == 2:
@@ -221,12 +237,16 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         i, compute, d, covers = _inst_for(f, operands, options, self)
         s = self._storage
         fn = None
+        base = s.node
         node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
         if recording:  # what it saves of the others has the version from before the write
             fn = make_node(f.backward, self, [before_write(self), *operands[1:]], options)
         if batches[0]:
             check_batched(s, node, True)
         if covers:
+            while s.node is not base and not recording:
+                base = s.node
+                node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
             s.node = node
             s.version += 1
         else:
@@ -242,7 +262,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             if fn.out is not None:
                 fn.out = (s, self._meta, s.version)
             rebase(self, fn)
-            if HOOKS:
+            if STATE.hooks:
                 pack(self, fn)
         return self
 

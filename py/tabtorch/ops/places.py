@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import graph
 from ..engine.expr import Expr, cast, minimum, where
 from ..engine.graph import batches
 from ..engine.lower import Kernel
 from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, meta
+from ..modes import STATE
 from ..shapes import remembered
 from ..tensor import Tensor
 
@@ -48,10 +48,10 @@ def host_values(t: Tensor, good: Callable[[list[Any]], bool] | None = None) -> l
     call whether its Python may be left out.
     """
     node = t._storage.node
-    if graph.held is not None:
+    if STATE.held is not None:
         if good is None:
             return None
-        graph.held.looks.append((id(node), t._meta, good))
+        STATE.held.looks.append((id(node), t._meta, good))
     return known(node, t._meta)
 
 

@@ -15,8 +15,8 @@ from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..creation import empty_like, fill_node, zeros_like
 from ..device import cpu
-from ..engine import graph, philox
-from ..engine.graph import Node, levels, read
+from ..engine import philox
+from ..engine.graph import Node, read
 from ..engine.view import Meta, broadcast_shapes, contiguous_meta
 from ..random import PhiloxGenerator
 from ..shapes import expanded, ints, permuted, type_name
@@ -43,7 +43,9 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
     out = contiguous_meta(m.shape, m.dtype, cpu)
     node = gen.draw(draw, out, inputs)
     try:
-        if not levels and graph.held is None:  # vmap: examples cannot be read; a compiled function waits for nothing
+        if (
+            not STATE.levels and STATE.held is None
+        ):  # vmap: examples cannot be read; a compiled function waits for nothing
             read(node, 0, 1)
     except RuntimeError as e:
         for message in _REFUSALS:
@@ -116,7 +118,7 @@ def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
         # on webgpu it is not looked at, which would wait for the GPU
-        looked_at = std.numel() and std.device.type == "cpu" and graph.held is None
+        looked_at = std.numel() and std.device.type == "cpu" and STATE.held is None
         if looked_at and not bool((std.detach().min() >= 0).item()):
             raise RuntimeError("normal expects all elements of std >= 0.0")
         shape: tuple[int, ...] = std.shape
@@ -290,7 +292,7 @@ def multinomial(
 
 def _check_weights(p: Tensor) -> None:
     """RuntimeError for weights that are negative, not finite, or zero all over a row."""
-    if levels or graph.held is not None:
+    if STATE.levels or STATE.held is not None:
         return
     valid = (p.max() < math.inf) & (p.min() >= 0)
     empty = (p.sum(-1) == 0).any()

@@ -8,7 +8,6 @@ from typing import Any
 from ..autograd.mode import STATE
 from ..autograd.tape import (
     FREED,
-    HOOKS,
     GradFn,
     Packed,
     Saved,
@@ -237,7 +236,7 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
             fn.versions = ()
     t._rg = True
     t._fn = fn
-    if HOOKS:
+    if STATE.hooks:
         pack(t, fn)
 
 
@@ -295,7 +294,7 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
             fn.versions = ()
     t._rg = True
     t._fn = fn
-    if HOOKS:
+    if STATE.hooks:
         pack(t, fn)
 
 
@@ -355,5 +354,5 @@ def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str,
     if fn is not None:
         t._rg = True
         t._fn = fn
-        if HOOKS:
+        if STATE.hooks:
             pack(t, fn)

@@ -12,9 +12,9 @@ from typing import Any
 
 import tabtorch as torch
 
-from ..autograd import engine
 from ..autograd.graph import saved_tensors_hooks
-from ..autograd.tape import HOOKS, Packed, Saved
+from ..autograd.tape import Packed, Saved
+from ..modes import STATE
 from ..random import default_generator, device_generator
 from ..tensor import Tensor
 from . import _pytree
@@ -196,7 +196,7 @@ class CheckpointFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if engine.task is not None and engine.task[2] is not None:
+        if STATE.task is not None and STATE.task[2] is not None:
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
                 "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
@@ -246,7 +246,7 @@ class _Frame:
 
     def __init__(self, run: Callable[..., Any], args: tuple[Any, ...], metadata: Any, early_stop: bool) -> None:
         self.run = run
-        kind: Any = Packed if HOOKS else Saved  # within another checkpoint the inputs are made again too
+        kind: Any = Packed if STATE.hooks else Saved  # within another checkpoint the inputs are made again too
         self.inputs = [kind(a, False, 0) if isinstance(a, Tensor) else a for a in args]
         self.metadata = metadata
         self.early_stop = early_stop
@@ -263,7 +263,7 @@ class _Frame:
         return holder
 
     def unpack(self, holder: _Holder) -> Tensor:
-        key = object() if engine.task is None else engine.task[0]
+        key = object() if STATE.task is None else STATE.task[0]
         if self.done != key:
             self.recompute(key)
         if holder.key != key or holder.value is None:

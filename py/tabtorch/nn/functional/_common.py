@@ -6,7 +6,7 @@ import tabtorch as torch
 
 from ...autograd.tape import named  # noqa: F401
 from ...dtypes import TYPE_NAMES
-from ...engine import graph
+from ...modes import STATE
 from ...ops.places import every_example, host_values
 
 
@@ -64,7 +64,7 @@ def outside(t, low, high):
     values = host_values(t, good)
     if values is not None:
         return not good(values)
-    if t.device.type != "cpu" or graph.held is not None:  # a compiled function waits for nothing
+    if t.device.type != "cpu" or STATE.held is not None:  # a compiled function waits for nothing
         return False
     return t.numel() > 0 and bool(((t < low) | (t > high)).any())
 

@@ -5,7 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ...engine import graph
+from ...modes import STATE
 from ...ops.places import every_example, host_values
 from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type, size_list
 from .activation import log_softmax
@@ -19,7 +19,7 @@ def _check_classes(target, classes, ignore_index):
     target = every_example(target)
     values = host_values(target, lambda v: all(0 <= t < classes or t == ignore_index for t in v))
     if values is None:
-        if target.device.type != "cpu" or target.numel() == 0 or graph.held is not None:
+        if target.device.type != "cpu" or target.numel() == 0 or STATE.held is not None:
             return
         bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
         values = [int(target[bad].reshape(-1)[0])] if bool(bad.any()) else []

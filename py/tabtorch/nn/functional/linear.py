@@ -4,7 +4,7 @@ import math
 
 import tabtorch as torch
 
-from ...engine import graph
+from ...modes import STATE
 from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
@@ -104,7 +104,7 @@ def one_hot(tensor, num_classes=-1):
         return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
     seen = every_example(tensor)
     values = host_values(seen, None if num_classes == -1 else lambda v: num_classes > max(v) >= min(v) >= 0)
-    if values is not None or num_classes == -1 or (tensor.device.type == "cpu" and graph.held is None):
+    if values is not None or num_classes == -1 or (tensor.device.type == "cpu" and STATE.held is None):
         if values is None:
             values = torch.stack(seen.aminmax()).tolist()  # one read
         if min(values) < 0:

@@ -9,7 +9,7 @@ import warnings
 import tabtorch as torch
 
 from ...autograd.tape import named
-from ...engine.graph import nesting
+from ...modes import STATE
 from ...ops.recurrent import GATES, scan
 from .. import functional as F
 from .. import init
@@ -261,7 +261,7 @@ class RNNBase(Module):
         w_ih, w_hh, b_ih, b_hh = weights if self.bias else (*weights, None, None)
         gates = F.linear(input, w_ih, b_ih)  # (L, N, G · H), all steps at once
         h, c = state if self.mode == "LSTM" else (state[0], None)
-        if live is None and not nesting[0] and all(t is None or t.dtype is gates.dtype for t in (h, c, w_hh, b_hh)):
+        if live is None and not STATE.nesting and all(t is None or t.dtype is gates.dtype for t in (h, c, w_hh, b_hh)):
             out, c = scan(self.mode, gates, h, c, w_hh, b_hh, w_hr, bool(backwards), _steps)
         else:
             out, c = _steps(self.mode, gates, h, c, w_hh, b_hh, w_hr, backwards, live)

@@ -7,11 +7,13 @@ what a dataset draws is what it draws in PyTorch with as many workers, and the p
 import copy
 import random
 import sys
+import threading
 
 import tabtorch as torch
 
-#: the worker whose turn it is
+#: the worker whose turn it is, in the thread that has `_turn`: the streams that are exchanged are those of the whole program
 current = None
+_turn = threading.RLock()
 
 
 class WorkerInfo:
@@ -29,7 +31,7 @@ class WorkerInfo:
 
 def get_worker_info():
     """Inside a worker: its ``id``, ``num_workers``, ``seed`` and ``dataset``. None outside of one."""
-    return current
+    return current if _turn._is_owned() else None  # type: ignore[attr-defined]
 
 
 def make(loader, base_seed):
@@ -58,16 +60,19 @@ def _own(dataset):
     numpy = sys.modules.get("numpy")
     shared = (torch.Tensor, torch.nn.Parameter, *([] if numpy is None else [numpy.ndarray]))
     table = copy._deepcopy_dispatch  # type: ignore[attr-defined]
-    before = {t: table[t] for t in shared if t in table}
-    table.update(dict.fromkeys(shared, lambda x, memo: x))
-    try:
-        return copy.deepcopy(dataset)
-    except (TypeError, NotImplementedError, AttributeError, RuntimeError):
-        return copy.copy(dataset)
-    finally:
-        for t in shared:
-            del table[t]
-        table.update(before)
+    me = threading.get_ident()
+    with _turn:
+        before = {t: table[t] for t in shared if t in table}
+        # the table is that of all threads
+        table.update(dict.fromkeys(shared, lambda x, memo: x if threading.get_ident() == me else x.__deepcopy__(memo)))
+        try:
+            return copy.deepcopy(dataset)
+        except (TypeError, NotImplementedError, AttributeError, RuntimeError):
+            return copy.copy(dataset)
+        finally:
+            for t in shared:
+                del table[t]
+            table.update(before)
 
 
 def seed_all(base_seed, k):
@@ -96,14 +101,16 @@ class Worker:
 
     def __enter__(self):
         global current
-        self.before = _exchange(self.states)
+        _turn.acquire()
+        self.before, self.outer = _exchange(self.states), current
         current = self.info
         return self
 
     def __exit__(self, *exc):
         global current
         self.states = _exchange(self.before)
-        current = None
+        current = self.outer
+        _turn.release()
 
 
 def _exchange(states):
