@@ -9,6 +9,8 @@ from typing import Any
 from . import dtypes
 from .engine import graph
 from .modes import STATE
+from .ops.asserts import raise_found_async
+from .ops.ranges import Facts
 from .tensor import Tensor
 from .tensorbase import inside
 
@@ -37,6 +39,8 @@ async def to_bytes_async(t: Tensor) -> bytes:
 
     node, offset, nbytes = _source(t)
     b = graph.buffer_of(node)
+    if nbytes and graph.read_checked is not None:
+        await raise_found_async(b.device)
     return await get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
 
 
@@ -78,6 +82,8 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
     `data[i : i + block_size] for i in ix` of many a training loop then waits for `ix` alone.
     """
     host = getattr(node, "host", None)
+    if type(host) is Facts:
+        host = None
     if host is not None or node.buf is not None or depth == 0:
         return host
     i = node.inst

@@ -1,7 +1,7 @@
 """Tensors from data of the host: Python numbers, nested sequences, NumPy arrays, buffers, other tensors.
 
-Small data stays with the node (`Node.host`), so that what only needs to look at values, such as the range check of an index,
-need not ask the device.
+Small data stays with the node (`Node.host`), and of larger integers their bounds, so that what only needs to look at values,
+such as the range check of an index, need not ask the device.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .dtypes import dtype as Dtype
 from .engine.graph import from_host
 from .engine.view import contiguous_meta, meta
 from .ops.core import register
+from .ops.ranges import bounds_of_data
 from .tensor import Tensor
 
 #: values kept on the host
@@ -243,9 +244,11 @@ def from_flat(flat: list[Any], shape: tuple[int, ...], d: Dtype, device: Any) ->
     """A tensor of plain Python numbers. `device` is one that `placed` gave."""
     m = contiguous_meta(shape, d, device)
     data = pack(flat, d)
-    kept = None
+    kept: Any = None
     if len(flat) <= KEPT and isinstance(data, array) and d.category < 2:
         kept = data
+    if kept is None:
+        kept = bounds_of_data(data, d)
     return Tensor._wrap(from_host(data if isinstance(data, bytes) else memoryview(data).cast("B"), m, kept), m)
 
 
@@ -319,7 +322,8 @@ def _from_array(a: Any, dtype: Dtype | None, device: Any, strided: bool = False)
     flat = np.ascontiguousarray(a)
     m = contiguous_meta(tuple(a.shape), d, where)
     kept = flat.reshape(-1).tolist() if flat.size <= KEPT and d.category < 2 else None
-    t = Tensor._wrap(from_host(flat.reshape(-1).view(np.uint8).data, m, kept), m)
+    data = flat.reshape(-1).view(np.uint8).data
+    t = Tensor._wrap(from_host(data, m, kept if kept is not None else bounds_of_data(data, d)), m)
     return t if dtype is None or dtype is d else t.to(dtype)
 
 
@@ -412,7 +416,9 @@ def frombuffer(
         )
     part = view[offset : offset + count * size]
     m = contiguous_meta((count,), dtype, placed(dtype, device))
-    kept = None
+    kept: Any
     if count <= KEPT and dtype.category < 2:
         kept = array("B" if dtype.category == 0 else dtype.format, bytes(part))
+    else:
+        kept = bounds_of_data(part, dtype)
     return finished(Tensor._wrap(from_host(part, m, kept), m), requires_grad)

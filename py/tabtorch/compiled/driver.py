@@ -15,6 +15,7 @@ from ..autograd import engine
 from ..device import default_device
 from ..engine import graph
 from ..modes import STATE
+from ..ops.asserts import every_log
 from ..ops.settings import deterministic
 from ..tensor import Tensor
 from .hold import Hold
@@ -125,7 +126,8 @@ class Compiled:
         try:
             last = entry.provisional
             if not entry.why:
-                scope = last.scope if last is not None and last.scope.unchanged() else Scope([self.function, *objects])
+                known = last is not None and last.scope.unchanged()
+                scope = last.scope if known else Scope([self.function, *objects, *every_log()])
                 entry.why = scope.opaque
             if entry.why:
                 with hold:

@@ -45,7 +45,7 @@ class Hold:
         #: how often each Philox generator was asked
         self.words: list[PhiloxGenerator] = []
         self.raw: list[tuple[int, ...]] = []
-        #: (id of a node, view of it, whether its values are good) of what was checked on the host
+        #: (id of a node, view of it, the Range that it has to be in) of what the host could tell
         self.looks: list[tuple[int, Any, Any]] = []
         #: functions of the tape that have been run and let go
         self.freed: set[Any] = set()

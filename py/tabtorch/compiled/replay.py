@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import graph
 from ..engine.graph import Buffer, Node
 from ..engine.liveness import Known, by, held_beyond
-from ..ops.places import known
+from ..ops import asserts
 from ..storage import Storage
 from ..tensor import Tensor
 from .live import Numbers
@@ -66,7 +66,7 @@ class Replay:
         self.outs = [n.inst.out for n in of.nodes]
         self.signature, self.uploads = of.signature, of.uploads
         self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
-        self.looks = [(of.place[i], m, good) for i, m, good in of.hold.looks if i in of.place]
+        self.looks = [(of.place[i], m, wanted) for i, m, wanted in of.hold.looks if i in of.place]
         # numbers
         self.dicts, self.keys = [d for d, _ in of.numbers], [k for _, k in of.numbers]
         self.kinds = list(map(type, of.values))
@@ -115,6 +115,7 @@ class Replay:
         self.regrads = [(j, i) for j, i, _ in of.regrads]
         inside = {i for i, _ in rebound}
         self.overwritten = [i for i in changed if i not in inside]
+        self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._storage for i in changed)]
         self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
         self.joint: Any = None
         self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
@@ -161,10 +162,9 @@ class Replay:
                 graph.flush_queue(q)
         if not self._steady(arguments):
             self._look(arguments)
-        for i, m, good in self.looks:
-            seen = known(self.nodes[i], m)
-            if seen is not None and not good(seen):
-                raise Stale("an index is out of range")  # its Python says so
+        for i, m, wanted in self.looks:
+            if not wanted.holds(self.nodes[i], m):
+                raise Stale("an index is out of range, or only the device knows")  # its Python says so
         values = list(map(dict.get, self.dicts, self.keys))
         if values != self.values:
             if list(map(type, values)) != self.kinds:
@@ -334,6 +334,8 @@ class Replay:
             plan.pack(*ids, *plan.flat(scalars[start : start + count]))
             start += count
             new.append(own)
+        for device in self.asserting:
+            asserts.arm(device)
         # the world after
         for i in self.overwritten:
             nodes[i].host = None

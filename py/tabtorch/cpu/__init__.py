@@ -46,8 +46,10 @@ def set_device(device: Any) -> None:
 def synchronize(device: Any = None) -> None:
     """Runs what waits."""
     from ..engine import graph
+    from ..ops.asserts import raise_found
 
     graph.flush()
+    raise_found()
 
 
 class Stream:

@@ -20,6 +20,7 @@ from .core import register
 from .dispatch import laid_out, layout_of, scalar_value, table
 from .inplace import check_overlap, check_shape, covering_order, is_dense, set_node, set_tensor, whole_storage
 from .mixing import WIDE
+from .ranges import carry
 
 _CAST = Map("to", lambda x: x)
 _FILL = Map("fill", lambda v: v)
@@ -91,8 +92,11 @@ def transfer(node: Node, device: Any) -> Node:
     if device.number == 0:
         n = Node(inst(graph._upload, (), m), (), ())
         n.buf = graph.copied(graph.buffer_of(node), 0, nbytes)
-        return n
-    return graph.from_host(graph.read(node, 0, nbytes), m)
+    else:
+        n = graph.from_host(graph.read(node, 0, nbytes), m)
+    if STATE.held is None:  # else another call has other values
+        carry(node, n)
+    return n
 
 
 def _moved(t: Tensor, device: Any) -> Tensor:

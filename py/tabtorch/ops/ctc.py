@@ -102,7 +102,7 @@ def _lengths(name: str, given: Any, like: Tensor, n: int) -> tuple[Any, list[int
             raise RuntimeError(f"{name} must be integral")
         known = host_values(given)
         seen = given.device.type == "cpu" and every_example(given) is given
-        values = given.tolist() if known is None and seen else known  # type: ignore[assignment]
+        values = given.tolist() if known is None and seen else known
     if given.numel() != n:
         raise RuntimeError(f"{name} must be of size batch_size")
     return given.reshape(-1).to(like.device, dtypes.int64), values

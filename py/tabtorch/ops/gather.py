@@ -10,20 +10,26 @@ from typing import Any
 from .. import dtypes
 from ..autograd.tape import record
 from ..engine.graph import Map, emit, inst
-from ..engine.view import Meta, broadcast_shapes, contiguous_meta
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta, meta
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
+from .asserts import Complaint
 from .core import register
 from .mixing import beside
 from .places import (
     check_range,
     expanded,
+    host_values,
     layout,
     lines,
     result_meta,
     source_coords,
     wrapped,
 )
+
+_SELECT = Complaint(RuntimeError, "INDICES element is out of DATA bounds, id={i} axis_dim={n}")
+#: where PyTorch names neither the index nor the size
+OUT_OF_RANGE = Complaint(IndexError, "index out of range in self")
 
 # ---- advanced indexing
 
@@ -41,13 +47,14 @@ _INDEX = Map("index", _index_at, indexed=True, cost=10)
 _ready: dict[tuple, tuple[Any, Meta]] = {}
 
 
-def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None, ...]:
+def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor | None, ...]:
     """Index tensors as the kernels take them: masks as coordinates, all of one shape, on the device of `x`, in range.
 
-    Raises PyTorch's IndexError. The result has None for dimensions that are kept.
+    Raises PyTorch's IndexError; `operation` is what it names. The result has None for dimensions that are kept.
     """
     shape = x._meta.shape
     out: list[Tensor | None] = []
+    found: set[int] = set()  # dimensions whose coordinates come of a mask, and are good
     for t in indices:
         if t is None:
             out.append(None)
@@ -65,7 +72,9 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
                         f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed "
                         f"tensor {list(shape)} at index {at}"
                     )
-            out.extend(nonzero_tuple(t))
+            places = nonzero_tuple(t)
+            found.update(range(len(out), len(out) + len(places)))
+            out.extend(places)
         elif d is dtypes.int64 or d is dtypes.int32:
             out.append(t)
         else:
@@ -86,13 +95,15 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
             ) from None
     elif given:
         common = given[0]._meta.shape
+    nth = -1
     for d, t in enumerate(out):
         if t is None:
             continue
+        nth += 1
         if shape[d] == 0 and 0 not in common:
             raise IndexError("index is out of bounds for dimension with size 0")
-        if check and x._meta.numel:
-            check_range(t, shape[d], -shape[d], _out_of_bounds(d, shape[d]))
+        if x._meta.numel and d not in found:
+            check_range(t, shape[d], -shape[d], range_error(nth, IndexError), operation)  # PyTorch counts the indices
         here, there = x._meta.device, t._meta.device
         if there.number != here.number:
             if there.type != "cpu" and not (here.roaming or there.roaming):
@@ -105,13 +116,13 @@ def prepared(x: Tensor, indices: Any, check: bool = True) -> tuple[Tensor | None
     return tuple(out)
 
 
-def _out_of_bounds(d: int, n: int) -> Any:
-    return lambda i: IndexError(f"index {i} is out of bounds for dimension {d} with size {n}")
-
-
 def index(x: Tensor, indices: Any) -> Tensor:
     """`x[indices]` for a tuple of index tensors, None where a dimension is kept."""
     return index_prepared(x, prepared(x, indices))
+
+
+def _from_one(m: Meta) -> Meta:
+    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
 
 
 def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "IndexBackward0") -> Tensor:
@@ -127,7 +138,8 @@ def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "I
         flat, shown = result_meta(lay, m.dtype, m.device)
         if len(_ready) > 20_000:
             _ready.clear()
-        entry = _ready[key] = (inst(_INDEX, (lay.source, *lay.ins), flat, (), lay), shown)
+        like = layout(_from_one(m), tuple(t and _from_one(t) for t in key[1:]))  # the same wherever the views begin
+        entry = _ready[key] = (inst(_INDEX, (lay.source, *lay.ins), flat, (), like), shown)
     i, shown = entry
     if shown.numel == 0 or m.numel == 0:
         r = x.new_empty(shown.shape)
@@ -184,9 +196,9 @@ def _gather_at(p: Any) -> Any:
 _GATHER = Map("gather", _gather_at, indexed=True, cost=8)
 
 
-def range_error(d: int, n: int, error: type[Exception] = RuntimeError, who: str = "") -> Any:
-    """Makes the exception for an index out of range."""
-    return lambda i: error(f"{who}index {i} is out of bounds for dimension {d} with size {n}")
+def range_error(d: int, error: type[Exception] = RuntimeError, who: str = "") -> Complaint:
+    """The exception for an index out of range along dimension `d`."""
+    return Complaint(error, f"{who}index {{i}} is out of bounds for dimension {d} with size {{n}}")
 
 
 @register("gather", method=True)
@@ -204,7 +216,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                     f"Size does not match at dimension {k} expected index {list(mi.shape)} to be no larger than self "
                     f"{list(m.shape)} apart from dimension {d}"
                 )
-        check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d, m.shape[d] if m.ndim else 1))
+        check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d), "gather")
     index = beside(input, index, " (when checking argument for argument index in method wrapper_gather)")
     mi = index._meta
     shown = contiguous_meta(mi.shape, m.dtype, m.device)
@@ -244,12 +256,13 @@ def _out(r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
 
 @register("take_along_dim", method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """`gather` with negative indices allowed and both broadcast; with no `dim`, of the flattened input."""
+    """`gather` with both broadcast and indices modulo the size, as PyTorch takes them; with no `dim`, of the flattened input,
+    where they have to be in range."""
     check_index_dtype(
         indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype)
     )
     if dim is None:
-        return _out(gather(input.reshape(-1), 0, _positive(indices.reshape(-1), input._meta.numel)), out)
+        return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out)
     a, b = input._meta.ndim, indices._meta.ndim
     if a != b:
         raise RuntimeError(
@@ -267,18 +280,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 
 
 def _positive(i: Any, n: int) -> Any:
-    """Negative indices counted from the front; the values stay known where they were."""
-    from .places import host_values
-
+    """Indices modulo `n`; the values stay known where they were."""
     values = host_values(i)
     if values is None:
-        return i.where(i >= 0, i + n)
-    if values and min(values) >= 0:
+        return i.remainder(n) if n else i
+    if not len(values) or (min(values) >= 0 and max(values) < n):
         return i
     from ..creation import tensor
 
-    check_range(i, n, -n, range_error(0, n))
-    return tensor([v + n if v < 0 else v for v in values], dtype=i.dtype, device=i.device).reshape(i.shape)
+    return tensor([v % n for v in values], dtype=i.dtype, device=i.device).reshape(i.shape)
 
 
 @register("index_select", method=True)
@@ -295,11 +305,11 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
             raise RuntimeError(
                 f"index_select(): Index to scalar can have only 1 value, got {index._meta.numel} value(s)"
             )
-        check_range(index, 1, 0, lambda i: IndexError("index out of range in self"))
+        check_range(index, 1, 0, OUT_OF_RANGE, "index_select")
         r = input.detach().clone()
         record("IndexSelectBackward0", (input,), r, lambda g: g)
         return _out(r, out, input, index)
-    check_range(index, m.shape[d], 0, lambda i: IndexError("index out of range in self"))
+    check_range(index, m.shape[d], 0, _SELECT if d == 1 else OUT_OF_RANGE, "index_select")
     i = index if index._meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
     if input._rg:
@@ -315,7 +325,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
     index = beside(input, index)
     n = input._meta.numel
-    check_range(index, n, -n, take_error(n))
+    check_range(index, n, -n, TAKE_ERROR, "take")
     flat = input.detach().reshape(-1)
     r = index_prepared(flat, (index if index._meta.ndim else index.reshape(1),)).reshape(index._meta.shape)
     if input._rg:
@@ -324,9 +334,8 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _out(r, out, input, index)
 
 
-def take_error(n: int) -> Any:
-    """Makes the exception for a flat index out of range."""
-    return lambda i: IndexError(f"out of range: tried to access index {i} on a tensor of {n} elements.")
+#: for a flat index out of range
+TAKE_ERROR = Complaint(IndexError, "out of range: tried to access index {i} on a tensor of {n} elements.")
 
 
 def embedding(
@@ -345,7 +354,7 @@ def embedding(
         f"torch.{type_name(indices.dtype)}Tensor instead (while checking arguments for embedding)",
     )
     indices = beside(weight, indices, " (when checking argument for argument index in method wrapper_embedding)")
-    check_range(indices, m.shape[0], 0, lambda i: IndexError("index out of range in self"))
+    check_range(indices, m.shape[0], 0, OUT_OF_RANGE, "embedding")
     i = indices if indices._meta.ndim else indices.reshape(1)
     r = index_prepared(weight.detach(), (i,))
     if indices._meta.ndim == 0:

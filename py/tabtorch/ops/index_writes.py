@@ -11,7 +11,7 @@ from .. import dtypes
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .core import register
-from .gather import check_index_dtype, range_error, take_error
+from .gather import OUT_OF_RANGE, TAKE_ERROR, check_index_dtype, range_error
 from .launch import into, with_out
 from .mixing import beside
 from .places import check_range
@@ -59,9 +59,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
             f"{list(m.shape)} source.shape = {list(ms.shape)}"
         )
     size = m.shape[d] if m.ndim else 1
-    check_range(
-        index, size, 0, range_error(d, size) if m.ndim > 1 else lambda i: IndexError("index out of range in self")
-    )
+    check_range(index, size, 0, range_error(d) if m.ndim > 1 else OUT_OF_RANGE, "index_add")
     value = source if alpha == 1 else source.detach() * alpha
 
     def node(t: Tensor) -> Any:
@@ -104,7 +102,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
     if ms.ndim and n != ms.shape[d]:
         raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})")
     size = m.shape[d] if m.ndim else 1
-    check_range(index, size, 0, range_error(d, size, IndexError, "index_copy_(): "))
+    check_range(index, size, 0, range_error(d, IndexError, "index_copy_(): "), "index_copy")
     if m.ndim and (ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]):
         raise RuntimeError(
             "index_copy_(): Source/destination tensor must have same slice shapes. "
@@ -151,7 +149,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
     size = m.shape[d] if m.ndim else 1
-    check_range(index, size, -size, range_error(d, size, IndexError))
+    check_range(index, size, -size, range_error(d, IndexError), "index_fill")
     v = number(value, m.dtype) if tensor_value is None else tensor_value.detach().to(m.dtype).to(m.device)
 
     def node(t: Tensor) -> Any:
@@ -205,7 +203,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source._meta.numel}, index.numel() = {index._meta.numel}"
         )
-    check_range(index, m.numel, -m.numel, take_error(m.numel))
+    check_range(index, m.numel, -m.numel, TAKE_ERROR, "put")
 
     def node(t: Tensor) -> Any:
         flat = t.detach().reshape(-1)

@@ -1,12 +1,11 @@
 """Places that depend on data: how index tensors become coordinates, in maps that gather and in kernels that scatter.
 
 An index is wrapped (negative ones count from the end) and clamped, so that no index, however wrong, reaches memory that is
-not the tensor's. Indices whose values are known on the host raise PyTorch's IndexError before anything runs.
+not the tensor's. That none is wrong is asserted beside (`check_range`): at once where the host knows, else by the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..engine.expr import Expr, cast, minimum, where
@@ -16,6 +15,8 @@ from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, me
 from ..modes import STATE
 from ..shapes import remembered
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
+from .ranges import Range, known
 
 
 def wrapped(index: Any, size: Expr, last: Expr, negative: bool = True) -> Expr:
@@ -41,33 +42,12 @@ def offset_at(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr | int:
     return e
 
 
-def host_values(t: Tensor, good: Callable[[list[Any]], bool] | None = None) -> list[Any] | None:
+def host_values(t: Tensor) -> Any:
     """The elements of `t`, flat, if they are known without asking the device.
 
-    Not in a compiled function, whose next call has others; unless they are but looked at, and `good` tells of those of every
-    call whether its Python may be left out.
+    Not in a compiled function, whose next call has others.
     """
-    node = t._storage.node
-    if STATE.held is not None:
-        if good is None:
-            return None
-        STATE.held.looks.append((id(node), t._meta, good))
-    return known(node, t._meta)
-
-
-def known(node: Any, m: Meta) -> list[Any] | None:
-    """The elements of a view of a value, if the host has them."""
-    host = getattr(node, "host", None)
-    if host is None or node.inst.out.dtype is not m.dtype:
-        return None
-    if m.whole and m.numel == len(host):
-        return host
-    if m.numel > 4096:
-        return None
-    places = [m.offset]
-    for n, st in zip(m.shape, m.strides):
-        places = [p + k * st for p in places for k in range(n)]
-    return [host[p] for p in places]
+    return None if STATE.held is not None else known(t._storage.node, t._meta)
 
 
 def every_example(t: Tensor) -> Tensor:
@@ -79,17 +59,15 @@ def every_example(t: Tensor) -> Tensor:
     return debug_unwrap(t)
 
 
-def check_range(t: Tensor, size: int, low: int, error: Any) -> None:
-    """Calls `error(i)` for an index outside low <= i < size, if the values are known on the host."""
-
-    def good(values: list[Any]) -> bool:
-        return not values or (min(values) >= low and max(values) < size)
-
-    values = host_values(every_example(t), good)
+def check_range(
+    t: Tensor, size: int, low: int, complaint: Complaint, operation: str, exempt: int | None = None
+) -> None:
+    """Asserts that low <= i < size (or i == exempt) for every element of `t`: see asserts.py for when it raises."""
+    t = every_example(t)
     if size == 0 and t._meta.numel:
-        raise error(values[0] if values else 0)
-    if values and not good(values):
-        raise error(next(v for v in values if not low <= v < size))
+        values = host_values(t)
+        raise complaint.of(values[0] if values is not None else 0, 0)
+    assert_range(t, Range(low, size - 1, exempt), complaint, operation)
 
 
 def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:

@@ -16,9 +16,10 @@ from ..engine.graph import Map, inst
 from ..engine.view import contiguous_meta, meta
 from ..shapes import type_name
 from ..tensor import Tensor
+from .asserts import Complaint
 from .core import register
 from .launch import into, run
-from .places import every_example
+from .places import check_range
 from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
 from .reduce import AMAX, ARGMAX, SUM
 from .windows import Ints
@@ -462,14 +463,9 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
                 raise ValueError(f'invalid output_size "{given}" (dim {d} must be between {low} and {high})')
         size = given
     lead = tuple(x.shape[:-n])
-    if x.device.type == "cpu" and indices.numel():  # where a read is cheap; on a GPU a bad place is clamped
-        seen = every_example(indices)
-        last = int(seen.max().item())
-        if last >= _numel(size) or int(seen.min().item()) < 0:
-            what = "volumes" if n == 3 else "images" if n == 2 else "vectors"
-            raise RuntimeError(
-                f"Found an invalid max index: {last} (output {what} are of size {'x'.join(map(str, size))})"
-            )
+    what = "volumes" if n == 3 else "images" if n == 2 else "vectors"
+    text = f"Found an invalid max index: {{i}} (output {what} are of size {'x'.join(map(str, size))})"
+    check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
     zeros = x.new_zeros((*lead, _numel(size)))
     return zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
 

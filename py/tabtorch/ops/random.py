@@ -37,6 +37,7 @@ from .draw import (
 from .dropout import dropout as dropout  # nn.functional finds it here
 from .inplace import set_tensor
 from .launch import no_grad_with_out
+from .ranges import bounded
 
 # ---- arguments of functions that make tensors
 
@@ -166,7 +167,7 @@ def randint(*args: Any, **kw: Any) -> Tensor:
         )
     law = integers_law(_integer("randint", "low", 1, low), _integer("randint", "high", position - 1, high))
     _check_real(given.get("dtype"))
-    return make_sized("randint", _shape("randint", (size,)), law, dtypes.int64, given)
+    return bounded(make_sized("randint", _shape("randint", (size,)), law, dtypes.int64, given), low, high - 1)
 
 
 def _check_real(d: Any) -> None:
@@ -194,7 +195,7 @@ def randperm(n: Any, **kw: Any) -> Tensor:
         keys = contiguous_meta((n,), dtypes.int64, where)
         t = Tensor._wrap(philox_node(philox.BITS, gen, keys), keys).argsort(stable=True).to(d)
     else:
-        t = Tensor._wrap(host_node(gen, draw, m), m)
+        t = bounded(Tensor._wrap(host_node(gen, draw, m), m), 0, n - 1)
     if out is not None:
         _resize(out, (n,))
         set_tensor(out, t)

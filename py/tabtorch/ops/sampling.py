@@ -27,6 +27,7 @@ from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal
 from .inplace import check_out, set_tensor, write_out
 from .mixing import together
 from .random import fill_recorded, make_sized, wrong_arguments
+from .ranges import bounded
 
 #: what kernels say of an input that they refuse, in PyTorch's words
 _REFUSALS = (
@@ -311,7 +312,7 @@ def _multinomial_host(input: Tensor, draw: streams.Draw, samples: int, replaceme
             r = _race(weights, samples, gen)  # the exponentials are drawn in the order of the memory
             return r if m.device.number == 1 else r.to(m.device)
     flat = converted(weights, weights.shape, weights.dtype)
-    return Tensor._wrap(_host(gen, draw, m, (flat._storage.node,)), m)
+    return bounded(Tensor._wrap(_host(gen, draw, m, (flat._storage.node,)), m), 0, weights._meta.shape[-1] - 1)
 
 
 def _race(p: Tensor, samples: int, gen: Any) -> Tensor:

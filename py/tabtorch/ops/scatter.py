@@ -154,7 +154,7 @@ def _index_put(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accum
 
 def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: bool) -> Tensor:
     """`index_put` with PyTorch's checks; `values` may be a Python number that fits the dtype."""
-    ready = prepared(x, indices)
+    ready = prepared(x, indices, "index_put")
     if isinstance(values, Tensor):
         m, vm = x._meta, values._meta
         if vm.dtype is not m.dtype:
@@ -236,7 +236,7 @@ def _scatter(
                     f"Expected index {list(mi.shape)} to be no larger than self {list(m.shape)} apart from dimension {d}{tail}"
                 )
     n = m.shape[d] if m.ndim else 1
-    check_range(index, n, 0, range_error(d, n))
+    check_range(index, n, 0, range_error(d), name)
 
     def self_grad(g: Tensor, i: Tensor) -> Tensor:
         return g if mode == "add" else scatter(g, d, i, 0)

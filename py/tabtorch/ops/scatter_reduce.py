@@ -11,7 +11,7 @@ from .. import dtypes
 from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
-from .gather import check_index_dtype, check_index_shape, range_error
+from .gather import OUT_OF_RANGE, check_index_dtype, check_index_shape, range_error
 from .index_writes import vector_dim
 from .launch import with_out
 from .mixing import beside
@@ -68,7 +68,7 @@ def _reduced(
     index, src = beside(x, index), beside(x, src)
     _check_src(x, index, src, d)
     n = x._meta.shape[d] if x._meta.ndim else 1
-    check_range(index, n, 0, range_error(d, n))
+    check_range(index, n, 0, range_error(d), "scatter_reduce")
     return _finish(x, d, index, src, reduce, include_self, in_place, name)
 
 
@@ -179,7 +179,7 @@ def _index_reduce(
             f"for dim: {d}"
         )
     size = m.shape[d] if m.ndim else 1
-    check_range(index, size, 0, range_error(d, size))
+    check_range(index, size, 0, OUT_OF_RANGE, "index_reduce")
     shape = [1] * ms.ndim
     if ms.ndim:
         shape[d] = ms.shape[d]

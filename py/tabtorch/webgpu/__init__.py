@@ -146,10 +146,12 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 def synchronize(device: Any = None) -> None:
     """Waits until everything sent so far is done, and raises its errors."""
     from ..engine import graph
+    from ..ops.asserts import raise_found
 
     _index(device)
     graph.flush()
     _runtime().synchronize()
+    raise_found()
 
 
 # ---- random numbers: those on tensors of the GPU come from the default generator, dropout's from the GPU's own

@@ -6,8 +6,9 @@ import tabtorch as torch
 
 from ...autograd.tape import named  # noqa: F401
 from ...dtypes import TYPE_NAMES
-from ...modes import STATE
-from ...ops.places import every_example, host_values
+from ...ops.asserts import Complaint, assert_range
+from ...ops.places import every_example
+from ...ops.ranges import Range
 
 
 def ntuple(value, n):
@@ -52,21 +53,9 @@ def widened(x):
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def outside(t, low, high):
-    """Whether an element is not in [low, high], where that can be told without waiting for a GPU: on ``cpu``, and for
-    small tensors that came from the host.
-    """
-    t = every_example(t)
-
-    def good(values):
-        return not any(v < low or v > high for v in values)
-
-    values = host_values(t, good)
-    if values is not None:
-        return not good(values)
-    if t.device.type != "cpu" or STATE.held is not None:  # a compiled function waits for nothing
-        return False
-    return t.numel() > 0 and bool(((t < low) | (t > high)).any())
+def assert_between(t, low, high, operation, kind, text, below="", exempt=None):
+    """Raises ``kind(text)`` for an element that is not in [low, high], nor ``exempt``: see ``ops/asserts.py`` for when."""
+    assert_range(every_example(t), Range(low, high, exempt), Complaint(kind, text, below), operation)
 
 
 def size_list(shape):

@@ -5,7 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ...ops.places import every_example, host_values
-from ._common import named
+from ._common import assert_between, named
 
 _MODES = ("sum", "mean", "max")
 
@@ -107,11 +107,9 @@ def embedding_bag(
             raise ValueError("max mode does not support scaling the gradient by the frequency")
         if sparse:
             raise ValueError("max mode does not support sparse weights")
-    for k, i in enumerate(_known(input)):
-        if not 0 <= i < weight.size(0):
-            raise RuntimeError(
-                f"Index {k} of input takes value {i} which is not in the valid range [0, {weight.size(0)})"
-            )
+    rows = weight.size(0)
+    text = f"Index {{k}} of input takes value {{i}} which is not in the valid range [0, {rows})"
+    assert_between(input, 0, rows - 1, "embedding_bag", RuntimeError, text)
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":

@@ -5,27 +5,15 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ...modes import STATE
-from ...ops.places import every_example, host_values
-from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type, size_list
+from ...ops.gather import index_prepared
+from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
 from .activation import log_softmax
 from .linear import linear
 
 
 def _check_classes(target, classes, ignore_index):
-    """PyTorch's IndexError, where the classes can be seen without waiting for a GPU: on ``cpu``, and of small tensors
-    that came from the host. Else a bad class picks nothing, and reads nothing.
-    """
-    target = every_example(target)
-    values = host_values(target, lambda v: all(0 <= t < classes or t == ignore_index for t in v))
-    if values is None:
-        if target.device.type != "cpu" or target.numel() == 0 or STATE.held is not None:
-            return
-        bad = ((target < 0) | (target >= classes)) & (target != ignore_index)
-        values = [int(target[bad].reshape(-1)[0])] if bool(bad.any()) else []
-    for t in values:
-        if (t < 0 or t >= classes) and t != ignore_index:
-            raise IndexError(f"Target {t} is out of bounds.")
+    """PyTorch's IndexError. A bad class that only the device knows picks nothing, until it is found."""
+    assert_between(target, 0, classes - 1, "nll_loss", IndexError, "Target {i} is out of bounds.", exempt=ignore_index)
 
 
 def _check_class_dtype(target):
@@ -93,7 +81,8 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
         scale = kept.to(input.dtype)
     else:
         at = torch.where(kept, target, 0).long()
-        scale = torch.where(kept, weight[at.reshape(-1)].reshape(at.shape), 0.0)  # a 0-d index would be read
+        scale = index_prepared(weight, (at.reshape(-1),)).reshape(at.shape)  # which has been looked at
+        scale = torch.where(kept, scale, 0.0)
     # `where`, not a product: an ignored position may hold an infinity.
     loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
     loss = loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
@@ -253,8 +242,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise RuntimeError(f"inconsistent weight size, expected {rows.size(1)} but got {size_list(weight.shape)}")
     if target.dtype != torch.int64:
         raise RuntimeError(f"expected scalar type Long but found {scalar_type(target.dtype)}")
-    if outside(target, 0, rows.size(1) - 1):
-        raise RuntimeError("target out of range")
+    assert_between(target, 0, rows.size(1) - 1, "multi_margin_loss", RuntimeError, "target out of range")
     loss = _multi_margin(rows, target.reshape(-1), p, margin, weight)
     loss = loss if target.dim() else loss.squeeze(0)
     return named(reduced(loss, reduction), "MultiMarginLossBackward0")
@@ -295,8 +283,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         loss = multilabel_margin_loss(input.reshape(1, -1), target.reshape(1, -1), reduction=reduction)
         return named(loss.squeeze(0), "MultilabelMarginLossBackward0") if reduction == "none" else loss
     n_classes = input.size(1)
-    if outside(target, -1, n_classes - 1):
-        raise RuntimeError("argument #2 'target' is out of range")
+    text = "argument #2 'target' is out of range"
+    assert_between(target, -1, n_classes - 1, "multilabel_margin_loss", RuntimeError, text)
     listed = (target < 0).long().cumsum(1) == 0  # (N, C): before the first -1
     classes = torch.arange(n_classes, device=input.device)
     hits = (classes == target.unsqueeze(2)) & listed.unsqueeze(2)  # (N, slot, class)

@@ -4,12 +4,11 @@ import math
 
 import tabtorch as torch
 
-from ...modes import STATE
 from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
 from ...ops.places import every_example, host_values
-from ._common import named, outside, size_list
+from ._common import assert_between, named, size_list
 
 
 def linear(input, weight, bias=None, *, out=None):
@@ -57,12 +56,6 @@ def bilinear(input1, input2, weight, bias=None):
     return _bilinear(input1, input2, weight, bias)
 
 
-def check_indices(index, n, message):
-    """IndexError(message) if an index is seen not to be in [0, n). Else a bad index reads nothing outside the tensor."""
-    if outside(index, 0, n - 1):
-        raise IndexError(message)
-
-
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of a table. ``input`` (*) of indices, ``weight`` (V, D). Returns (*, D).
 
@@ -80,7 +73,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         )
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
-    check_indices(input, weight.size(0), "index out of range in self")
+    assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
         from .bags import per_use, renorm_rows, scaled
 
@@ -102,20 +95,19 @@ def one_hot(tensor, num_classes=-1):
         if num_classes == -1:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
-    seen = every_example(tensor)
-    values = host_values(seen, None if num_classes == -1 else lambda v: num_classes > max(v) >= min(v) >= 0)
-    if values is not None or num_classes == -1 or (tensor.device.type == "cpu" and STATE.held is None):
+    negative = "Class values must be non-negative."
+    if num_classes == -1:
+        seen = every_example(tensor)
+        values = host_values(seen)
         if values is None:
             values = torch.stack(seen.aminmax()).tolist()  # one read
         if min(values) < 0:
-            raise RuntimeError("Class values must be non-negative.")
-        largest = max(values)
-        if num_classes == -1:
-            num_classes = largest + 1
-        elif largest >= num_classes:
-            raise RuntimeError("Class values must be smaller than num_classes.")
+            raise RuntimeError(negative)
+        num_classes = max(values) + 1
     if num_classes < 1:
         raise RuntimeError("num_classes should be positive")
+    text = "Class values must be smaller than num_classes."
+    assert_between(tensor, 0, num_classes - 1, "one_hot", RuntimeError, text, negative)
     return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
 
 
@@ -151,7 +143,6 @@ def pdist(input, p=2.0):
 
 __all__ = [
     "bilinear",
-    "check_indices",
     "cosine_similarity",
     "embedding",
     "linear",

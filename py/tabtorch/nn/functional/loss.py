@@ -6,7 +6,7 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
-from ._common import check_reduction, legacy_reduction, named, outside, reduced, scalar_type
+from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type
 from .linear import pairwise_distance
 
 
@@ -132,8 +132,8 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     if input.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {scalar_type(target.dtype)} but expected {scalar_type(input.dtype)}")
     for name, t in (("input", input), ("target", target)):
-        if outside(t, 0, 1):
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+        text = f"all elements of {name} should be between 0 and 1"
+        assert_between(t, 0.0, 1.0, "binary_cross_entropy", RuntimeError, text)
     loss = _bce(input, target)
     if weight is not None:
         loss = loss * weight.expand(torch.broadcast_shapes(target.size(), weight.size()))
@@ -182,8 +182,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * torch.ones_like(input)
-    elif outside(var, 0, math.inf):
-        raise ValueError("var has negative entry/entries")
+    else:
+        assert_between(var, 0.0, math.inf, "gaussian_nll_loss", ValueError, "var has negative entry/entries")
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)  # one variance for all of the last dimension

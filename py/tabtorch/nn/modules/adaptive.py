@@ -8,8 +8,9 @@ from typing import Any
 
 import tabtorch as torch
 
+from ...ops.places import host_values
 from .. import functional as F
-from ..functional._common import outside
+from ..functional._common import assert_between
 from .container import ModuleList, Sequential
 from .linear import Linear
 from .loss import _WeightedLoss
@@ -82,11 +83,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size {input_.size()}")
         input = input_ if target_.dim() else input_.unsqueeze(0)
         target = target_ if target_.dim() else target_.unsqueeze(0)
-        if outside(target, 0, self.n_classes - 1):
-            raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
-                f"[{target.min().item()}, {target.max().item()}] were found. "
-            )
+        values = host_values(target)
+        low, high = (min(values), max(values)) if values is not None and len(values) else ("{i}", "{i}")
+        text = f"Target values should be in [0, {self.n_classes - 1}], but values in range [{low}, {high}] were found. "
+        assert_between(target, 0, self.n_classes - 1, "adaptive_log_softmax", RuntimeError, text)
         head = F.log_softmax(self.head(input), 1)
         place, output = target, None
         for i, (low, high) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
