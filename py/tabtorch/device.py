@@ -83,6 +83,8 @@ class device:
         return self
 
     def __enter__(self) -> device:
+        global _named
+        _named = True
         _default.stack.append(self)
         return self
 
@@ -148,6 +150,8 @@ class _Default(threading.local):
 
 _default = _Default()
 _automatic: device | None = None
+#: whether any thread ever chose
+_named = False
 
 cpu = device("cpu")
 webgpu = device("webgpu", 0)
@@ -175,10 +179,12 @@ def check_has(on: device, dtype: Any, name: str = "") -> None:
 def default_device() -> device:
     """Where tensors with no device named are made: webgpu, roaming, where an adapter exists, else cpu."""
     global _automatic
-    own = _default
-    if own.stack:
-        return resolve(own.stack[-1])
-    chosen = own.chosen
+    chosen = None
+    if _named:
+        own = _default
+        if own.stack:
+            return resolve(own.stack[-1])
+        chosen = own.chosen
     if chosen is None:
         if _automatic is None:
             from .bridge import get_bridge
@@ -192,7 +198,8 @@ def default_device() -> device:
 
 def set_default_device(device: Any) -> None:
     """`torch.set_default_device`, for this thread. None goes back to the automatic choice, which is made anew."""
-    global _automatic
+    global _automatic, _named
+    _named = True
     if device is None:
         _automatic = None
     _default.chosen = None if device is None else resolve(device)

@@ -116,7 +116,7 @@ class _Own(threading.local):
     """The modes of a thread, and the names of those that are not as at its beginning."""
 
     def __init__(self, first: dict[str, Any]) -> None:
-        self.__dict__.update(first if _thread.get_ident() == _first else OWN)
+        self.__dict__.update(first if _thread.get_ident() == FIRST else OWN)
         self.changed = {name for name, value in OWN.items() if getattr(self, name) is not value}
         self.end = _End(self.changed)
 
@@ -143,7 +143,7 @@ for _name in OWN:
     setattr(_Different, _name, _property(_name))
 
 #: the thread to which the plain attributes belong before there is a second one
-_first = _thread.get_ident()
+FIRST = _thread.get_ident()
 _alone = True
 _lock = threading.RLock()
 #: how many threads have changed something
@@ -188,7 +188,7 @@ def several() -> None:
 
 def met() -> None:
     """To be called now and then: a thread may have been started by other means than Python's (a GUI, an embedding program)."""
-    if _alone and _thread.get_ident() != _first:
+    if _alone and _thread.get_ident() != FIRST:
         several()
 
 

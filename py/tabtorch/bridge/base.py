@@ -50,14 +50,6 @@ def raise_errors(text: str) -> None:
     raise RuntimeError(message)
 
 
-def _locked(f: Callable[..., int]) -> Callable[..., int]:
-    def locked(*args: Any) -> int:
-        with LOCK:
-            return f(*args)
-
-    return locked
-
-
 class Bridge:
     """The one way to the runtime. Subclasses carry the bytes: `_execute`, `_read`, `_call`."""
 
@@ -67,15 +59,15 @@ class Bridge:
         block = self.block = BlockWriter()
         self.info: dict[str, Any] = {}
         self.alive = True
-        # Bound methods, so that a call costs one lookup and no forwarding. `new_buffer` and packers: in the LOCK.
+        # Bound methods, so that a call costs one lookup and no forwarding. All but `free` in the LOCK.
         self.new_buffer: Callable[[], int] = block.new_buffer
         self.free: Callable[[int], None] = block.freed.append
         self.run_packer: Callable[[int, int, Sequence[str]], Callable[..., None]] = block.run_packer
-        self.define_kernel = _locked(block.kernel)
-        self.define_plan = _locked(block.plan)
-        self.copy: Callable[[int, int, int], int] = _locked(block.copy)
-        self.alias: Callable[[int, int, int], int] = _locked(block.alias)
-        self.alloc: Callable[[int, int], int] = _locked(block.alloc)
+        self.define_kernel: Callable[[dict[str, Any]], int] = block.kernel
+        self.define_plan: Callable[[dict[str, Any]], int] = block.plan
+        self.copy: Callable[[int, int, int], int] = block.copy
+        self.alias: Callable[[int, int, int], int] = block.alias
+        self.alloc: Callable[[int, int], int] = block.alloc
 
     # -- carried by subclasses
 
@@ -110,12 +102,11 @@ class Bridge:
         return WEBGPU if self.info.get("webgpu") and requested_device() != "cpu" else CPU
 
     def upload(self, dev: int, data: Any) -> int:
-        """A new buffer with the bytes of `data`, any C-contiguous bytes-like object: its id."""
-        with LOCK:
-            block = self.block
-            if block.pos and block.pos + memoryview(data).nbytes > SEND_ABOVE:
-                self.flush()
-            return block.upload(dev, data)
+        """A new buffer with the bytes of `data`, any C-contiguous bytes-like object: its id. In the LOCK."""
+        block = self.block
+        if block.pos and block.pos + memoryview(data).nbytes > SEND_ABOVE:
+            self.flush()
+        return block.upload(dev, data)
 
     def write(self, ident: int, offset: int, data: Any) -> None:
         """Bytes into a buffer from `offset` on, in the order of the stream; a piece of a large one, which goes at once."""
@@ -131,21 +122,25 @@ class Bridge:
 
     def flush(self) -> None:
         """Send the block in one call. Errors of this or of earlier work are raised."""
-        errors = None
         with LOCK:
-            block = self.block
-            if block.freed:
-                block.write_frees()
-            if block.forgotten:
-                block.write_forgotten()
-            pos = block.pos
-            if pos:
-                try:
-                    errors = self._execute(pos)
-                finally:
-                    block.clear()  # what was refused is not sent twice
+            errors = self.send()
         if errors:  # in a tab this may wait, for another device
             self._raise(errors)
+
+    def send(self) -> str | None:
+        """The same, in the LOCK: the errors are for `_raise`, outside of it."""
+        block = self.block
+        if block.freed:
+            block.write_frees()
+        if block.forgotten:
+            block.write_forgotten()
+        pos = block.pos
+        if not pos:
+            return None
+        try:
+            return self._execute(pos)
+        finally:
+            block.clear()  # what was refused is not sent twice
 
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""

@@ -22,9 +22,6 @@ INITIAL = 1 << 18
 SHRINK_ABOVE = 1 << 24
 LARGEST = (1 << 32) - 64
 
-_pack5 = struct.Struct("<5I").pack_into
-_pack6 = struct.Struct("<6I").pack_into
-
 
 class BlockWriter:
     """Appends commands to `data[:pos]` and hands out the ids in them.
@@ -82,11 +79,11 @@ class BlockWriter:
         if self.capacity > SHRINK_ABOVE:
             self._replace(INITIAL)
 
-    def _put(self, pack_into: Callable[..., None], size: int, *values: int) -> None:
+    def _put(self, layout: str, size: int, *values: int) -> None:
         while True:
             count = self.count
             pos = self.reserve(size)
-            pack_into(self.data, pos, *values)
+            struct.pack_into(layout, self.data, pos, *values)
             if self.count == count:
                 self.count = count + 1
                 self.pos = pos + size
@@ -109,7 +106,7 @@ class BlockWriter:
         del freed[: len(ids)]  # a finalizer may have appended meanwhile
         count = len(ids)
         size = (12 + 4 * count + 7) & ~7
-        self._put(struct.Struct(f"<3I{count}I").pack_into, size, FREE, size, count, *ids)
+        self._put(f"<3I{count}I", size, FREE, size, count, *ids)
         self.spare += ids
 
     # -- commands
@@ -124,7 +121,15 @@ class BlockWriter:
         def run(*values: Any) -> None:
             if freed:
                 self.write_frees()
-            self._put(pack_into, size, RUN, size, plan, nslots, *values)
+            while True:  # as `_put`
+                count, pos = self.count, self.pos
+                if pos + size > self.capacity:
+                    pos = self.reserve(size)
+                pack_into(self.data, pos, RUN, size, plan, nslots, *values)
+                if self.count == count:
+                    self.count = count + 1
+                    self.pos = pos + size
+                    return
 
         return run
 
@@ -133,15 +138,17 @@ class BlockWriter:
             self.write_frees()
         head = 12 + 4 * len(words)
         size = (head + nbytes + 7) & ~7
-        pack_into = struct.Struct(f"<{3 + len(words)}I").pack_into
-
-        def put(block: bytearray, pos: int, *head_words: int) -> None:
-            pack_into(block, pos, *head_words)
+        while True:  # as `_put`
+            count = self.count
+            pos = self.reserve(size)
+            view = self.view
+            struct.pack_into(f"<{3 + len(words)}I", view, pos, opcode, size, *words, nbytes)
             if nbytes:
-                with memoryview(block) as view:
-                    view[pos + head : pos + head + nbytes] = data
-
-        self._put(put, size, opcode, size, *words, nbytes)
+                view[pos + head : pos + head + nbytes] = data
+            if self.count == count:
+                self.count = count + 1
+                self.pos = pos + size
+                return
 
     def kernel(self, spec: dict[str, Any]) -> int:
         """`KERNEL`: its new id."""
@@ -180,7 +187,7 @@ class BlockWriter:
             self.write_frees()
         self.reserve(24)  # before an id is taken
         ident = self.new_buffer()
-        self._put(_pack6, 24, COPY, 24, ident, dev, source, nbytes)
+        self._put("<6I", 24, COPY, 24, ident, dev, source, nbytes)
         return ident
 
     def alias(self, base: int, offset: int, nbytes: int) -> int:
@@ -189,7 +196,7 @@ class BlockWriter:
             self.write_frees()
         self.reserve(24)
         ident = self.new_buffer()
-        self._put(_pack6, 24, ALIAS, 24, ident, base, offset, nbytes)
+        self._put("<6I", 24, ALIAS, 24, ident, base, offset, nbytes)
         return ident
 
     def alloc(self, dev: int, nbytes: int) -> int:
@@ -198,14 +205,14 @@ class BlockWriter:
             self.write_frees()
         self.reserve(24)
         ident = self.new_buffer()
-        self._put(_pack5, 24, ALLOC, 24, ident, dev, nbytes)
+        self._put("<5I", 24, ALLOC, 24, ident, dev, nbytes)
         return ident
 
     def forget(self, ids: Iterable[int]) -> None:
         """`FORGET` plans."""
         ids = list(ids)
         size = (12 + 4 * len(ids) + 7) & ~7
-        self._put(struct.Struct(f"<{3 + len(ids)}I").pack_into, size, FORGET, size, len(ids), *ids)
+        self._put(f"<{3 + len(ids)}I", size, FORGET, size, len(ids), *ids)
 
     def write_forgotten(self) -> None:
         """The same of those in `forgotten`."""

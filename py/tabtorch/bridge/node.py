@@ -67,8 +67,8 @@ class NodeBridge(Bridge):
         self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
         self._input = bytearray()
         self._asked = self._answered = 0  # numbers of the last question, and of the last answer that was read
-        self._waited_for: set[int] = set()
-        self._answers: dict[int, tuple[int, bytes]] = {}
+        self._answers: dict[int, tuple[int, bytes]] = {}  # those that were read for other threads
+        self._given_up: set[int] = set()  # questions whose asker was interrupted
         self._reading = threading.Lock()  # who has it reads from the child
         self._reader = 0  # the thread that has it
         self._sending = False
@@ -118,40 +118,45 @@ class NodeBridge(Bridge):
                 raise EOFError
             data += more
 
-    def _receive(self) -> None:
-        """The next answer. An exception in here (Ctrl-C) loses nothing."""
+    def _receive(self) -> tuple[int, bytes]:
+        """The next answer. An exception in here (Ctrl-C) loses none."""
         self._fill(8)
         size, status = _header.unpack_from(self._input)
         self._fill(8 + size)
-        if self._answered + 1 in self._waited_for:
-            with memoryview(self._input) as view:
-                self._answers[self._answered + 1] = status, bytes(view[8 : 8 + size])
+        with memoryview(self._input) as view:
+            payload = bytes(view[8 : 8 + size])
         del self._input[: 8 + size]
         self._answered += 1
+        return status, payload
 
-    def _ask(self, kind: int, payload: bytes = b"") -> bytes:
-        """Send a frame and wait for its answer."""
+    def _ask(self, kind: int, payload: bytes = b"", after: bool = False) -> bytes:
+        """Send a frame and wait for its answer. after: the block goes before it."""
         me = threading.get_ident()
         if self._reader == me:
             raise _interrupted()
         with LOCK:
+            if after:
+                self.send()
             self._send(kind, payload)
             self._asked = ticket = self._asked + 1
-            self._waited_for.add(ticket)
         try:
             with self._reading:
                 self._reader = me
                 try:
-                    while self._answered < ticket:
-                        self._receive()
+                    while self._answered < ticket - 1:
+                        number = self._answered + 1
+                        found = self._receive()
+                        if number not in self._given_up:
+                            self._answers[number] = found
+                    status, answer = self._receive() if self._answered < ticket else self._answers.pop(ticket)
                 finally:
                     self._reader = 0
-            status, answer = self._answers[ticket]
         except (EOFError, OSError, KeyError):
             self._died()
-        finally:
-            self._waited_for.discard(ticket)
+        except BaseException:
+            self._given_up.add(ticket)
             self._answers.pop(ticket, None)
+            raise
         if status:
             text = answer.decode()
             if text.startswith("["):
@@ -165,8 +170,12 @@ class NodeBridge(Bridge):
         with memoryview(self.block.data) as view:
             self._send(EXECUTE, view[:nbytes])
 
-    def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
-        return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes))
+    def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""
+        if not nbytes:
+            self.flush()
+            return b""
+        return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes), True)
 
     def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
         """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import bridge as _bridges
 from ..bridge.base import LOCK
 from ..device import check_has
-from ..modes import STATE, met
+from ..modes import FIRST, STATE, met
 from .liveness import held_beyond
 from .view import Meta, meta
 
@@ -263,7 +263,7 @@ def runtime_ended() -> None:
     _limits.clear()
     plan._kernels.clear()
     target._targets.clear()
-    for q in list(_queues.values()):
+    for q in _all:
         for nodes in (q.nodes, q.nodes.others):
             _give_up(nodes.take())
         q.windows = []
@@ -345,6 +345,8 @@ class Queue:
 
 
 _queues: dict[Any, Queue] = {}
+#: each of them once
+_all: tuple[Queue, ...] = ()
 
 #: how many batched values there are; what is done with a node then: see func/batch.py
 batches = [0]
@@ -358,7 +360,7 @@ def watch(batched: bool = False) -> None:
     """To be called when `batches` or `recorder` has changed. batched: there are batched values."""
     with LOCK:
         kind = Watched if batched or recorder or batches[0] else Nodes
-        for q in list(_queues.values()):
+        for q in _all:
             if type(q.nodes) is not _Nowhere:
                 q.nodes.__class__ = kind
 
@@ -368,13 +370,21 @@ def queue_of(device: Any) -> Queue:
     if q is None:
         with LOCK:
             q = _queues.setdefault(device, Queue(device, _Nowhere if device.type == "meta" else Nodes))
+            _listed()
             watch()
     return q
 
 
 def share_queue(device: Any, other: Any) -> None:
     """Values of `device` wait in the window of `other`: both are one device."""
-    _queues[device] = queue_of(other)
+    with LOCK:
+        _queues[device] = queue_of(other)
+        _listed()
+
+
+def _listed() -> None:
+    global _all
+    _all = tuple({id(q): q for q in _queues.values()}.values())
 
 
 def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
@@ -476,7 +486,9 @@ class Window:
 
     def __init__(self, q: Queue) -> None:
         """In the LOCK."""
-        nodes = self.nodes = q.waiting().take()
+        waiting = q.waiting() if recorder else q.nodes
+        nodes = self.nodes = waiting[:]
+        del waiting[: len(nodes)]
         aliases: list[int] = []
         if recorder and get_ident() == recorder:
             aliases, q.windows = q.windows, []
@@ -542,52 +554,58 @@ def flush_queue(q: Queue, wanted: Node | None = None) -> None:
 
     wanted: a node that has to be in it, or before it, though it may be another thread's.
     """
-    global planning
-    met()
     with LOCK:  # what another thread has taken out is sent by the time that it is had
-        if not q.nodes and not q.nodes.others:
-            return
-        if planning:
-            raise RuntimeError(
-                "this tensor cannot be used now: the thread was interrupted, by a signal handler or a finalizer, while it sent "
-                "operations to the device, and has to go on with that first"
-            )
-        if STATE.held is not None:
-            STATE.held.cut(q)
-        if q.nodes.others or wanted is not None:
-            apart(q, wanted)
-        if not q.waiting():
-            return
-        planning = get_ident()
-        w = None
-        try:
-            w = Window(q)
-            nodes, key = w.nodes, w.key
-            key.append(tuple(w.live))
-            key.append(tuple(w.free))
-            k = tuple(key)
-            plan = _plans.get(k)
-            if plan is None:
-                from .plan import make_plan
+        if q.nodes or q.nodes.others:
+            _send(q, wanted)
 
-                if len(_plans) > 4096:
-                    for old in _plans.values():
-                        old.forget()
-                    _plans.clear()
-                plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
-                plans_made.append(len(nodes))
-                del plans_made[:-64]
-                counts["plans"] += 1
-            counts["flushes"] += 1
-            plan.run(nodes, w.inputs, w.scalars)
-            if w.aliased:
-                w.alias()
-        except BaseException:
-            if w is not None:
-                _give_up(w.nodes)
-            raise
-        finally:
-            planning = 0
+
+def _send(q: Queue, wanted: Node | None = None) -> None:
+    """In the LOCK."""
+    global planning
+    me = get_ident()
+    if me != FIRST:
+        met()
+    if planning:
+        raise RuntimeError(
+            "this tensor cannot be used now: the thread was interrupted, by a signal handler or a finalizer, while it sent "
+            "operations to the device, and has to go on with that first"
+        )
+    if STATE.held is not None:
+        STATE.held.cut(q)
+    if q.nodes.others or wanted is not None:
+        apart(q, wanted)
+    if recorder and not q.waiting():
+        return
+    planning = me
+    w = None
+    try:
+        w = Window(q)
+        nodes, key = w.nodes, w.key
+        key.append(tuple(w.live))
+        key.append(tuple(w.free))
+        k = tuple(key)
+        plan = _plans.get(k)
+        if plan is None:
+            from .plan import make_plan
+
+            if len(_plans) > 4096:
+                for old in _plans.values():
+                    old.forget()
+                _plans.clear()
+            plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
+            plans_made.append(len(nodes))
+            del plans_made[:-64]
+            counts["plans"] += 1
+        counts["flushes"] += 1
+        plan.run(nodes, w.inputs, w.scalars)
+        if w.aliased:
+            w.alias()
+    except BaseException:
+        if w is not None:
+            _give_up(w.nodes)
+        raise
+    finally:
+        planning = 0
 
 
 # ---- a function that is recorded, and other threads
@@ -605,7 +623,7 @@ def record(hold: Any) -> bool:
         recording, recorder = hold, get_ident()
         watch()
         try:
-            for q in list(_queues.values()):  # what waited before is nobody's in particular
+            for q in _all:  # what waited before is nobody's in particular
                 if q.nodes:
                     flush_queue(q)
         except BaseException:
@@ -619,7 +637,7 @@ def recorded() -> None:
     global recorder, recording
     with LOCK:
         recorder, recording = 0, None
-        for q in list(_queues.values()):
+        for q in _all:
             if q.nodes.others:
                 _join(q, q.nodes)
         watch()
@@ -627,7 +645,7 @@ def recorded() -> None:
 
 def settle() -> None:
     """For the end of a recording: what it needs of other threads' is sent, or it is given up. In the LOCK."""
-    for q in list(_queues.values()):
+    for q in _all:
         if q.nodes.others:
             apart(q)
 
@@ -709,12 +727,16 @@ def flush() -> None:
     """Sends everything that waits, on every device, in one call to JavaScript."""
     if STATE.held is not None:
         return
-    for q in list(_queues.values()):
-        if q.nodes or q.nodes.others:
-            flush_queue(q)
-    if recorder and recorder == get_ident():
-        recorded()
-    bridge().flush()
+    with LOCK:
+        for q in _all:
+            if q.nodes or q.nodes.others:
+                _send(q)
+        if recorder and recorder == get_ident():
+            recorded()
+        runtime = bridge()
+        errors = runtime.send()
+    if errors:
+        runtime._raise(errors)
 
 
 def buffer_of(n: Node) -> Buffer:
