@@ -4,7 +4,8 @@
  */
 
 import { CommandError, type ErrorRecord, fail, recordOf } from "./errors";
-import { isDispatch, ParamTemplate } from "./params";
+import type { Faults } from "./faults";
+import { isDispatch, neededSlots, ParamTemplate } from "./params";
 import { Pool, type Pooled } from "./pool";
 import type { BlockReader, ElementType, KernelSpec, PlanSpec } from "./protocol";
 import { classCapacity, sizeClass } from "./sizes";
@@ -116,6 +117,8 @@ export class CpuPlan {
   readonly params: ParamTemplate;
   readonly floats: Float32Array;
   readonly slots: (CpuHandle | undefined)[];
+  /** the slots that a step binds: what lies in the others need not be there */
+  readonly needed: boolean[];
 
   constructor(
     readonly spec: PlanSpec,
@@ -131,6 +134,7 @@ export class CpuPlan {
     }));
     this.temps = (spec.temps ?? []).map(sizeClass);
     this.slots = new Array(spec.slots + this.temps.length).fill(undefined);
+    this.needed = neededSlots(spec);
     this.steps = spec.steps.map((step, i): CpuStep => {
       if (isDispatch(step)) {
         const kernel = kernelOf(step.kernel);
@@ -164,7 +168,10 @@ export class CpuDevice {
   liveBytes = 0;
   liveBuffers = 0;
 
-  constructor(private readonly stats: Stats) {}
+  constructor(
+    private readonly stats: Stats,
+    private readonly faults: Faults,
+  ) {}
 
   get pooledBytes(): number {
     return this.pool.bytes;
@@ -212,7 +219,7 @@ export class CpuDevice {
     for (let i = 0; i < nslots; i++) {
       const handle = this.handles[reader.arg(2 + i)];
       if (handle === undefined) fail("internal", spec.name, `no cpu buffer ${reader.arg(2 + i)} (slot ${i})`);
-      if (handle.block.bad !== null) throw new CommandError(handle.block.bad);
+      if (handle.block.bad !== null && plan.needed[i]) throw new CommandError(handle.block.bad);
       slots[i] = handle;
     }
     const scalars = (reader.at + 4 + nslots + 1) & ~1;
@@ -350,6 +357,7 @@ export class CpuDevice {
   }
 
   private lease(classIndex: number, operation: string): CpuBlock {
+    this.faults.allocation(classCapacity(classIndex), operation);
     let block = this.pool.take(classIndex);
     if (block === undefined) {
       const capacity = classCapacity(classIndex);

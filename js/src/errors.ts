@@ -20,7 +20,8 @@ export function fail(kind: ErrorKind, operation: string, message: string): never
 }
 
 export function recordOf(error: unknown, operation: string): ErrorRecord {
-  if (error instanceof CommandError) return error.record;
+  // By its form: the host's bundle has a class of its own.
+  if (error instanceof Error && "record" in error) return (error as CommandError).record;
   const text = error instanceof Error ? error.message : String(error);
   return { kind: "internal", operation, message: text };
 }

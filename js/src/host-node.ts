@@ -17,6 +17,7 @@
  *   9 loseDevice    reply: empty, once the device is gone
  *  10 startTimes    reply: see Runtime.startTimes
  *  11 takeTimes     reply: JSON, see Runtime.takeTimes
+ *  12 fault         payload: JSON, see FaultSpec. Reply: JSON of the counts so far
  *
  * Standard output carries frames only. The process ends when its standard input does.
  */
@@ -47,6 +48,7 @@ const Kind = {
   LOSE_DEVICE: 9,
   START_TIMES: 10,
   TAKE_TIMES: 11,
+  FAULT: 12,
 } as const;
 
 interface Dawn {
@@ -185,6 +187,8 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
       return text(runtime.startTimes());
     case Kind.TAKE_TIMES:
       return text(runtime.takeTimes());
+    case Kind.FAULT:
+      return text(runtime.fault(new TextDecoder().decode(payload)));
     default:
       throw new Error(`unknown request ${kind}`);
   }

@@ -3,7 +3,7 @@
  * that a RUN writes over it. Both devices share it.
  */
 
-import type { DispatchSpec, PatchType, StepSpec } from "./protocol";
+import type { DispatchSpec, PatchType, PlanSpec, StepSpec } from "./protocol";
 
 // What a patch does, by the type of its scalar (f64 or i64 in the block) and of its words.
 const F64_TO_F32 = 0;
@@ -32,6 +32,17 @@ const FROM_I64: Record<PatchType, number> = {
 export const isDispatch = (step: StepSpec): step is DispatchSpec => "kernel" in step;
 
 const scratch = new DataView(new ArrayBuffer(8));
+
+/** For each slot, whether a step binds it, or it is an output: a value that nobody needs may come from one that is not there. */
+export function neededSlots(spec: PlanSpec): boolean[] {
+  const needed: boolean[] = new Array(spec.slots).fill(false);
+  for (const slot of Object.keys(spec.outputs)) needed[Number(slot)] = true;
+  for (const step of spec.steps) {
+    const slots = isDispatch(step) ? step.bind : "copy" in step ? step.copy.slice(0, 2) : step.clear;
+    for (const slot of slots) if (slot < spec.slots) needed[slot] = true;
+  }
+  return needed;
+}
 
 export class ParamTemplate {
   readonly words: Uint32Array<ArrayBuffer>;

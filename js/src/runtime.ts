@@ -2,6 +2,7 @@
 
 import { CpuDevice, CpuPlan } from "./cpu";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
+import { Faults } from "./faults";
 import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
 import { type Opened, openDevice } from "./webgpu/adapter";
@@ -45,16 +46,19 @@ export class Runtime {
   private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
   private readonly cpu: CpuDevice;
   private reviving: Promise<void> | null = null;
+  private readonly faults: Faults;
 
   constructor(
     private gpu: GpuDevice | null,
     private readonly errors: ErrorLog,
     private readonly counters: Stats,
     private readonly reason: string | undefined,
+    faults: Faults,
     /** asks for another device */
     private readonly open: () => Promise<Opened>,
   ) {
-    this.cpu = new CpuDevice(counters);
+    this.faults = faults;
+    this.cpu = new CpuDevice(counters, faults);
     this.deviceLost = gpu === null ? new Promise(() => {}) : gpu.deviceLost.then((record) => record.message);
   }
 
@@ -100,7 +104,9 @@ export class Runtime {
   /** Bytes of a buffer of either device, once all work before is done and its errors are known. */
   async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    return this.gpu.read(id, offset, nbytes);
+    const bytes = this.gpu.read(id, offset, nbytes);
+    if (this.faults.read()) this.loseDevice();
+    return bytes;
   }
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
@@ -124,7 +130,7 @@ export class Runtime {
   private async replace(old: GpuDevice): Promise<void> {
     let next: GpuDevice;
     try {
-      next = new GpuDevice(await this.open(), this.errors, this.counters);
+      next = new GpuDevice(await this.open(), this.errors, this.counters, this.faults);
     } catch (error) {
       const lost = old.lost as ErrorRecord;
       old.lost = {
@@ -199,6 +205,11 @@ export class Runtime {
     return JSON.stringify(this.gpu?.takeTimes() ?? []);
   }
 
+  /** Fails where `spec` (JSON, see `FaultSpec`) says, from now on. Returns what was counted so far. For tests. */
+  fault(spec: string): string {
+    return JSON.stringify(this.faults.arm(JSON.parse(spec)));
+  }
+
   /** Loses the GPU device, as a driver reset would. For tests. */
   loseDevice(): void {
     this.gpu?.loseDevice();
@@ -212,6 +223,7 @@ export class Runtime {
   private carryOut(reader: BlockReader): void {
     for (;;) {
       const op = reader.advance();
+      if (op !== 0 && this.faults.command()) this.loseDevice();
       switch (op) {
         case 0:
           return;
@@ -274,9 +286,16 @@ export class Runtime {
   private copy(id: number, dev: number, source: number, nbytes: number): void {
     const from = this.owner(source);
     const to = this.on(dev);
-    if (from === to) to.copy(id, source, nbytes);
-    else if (from === this.cpu) to.upload(id, this.cpu.peek(source, 0, nbytes, "copy"));
-    else fail("internal", "copy", "webgpu to cpu goes through a read");
+    if (from === to) return to.copy(id, source, nbytes);
+    let data: Uint8Array<ArrayBuffer>;
+    try {
+      if (from !== this.cpu) fail("internal", "copy", "webgpu to cpu goes through a read");
+      data = this.cpu.peek(source, 0, nbytes, "copy");
+    } catch (error) {
+      to.lack(id, recordOf(error, "copy"));
+      throw error;
+    }
+    to.upload(id, data);
   }
 
   private forget(id: number): void {
@@ -309,12 +328,14 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Runti
   const errors = new ErrorLog();
   const counters = new Stats();
   const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
+  const faults = new Faults();
   const open = () => openDevice(gpu as GPU, options.patience ?? 5000);
-  const without = (reason: string) => new Runtime(null, errors, counters, reason, open);
+  const without = (reason: string) => new Runtime(null, errors, counters, reason, faults, open);
   if (options.preferCpu) return without("the cpu device was asked for");
   if (!gpu) return without(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
   try {
-    return new Runtime(new GpuDevice(await open(), errors, counters), errors, counters, undefined, open);
+    const device = new GpuDevice(await open(), errors, counters, faults);
+    return new Runtime(device, errors, counters, undefined, faults, open);
   } catch (error) {
     return without((error as Error).message);
   }

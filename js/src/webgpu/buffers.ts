@@ -1,6 +1,7 @@
 /** GPU memory: blocks from a pool in size classes, and the handles that Python's ids stand for. */
 
 import { CommandError, type ErrorLog, type ErrorRecord } from "../errors";
+import type { Faults } from "../faults";
 import { Pool, type Pooled } from "../pool";
 import { classCapacity, sizeClass } from "../sizes";
 import type { Stats } from "../stats";
@@ -87,6 +88,7 @@ export class Buffers {
     private readonly scopes: ErrorScopes,
     private readonly errors: ErrorLog,
     private readonly stats: Stats,
+    private readonly faults: Faults,
     /** submits pending work, after which free buffers may be destroyed */
     private readonly submit: () => void,
     private readonly dropped: () => void,
@@ -100,6 +102,7 @@ export class Buffers {
 
   /** A block of the class; its contents are whatever they were. Throws out-of-memory where it can never be. */
   lease(classIndex: number, nbytes: number, operation: string): Block {
+    this.faults.allocation(nbytes, operation);
     const block = this.pool.take(classIndex);
     return block === undefined ? this.create(classIndex, nbytes, operation) : this.reuse(block);
   }
@@ -107,12 +110,14 @@ export class Buffers {
   /** This very block if it is free, so that what was cached for it still holds; else any of its class. */
   leaseAgain(block: Block | undefined, classIndex: number, nbytes: number, operation: string): Block {
     if (block === undefined || block.poolIndex < 0) return this.lease(classIndex, nbytes, operation);
+    this.faults.allocation(nbytes, operation);
     this.pool.claim(block);
     return this.reuse(block);
   }
 
   /** A block that no work since submit `serial` uses: it may be written at once, ahead of that work. */
   leaseIdle(nbytes: number, serial: number, operation: string): Block {
+    this.faults.allocation(nbytes, operation);
     const classIndex = sizeClass(nbytes);
     const block = this.pool.find(classIndex, (free) => free.serial !== serial);
     return block === undefined ? this.create(classIndex, nbytes, operation) : this.reuse(block);

@@ -1,6 +1,7 @@
 /** The `webgpu` device: carries out the commands, in the order they come. */
 
 import { CommandError, type ErrorKind, type ErrorLog, type ErrorRecord, fail, recordOf } from "../errors";
+import type { Faults } from "../faults";
 import type { BlockReader, KernelSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Stats } from "../stats";
@@ -44,6 +45,7 @@ export class GpuDevice {
     readonly opened: Opened,
     private readonly errors: ErrorLog,
     private readonly stats: Stats,
+    faults: Faults,
   ) {
     const { device } = opened;
     this.device = device;
@@ -57,7 +59,7 @@ export class GpuDevice {
     });
     this.groups = new BindGroups(device, stats, this.uniforms);
     this.pipelines = new Pipelines(device, this.groups, this.scopes, errors, stats);
-    this.buffers = new Buffers(device, this.scopes, errors, stats, submit, () => this.groups.sweep());
+    this.buffers = new Buffers(device, this.scopes, errors, stats, faults, submit, () => this.groups.sweep());
     this.readback = new Readback(
       device,
       this.stream,
@@ -172,7 +174,12 @@ export class GpuDevice {
       const handle = this.handles[words[first + i] as number];
       if (handle === undefined) fail("internal", spec.name, `no webgpu buffer ${words[first + i]} (slot ${i})`);
       const { block } = handle;
-      if (block.state === BAD) throw new CommandError(named(block.reason as ErrorRecord, spec.name));
+      if (block.state === BAD) {
+        if (plan.needed[i]) throw new CommandError(named(block.reason as ErrorRecord, spec.name));
+        bound[i] = handle;
+        keys[i] = handle.key;
+        continue;
+      }
       block.serial = serial;
       state |= block.state;
       bound[i] = handle;

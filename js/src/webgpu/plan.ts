@@ -1,6 +1,6 @@
 /** A plan made ready for the GPU: pipelines, parameter template, size classes, and what the last RUN bound. */
 
-import { isDispatch, ParamTemplate } from "../params";
+import { isDispatch, neededSlots, ParamTemplate } from "../params";
 import type { DispatchSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Layout } from "./bindgroups";
@@ -60,6 +60,8 @@ export class GpuPlan {
   /** how many temps it has taken from the pool */
   leased = 0;
   readonly dispatches: number;
+  /** the slots that a step binds: what lies in the others need not be there */
+  readonly needed: boolean[];
 
   constructor(
     readonly spec: PlanSpec,
@@ -85,6 +87,7 @@ export class GpuPlan {
       if ("copy" in step) return { kind: "copy", src: step.copy[0], dst: step.copy[1], nbytes: step.copy[2] };
       return { kind: "clear", slot: step.clear[0] };
     });
+    this.needed = neededSlots(spec);
     this.dispatches = this.steps.filter((step) => step.kind === "dispatch").length;
   }
 

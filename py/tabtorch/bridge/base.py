@@ -78,8 +78,8 @@ class Bridge:
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         raise NotImplementedError
 
-    def _call(self, name: str) -> str:
-        """One of `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`, `startTimes`, `takeTimes`: its text, "" for none."""
+    def _call(self, name: str, argument: str = "") -> str:
+        """One of `fault`, `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`, `startTimes`, `takeTimes`: its text, "" for none."""
         raise NotImplementedError
 
     async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
@@ -175,6 +175,16 @@ class Bridge:
         self.synchronize()
         times: list[float] = json.loads(self._call("takeTimes"))
         return times
+
+    def fault(self, **after: int) -> dict[str, int]:
+        """Counts `allocations`, `commands` and `reads` anew, and fails where `after` says, once each. For tests.
+
+        `fault(allocations=3)`: three go well, the fourth is refused. After so many commands, or reads, the GPU device is
+        lost. Returns what was counted since the last call.
+        """
+        self.flush()
+        counts: dict[str, int] = json.loads(self._call("fault", json.dumps(after)))
+        return counts
 
     def lose_device(self) -> None:
         """Destroy the GPU device, as a driver reset would. For tests."""

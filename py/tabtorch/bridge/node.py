@@ -26,8 +26,8 @@ from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, reque
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
 
-EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE, START_TIMES, TAKE_TIMES = range(
-    1, 12
+EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE, START_TIMES, TAKE_TIMES, FAULT = range(
+    1, 13
 )
 _KINDS = {
     "info": INFO,
@@ -37,6 +37,7 @@ _KINDS = {
     "loseDevice": LOSE_DEVICE,
     "startTimes": START_TIMES,
     "takeTimes": TAKE_TIMES,
+    "fault": FAULT,
 }
 _LARGEST = (1 << 32) - 1
 _header = struct.Struct("<2I")
@@ -188,8 +189,8 @@ class NodeBridge(Bridge):
             at += n
         return found
 
-    def _call(self, name: str) -> str:
-        return self._ask(_KINDS[name]).decode()
+    def _call(self, name: str, argument: str = "") -> str:
+        return self._ask(_KINDS[name], argument.encode()).decode()
 
     def synchronize(self) -> None:
         """Wait until the device has done everything sent so far; raise the errors of it."""

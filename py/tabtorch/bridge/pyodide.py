@@ -69,7 +69,7 @@ GLUE = """
       return runtime.execute(nothing);
     },
     revive: () => runtime.revive(),
-    call: (name) => runtime[name]() ?? "",
+    call: (name, argument) => runtime[name](argument) ?? "",
     close() {
       held?.release();
       owner?.destroy();
@@ -213,8 +213,8 @@ class PyodideBridge(Bridge):
                 run_sync(another)
             raise
 
-    def _call(self, name: str) -> str:
-        text: str = self._call_js(name)
+    def _call(self, name: str, argument: str = "") -> str:
+        text: str = self._call_js(name, argument)
         return text
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import argparse
 import collections
 import json
 import os
+import platform
 import secrets
 import select
 import subprocess
@@ -14,6 +15,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from reliability import record
 
 from . import mutate
 
@@ -200,6 +203,20 @@ def main() -> int:
     if args.v:
         for what, n in run.classes.most_common():
             print(f"  {n:5d}  {what}")
+    record(
+        args.results,
+        "hostile files",
+        count=run.done,
+        unit="files",
+        found=len(run.found),
+        seconds=took,
+        on=f"{os.environ.get('TABTORCH_DEVICE', 'cpu')}, CPython {platform.python_version()}",
+        seed=seed,
+        kinds=", ".join(f"{n:,} {kind}" for kind, n in sorted(run.kinds.items())),
+        both_load=run.both_load,
+        both_refuse=run.both_refuse,
+        real_PyTorch_ended_or_hung=run.oracle_died,
+    )
     return 1 if run.found else 0
 
 

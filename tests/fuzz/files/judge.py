@@ -127,7 +127,9 @@ def describe(x: Any, seen: dict[int, int] | None = None, depth: int = 0) -> str:
         else:
             body = ",".join(describe(v, seen, depth + 1) for v in x)
         return f"{type(x).__name__}[{body}]"
-    text = re.sub(r"<(?:built-in )?function _?(\w+).*>", r"\1", re.sub(r"\btabtorch\b", "torch", repr(x)))
+    if isinstance(x, type):
+        return f"class {x.__name__.lstrip('_')}"
+    text = re.sub(r"<(?:built-in )?function _?(\w+).*>", r"class \1", re.sub(r"\btabtorch\b", "torch", repr(x)))
     return re.sub(r"<[\w.]*\.(\w+) object.*>", r"\1", text)
 
 
