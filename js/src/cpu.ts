@@ -173,6 +173,11 @@ export class CpuDevice {
     private readonly faults: Faults,
   ) {}
 
+  /** how long the table of buffers is */
+  get ids(): number {
+    return this.handles.length;
+  }
+
   get pooledBytes(): number {
     return this.pool.bytes;
   }

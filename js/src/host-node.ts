@@ -17,6 +17,7 @@
  *   9 loseDevice    reply: empty, once the device is gone
  *  10 startTimes    reply: see Runtime.startTimes
  *  11 takeTimes     reply: JSON, see Runtime.takeTimes
+ *  13 heap          reply: JSON of the bytes of the JavaScript heap after a collection
  *  12 fault         payload: JSON, see FaultSpec. Reply: JSON of the counts so far
  *
  * Standard output carries frames only. The process ends when its standard input does.
@@ -26,6 +27,8 @@ import { execFileSync } from "node:child_process";
 import { writeSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { recordOf } from "./errors";
 // Not bundled: the very file the browser runs, which lies beside this one (see build.mjs). It sets globalThis.tabtorchRuntime.
 import "./runtime.js";
@@ -49,6 +52,7 @@ const Kind = {
   START_TIMES: 10,
   TAKE_TIMES: 11,
   FAULT: 12,
+  HEAP: 13,
 } as const;
 
 interface Dawn {
@@ -187,11 +191,25 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
       return text(runtime.startTimes());
     case Kind.TAKE_TIMES:
       return text(runtime.takeTimes());
+    case Kind.HEAP:
+      return text(JSON.stringify(heap()));
     case Kind.FAULT:
       return text(runtime.fault(new TextDecoder().decode(payload)));
     default:
       throw new Error(`unknown request ${kind}`);
   }
+}
+
+let collect: (() => void) | undefined;
+
+/** Bytes of JavaScript objects that something still refers to. */
+function heap(): number {
+  if (collect === undefined) {
+    setFlagsFromString("--expose_gc");
+    collect = runInNewContext("gc") as () => void;
+  }
+  collect();
+  return process.memoryUsage().heapUsed;
 }
 
 function send(status: number, payload: Uint8Array): void {

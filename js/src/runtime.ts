@@ -187,6 +187,9 @@ export class Runtime {
       cpuBuffers: cpu.liveBuffers,
       cpuBytes: cpu.liveBytes,
       cpuPooledBytes: cpu.pooledBytes,
+      ids: Math.max(cpu.ids, gpu?.ids ?? 0),
+      planIds: this.plans.length,
+      groups: gpu?.groupCount ?? 0,
     });
   }
 
@@ -286,7 +289,10 @@ export class Runtime {
   private copy(id: number, dev: number, source: number, nbytes: number): void {
     const from = this.owner(source);
     const to = this.on(dev);
-    if (from === to) return to.copy(id, source, nbytes);
+    if (from === to) {
+      to.copy(id, source, nbytes);
+      return;
+    }
     let data: Uint8Array<ArrayBuffer>;
     try {
       if (from !== this.cpu) fail("internal", "copy", "webgpu to cpu goes through a read");

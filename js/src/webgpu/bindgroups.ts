@@ -60,6 +60,12 @@ export class BindGroups {
     private readonly uniforms: { readonly buffer: GPUBuffer },
   ) {}
 
+  get count(): number {
+    let count = 0;
+    for (const { young, old } of this.layouts.values()) count += young.size + old.size;
+    return count;
+  }
+
   layout(access: Access[], paramBytes: number): Layout {
     const name = `${access.join(",")} ${paramBytes}`;
     let layout = this.layouts.get(name);

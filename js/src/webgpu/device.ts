@@ -91,6 +91,15 @@ export class GpuDevice {
     });
   }
 
+  /** how long the table of buffers is, and how many bind groups are kept */
+  get ids(): number {
+    return this.handles.length;
+  }
+
+  get groupCount(): number {
+    return this.groups.count;
+  }
+
   /** Takes over from a device that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: GpuDevice): void {
     this.scopes.enter();

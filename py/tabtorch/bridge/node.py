@@ -26,9 +26,21 @@ from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, reque
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
 
-EXECUTE, READ, INFO, STATS, RESET_STATS, SYNCHRONIZE, TAKE_ERRORS, INIT, LOSE_DEVICE, START_TIMES, TAKE_TIMES, FAULT = range(
-    1, 13
-)
+(
+    EXECUTE,
+    READ,
+    INFO,
+    STATS,
+    RESET_STATS,
+    SYNCHRONIZE,
+    TAKE_ERRORS,
+    INIT,
+    LOSE_DEVICE,
+    START_TIMES,
+    TAKE_TIMES,
+    FAULT,
+    HEAP,
+) = range(1, 14)
 _KINDS = {
     "info": INFO,
     "stats": STATS,
@@ -38,6 +50,7 @@ _KINDS = {
     "startTimes": START_TIMES,
     "takeTimes": TAKE_TIMES,
     "fault": FAULT,
+    "heap": HEAP,
 }
 _LARGEST = (1 << 32) - 1
 _header = struct.Struct("<2I")
