@@ -76,7 +76,7 @@ class Joint:
             self.start = -1
         self.grads = []
 
-    def partition(self, ref: Any) -> list[Any]:
+    def partition(self, ref: Any, results: Sequence[Tensor]) -> list[Any]:
         """The nodes of the first part that have to be saved. `ref` tells of other nodes where they come from."""
         first, second = self.queue.nodes[: self.start], self.queue.nodes[self.start :]
         needed = {id(g._storage.node) for g in self.grads if g is not None}
@@ -84,6 +84,8 @@ class Joint:
             if id(n) in needed:
                 needed.update(map(id, n.srcs))
         early = {id(n) for n in first}
+        #: results whose values the second part takes: they must not be written to in between
+        self.taken = [k for k, t in enumerate(results) if id(t._storage.root.node) in needed & early]
         again = self._again(first, needed)
         self.nodes: list[Any] = []
         self.holes: list[Any] = []
@@ -150,6 +152,7 @@ class Joint:
     def attach(
         self,
         outputs: Sequence[Tensor],
+        results: Sequence[Tensor],
         saved: list[Tensor],
         values: list[Any],
         roots: list[Any],
@@ -163,6 +166,7 @@ class Joint:
         fn.scalars = scalars
         used = {r[1] for r in self.refs if r[0] == "old"}
         fn.values = {i: (values[i], roots[i], roots[i].version) for i in used}
+        fn.watched = [(results[k]._storage, results[k]._storage.version) for k in self.taken]
         fn.others = [r for r in self.refs if r[0] not in ("old", "saved", "grad")]
         fn.edges = tuple(
             [(t._fn or edge(t)) if m is not None else None for t, m in zip(inputs, self.metas, strict=True)]
@@ -179,6 +183,9 @@ class Joint:
         with graph.LOCK:
             if self.plan is None:
                 self._plan()
+        for root, version in fn.watched:
+            if root.version != version:
+                raise _modified(root, version)
         sources = []
         for kind, k, *_ in self.refs:
             if kind == "saved":
@@ -188,7 +195,7 @@ class Joint:
             elif kind == "old":
                 node, root, version = fn.values[k]
                 if root.version != version:
-                    raise modified_error(Tensor._wrap(node, node.inst.out), version, None)
+                    raise _modified(root, version)
                 sources.append(node)
             else:
                 sources.append(k)
@@ -218,6 +225,12 @@ class Joint:
         self.nodes = self.holes = self.results = []
 
 
+def _modified(root: Any, version: int) -> Exception:
+    t = Tensor._wrap(root.node, root.node.inst.out)
+    t._storage = root
+    return modified_error(t, version, None)
+
+
 def _given(g: Tensor | None, m: Any) -> Any:
     if g is None:
         zeros: Any = core.function("zeros")
@@ -237,6 +250,7 @@ class CompiledFunctionBackward(GradFn):
     saved: Any
     scalars: Any
     values: Any
+    watched: Any
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
         if self.saved is FREED:
@@ -247,4 +261,4 @@ class CompiledFunctionBackward(GradFn):
 
     def release(self) -> None:
         self.saved = FREED
-        self.values = None
+        self.values = self.watched = None

@@ -13,15 +13,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.tape import GradFn, freed_error, grad_class
+from ..autograd.views import refresh
 from ..engine import graph
 from ..engine.graph import Node, Window
 from ..engine.liveness import by, held_beyond
 from ..engine.plan import make_plan
+from ..optim._state import NumberStorage
 from ..tensor import Tensor
 from . import live
 from .hold import Hold
 from .joint import Joint
+from .memory import separated, twin_of, unshared
 from .replay import Replay
+from .results import Bases, oddity
 from .scope import Scope
 from .tree import Unknown, altered, describe
 
@@ -63,14 +67,6 @@ def _memory(node: Any) -> Any:
 
 class Unrecorded(Exception):
     """Why a run cannot be replayed."""
-
-
-def unshared(node: Node) -> None:
-    """Gives a value that somebody else holds too a copy of its own; its buffer is then free to be written to."""
-    b = node.buf
-    assert b is not None
-    nbytes = node.inst.out.numel * node.inst.out.dtype.itemsize
-    node.buf = graph.copied(b, b.device, nbytes)
 
 
 class Recorder:
@@ -116,7 +112,7 @@ class Recorder:
                 if self.joint is not None:
                     self.joint.drop()
                 for t, fn in self.histories:
-                    t._fn = fn
+                    t._fn, t._stale = fn, False
             finally:
                 self.histories = []
                 graph.flush()
@@ -137,6 +133,7 @@ class Recorder:
         for t in [*self.tensors, *[g for g in self.grads if g is not None]]:
             self._add(t._storage.root)
         self.versions = [r.version for r in self.roots]
+        self.counter_versions = [s.version for s in self.scope.counters]
         self.idents = [n.buf.id for n in self.nodes]
         self.of_grad = {self.index[id(g._storage.root)]: j for j, g in enumerate(self.grads) if g is not None}
 
@@ -146,8 +143,7 @@ class Recorder:
         node = root.node
         graph.buffer_of(node)
         if id(node) in self.place:  # two storages with one value: they may part
-            node = Node(node.inst, (), ())
-            node.buf = root.node.buf
+            node = twin_of(node)
             with self.hold.aside():
                 unshared(node)
             root.node = node
@@ -177,8 +173,12 @@ class Recorder:
                 dict.__setitem__(d, k, int(value) if type(self.values[i]) is int and value.is_integer() else value)
         for opt in self.scope.optimizers:
             for d in [*opt.param_groups, *opt.state.values()]:
-                for k in [k for k, v in dict.items(d) if type(v) is live.Live]:
-                    dict.__setitem__(d, k, float.__float__(dict.__getitem__(d, k)))
+                boxes = [
+                    v._storage.box for v in d.values() if isinstance(v, Tensor) and type(v._storage) is NumberStorage
+                ]
+                for own in (d, *boxes):
+                    for k in [k for k, v in own.items() if type(v) is live.Live]:
+                        own[k] = float.__float__(own[k])
 
     def _differentiate(self, out: Any) -> None:
         """Computes the gradients of what is returned, if somebody may ask for them."""
@@ -186,6 +186,7 @@ class Recorder:
         self.outputs: list[Tensor] = []
         self.histories = []
         self.hold.closed = True
+        self.bases = Bases([])
         if self.hold.reason:
             return
         results: list[Tensor] = []
@@ -195,9 +196,8 @@ class Recorder:
         except Unknown as e:
             self.hold.reason = str(e)
             return
-        self.outputs = [
-            t for t in results if t._fn is not None and id(t) not in known and t._fn.fn not in self.hold.freed
-        ]
+        self.bases = Bases([*self.arguments, *self.scope.tensors])
+        self.outputs = [t for t in self.bases.roots(results) if not self._used_up(t)]
         if not self.outputs:
             return
         inputs = [t for t in self.tensors if t._rg and t._meta.dtype.category > 1]
@@ -210,6 +210,12 @@ class Recorder:
         finally:
             self.hold.fixed = False
 
+    def _used_up(self, t: Tensor) -> bool:
+        """Whether a backward pass has used up the history of a tensor."""
+        if t._stale:
+            refresh(t)
+        return t._fn.fn in self.hold.freed
+
     # ---- the world after
 
     def _made(self, out: Any) -> Replay | None:
@@ -221,10 +227,28 @@ class Recorder:
         for t, fn in zip(self.tensors, self.fns):
             if t._fn is not fn:
                 raise Unrecorded("it changes the history of a tensor")
-        for t in results:
-            if t._fn is not None and id(t) not in known:
-                if t._fn.fn not in hold.freed:
-                    self.histories.append((t, t._fn))  # until it has another
+        new = [t for t in results if id(t) not in known]
+        self.views = self.bases.made(new)
+        for t in [*new, *self.views]:
+            if odd := oddity(t):
+                raise Unrecorded(odd)
+        outputs = set(map(id, self.outputs))
+        for t in [*new, *self.views]:
+            if t._stale:
+                refresh(t)
+            if t._fn is None:
+                continue
+            if self.bases.of(t) is not None:
+                t._fn, t._stale = (
+                    None,
+                    True,
+                )  # a view of what was there before: its history is made when it is asked for
+                continue
+            if t._fn.fn not in hold.freed:
+                self.histories.append((t, t._fn))  # until it has another
+            if t._base is not None and id(t._base) in outputs:
+                t._fn, t._stale = None, True
+            else:
                 t._fn = freed(t._fn)
         hold.freed.clear()
         if [(t._meta, t._rg, t._storage) for t in self.arguments] != self.looks:
@@ -234,8 +258,9 @@ class Recorder:
         tensors = self.scope.tensors
         if not self.scope.unchanged() or self.scope.tensors is not tensors:  # not even by a tensor like the one before
             raise Unrecorded("it changes what its Python sees")
-        self._grads_after()
-        saved = [] if self.joint is None else self.joint.partition(self._ref)
+        self._grads_after({id(t._storage.root) for t in results})
+        self.fresh = [*new, *self.views]
+        saved = [] if self.joint is None else self.joint.partition(self._ref, self.fresh)
         queues = [q for q in graph._queues.values() if q.nodes]
         queues = list({id(q): q for q in queues}.values())
         graph.planning = get_ident()
@@ -255,8 +280,8 @@ class Recorder:
         finally:
             graph.planning = 0
 
-    def _grads_after(self) -> None:
-        """Sorts gradients: (leaf, the new one) where there is one, and those that are gone."""
+    def _grads_after(self, returned: set[int]) -> None:
+        """Sorts gradients: (leaf, the new one) where there is one, and those that are gone. `returned`: ids of storages."""
         leaf: Any
         old: Any
         new: Any
@@ -269,7 +294,14 @@ class Recorder:
                 continue
             if new is None:
                 self.gone.append(j)
-            elif old is not None and id(new._storage.root) not in self.index and old._meta is new._meta:
+            elif odd := oddity(new):
+                raise Unrecorded(odd)
+            elif (
+                old is not None
+                and id(new._storage.root) not in self.index
+                and old._meta is new._meta
+                and id(new._storage.root) not in returned
+            ):
                 i = self.index[id(old._storage.root)]
                 if self.roots[i].node is self.nodes[i] and self.nodes[i].inst.out is new._storage.node.inst.out:
                     self.regrads.append((j, i, new))
@@ -294,7 +326,7 @@ class Recorder:
         keep: list[set[int]] = [set() for _ in windows]
         fresh: list[Any] = []  # storages
         refs: list[tuple[Any, ...]] = []
-        self.hidden = [*[g for _, g in self.new_grads], *saved]
+        self.hidden = [*[g for _, g in self.new_grads if all(g is not t for t in results)], *self.views, *saved]
         for t in [*results, *self.hidden]:
             root = t._storage.root
             if id(root) not in self.index and all(root is not x for x in fresh):
@@ -312,6 +344,7 @@ class Recorder:
         rebound: list[tuple[int, int]] = []  # (place, what was made ahead)
         flats: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
         replaced = [(i, self.roots[i].node) for i in changed] + [(i, g._storage.root.node) for _, i, g in self.regrads]
+        self._separate([i for i, n in replaced if i not in changed or ref(n)[0] != "made"], windows)
         for i, new in replaced:
             old, found = self.nodes[i], ref(new)
             a, b = new.inst.out, old.inst.out
@@ -372,10 +405,22 @@ class Recorder:
             self, [(p, ins, len(x.scalars)) for p, ins, x in steps], spec, results, fresh, refs, changed, rebound
         )
         if self.joint is not None:
-            at = {id(t): k for k, t in enumerate(results)}
-            made.differentiated(self.joint, [at[id(t)] for t in self.outputs], self.inputs)
+            at = {id(t): k for k, t in enumerate([*results, *self.hidden])}
+            made.differentiated(
+                self.joint,
+                [at[id(t)] for t in self.outputs],
+                self.inputs,
+                [at[id(t)] for t in self.fresh],
+                at[id(saved[0])] if saved else 0,
+            )
             self.joint.attach(
-                self.outputs, saved, values, self.roots, self.joint.inputs, [_number(x) for x in self.joint.scalars]
+                self.outputs,
+                self.fresh,
+                saved,
+                values,
+                self.roots,
+                self.joint.inputs,
+                [_number(x) for x in self.joint.scalars],
             )
         return made
 
@@ -470,11 +515,23 @@ class Recorder:
             shared = [*held_beyond(value, [own + by("Storage.node")]), *held_beyond(storage, [by("Recorder.roots")])]
         if any(shared):
             node = value[0]
-            twin = Node(node.inst, (), ())
-            twin.buf, twin.pos, twin.uses = node.buf, node.pos, node.uses
-            for w in windows:
-                w.inputs[:] = [twin if n is node else n for n in w.inputs]
+            self._replace(node, twin_of(node), windows)
             unshared(node)
+
+    def _separate(self, written: list[int], windows: list[Window]) -> None:
+        """Sees to it that values that are about to be written over lie in memory where nothing else lies."""
+        inputs = [n for w in windows for n in w.inputs]
+        for node, twin in separated(self.nodes, written, inputs):
+            self._replace(node, twin, windows)
+
+    def _replace(self, node: Node, twin: Node, windows: list[Window]) -> None:
+        """`twin`, the same value, in the place of `node`, which a gradient that somebody keeps goes on with."""
+        if hasattr(node, "uses"):
+            twin.pos, twin.uses = node.pos, node.uses
+        for w in windows:
+            w.inputs[:] = [twin if n is node else n for n in w.inputs]
+        i = self.place.pop(id(node), None)
+        if i is not None:
             self.nodes[i] = twin
             self.place[id(twin)] = i
 

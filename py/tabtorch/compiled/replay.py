@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,8 @@ from ..ops import asserts
 from ..storage import Storage
 from ..tensor import Tensor
 from .live import Numbers
+from .memory import copied, moves, twin_of, unshared
+from .results import Made
 from .tree import build
 
 if TYPE_CHECKING:
@@ -101,36 +105,48 @@ class Replay:
         self.spec = spec
         self.refs = refs
         self.insts = [(r.node.inst, r.version) for r in fresh]
-        self.results = []
+        self.results: list[Made] = []
+        made = {id(t): k for k, t in enumerate([*results, *of.hidden])}
         for t in [*results, *of.hidden]:
             root = t._storage.root
-            known = at.get(id(t))
-            storage = of.index.get(id(root), -1)
             new = next((k for k, x in enumerate(fresh) if x is root), -1)
-            self.results.append((known, storage, new, t._meta, t._rg, t._fn))
+            each = Made(t, at.get(id(t)), of.index.get(id(root), -1), new)
+            each.base_known = of.bases.of(t)
+            each.base = -1 if t._base is None else made.get(id(t._base), -1)
+            self.results.append(each)
+        self.views = [
+            (k, r) for k, r in enumerate(self.results) if r.known is None and (r.base >= 0 or r.base_known is not None)
+        ]
         self.count = len(results)
-        self.new_grads = [(j, self.count + k) for k, (j, _) in enumerate(of.new_grads)]
+        self.new_grads = [(j, made[id(g)]) for j, g in of.new_grads]
         self.gone = of.gone
         self.rebound = rebound
         self.regrads = [(j, i) for j, i, _ in of.regrads]
+        self.grad_versions = [(i, g._storage.version) for _, i, g in of.regrads]
         inside = {i for i, _ in rebound}
         self.overwritten = [i for i in changed if i not in inside]
         self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._storage for i in changed)]
         self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
+        self.counted = [(s, s.version - v) for s, v in zip(of.scope.counters, of.counter_versions) if s.version != v]
         self.joint: Any = None
         self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
         self.placed += [r[1] for _, inputs, _ in steps for r in inputs if r[0] == "base"]
+        # results that are what a place held before it was written over
+        over = set(self.placed)
+        self.earlier = sorted({r[1] for r in refs if r[0] == "old" and r[1] in over})
         self.shares = self._shared(list(map(_buffer, of.nodes)))
         self.tensors: Any = None  # of the last replay
         self.count_given = 0
         self.given: list[tuple[int, int]] = []
 
-    def differentiated(self, joint: Any, outputs: list[int], inputs: list[int]) -> None:
-        """Some results are to be on the tape: which, and the tensors to which their gradients go."""
+    def differentiated(self, joint: Any, outputs: list[int], inputs: list[int], fresh: list[int], saved: int) -> None:
+        """Some results are to be on the tape: which, the tensors to which their gradients go, what is new, and where what is
+        saved begins."""
         self.joint = joint
         self.outputs = outputs
         self.inputs = inputs
-        self.saved = self.count + len(self.new_grads)
+        self.fresh = fresh
+        self.saved = saved or len(self.results)
 
     def _shared(self, buffers: list[Any]) -> list[Any]:
         """Which values lie in memory that is written over, and where in it."""
@@ -188,7 +204,7 @@ class Replay:
 
     def _steady(self, arguments: Sequence[Tensor]) -> bool:
         """Whether all but the arguments is where it was in the last replay; then finds the arguments."""
-        if self.tensors is not self.scope.tensors or self.count_given != len(arguments):
+        if self.tensors is not self.scope.tensors or self.count_given != len(arguments) or self.moves != moves[0]:
             return False
         if not all(map(is_, map(_grad, self.leaf), self.grads)):
             return False
@@ -255,10 +271,18 @@ class Replay:
         n = len(self.regrads)
         self.alone = Known([GIVEN if i in mine else KEPT for i in self.overwritten])
         self.alone_grads = Known([GRADIENT] * n + [ITS_STORAGE] * n + [KEPT] * n)
+        # memory that is written over: the buffers, and what is known to lie in each; of arguments, only while they are here
+        bases = [b.base or b for b in buffers]
+        self.memory = list({id(bases[i]): bases[i] for i in kept}.values())
+        lying = Counter(map(id, bases))
+        self.alone_in = Known([lying[id(b)] for b in self.memory])
+        self.given_over = [i for i in self.placed if i in mine]
+        self.moves = moves[0]
         self.tensors = self.scope.tensors
 
     def _alone(self) -> None:
         """Gives a copy of a value that is about to be written over to whoever else has it."""
+        self._separate()
         over = [self.nodes[i] for i in self.overwritten]
         if not self.alone.all_there_is(over):
             shared = held_beyond(over, self.alone.own)
@@ -281,13 +305,20 @@ class Replay:
                 self._part(i, self.grads[j])
                 self.grads[j] = self.leaf[j]._grad
 
+    def _separate(self) -> None:
+        """Raises Stale if something lies in memory that is about to be written over which did not in the recording."""
+        memory: list[Any] = self.memory
+        if not self.alone_in.all_there_is(memory) and any(held_beyond(memory, self.alone_in.own)):
+            raise Stale("a tensor shares memory with something else")
+        if self.given_over:
+            memory = [self.nodes[i].buf for i in self.given_over]
+            if any(held_beyond(memory, repeat(by("Node.buf")))):
+                raise Stale("an argument shares memory with something else")
+
     def _part(self, i: int, gradient: Tensor | None = None) -> None:
         """Value `i` goes on in the buffer it has; who has it besides gets a copy. A gradient becomes another tensor."""
-        from .record import unshared
-
         old = self.nodes[i]
-        twin = Node(old.inst, (), ())
-        twin.buf = old.buf
+        twin = twin_of(old)
         unshared(old)
         self.nodes[i] = twin
         if gradient is None:
@@ -323,6 +354,7 @@ class Replay:
         pool = self.pool
         if made or self.constants:
             pool = [*pool, *map(_ident, made), *[n.buf.id for n in self.constants]]
+        earlier = {i: twin_of(nodes[i], copied(nodes[i])) for i in self.earlier}
         new: list[dict[int, Buffer]] = []
         start = 0
         for plan, order, count in self.steps:
@@ -346,41 +378,42 @@ class Replay:
             self.tensors = None
         for i, bump in self.bumps:
             roots[i].version += bump
+        for counter, bump in self.counted:
+            counter.version += bump
         for (d, k), x in zip(self.after, after):
             dict.__setitem__(d, k, x)
         storages = []
-        for r, (inst, version) in zip(self.refs, self.insts):
-            if r[0] == "constant":
-                n = r[1]
-            elif r[0] == "old":
-                n = nodes[r[1]]
+        for ref, (inst, version) in zip(self.refs, self.insts):
+            if ref[0] == "constant":
+                n = ref[1]
+            elif ref[0] == "old":
+                n = earlier.get(ref[1]) or nodes[ref[1]]
             else:
                 n = Node(inst, (), ())
-                n.buf = new[r[1]][r[2]] if r[0] == "new" else made[r[1]]
+                n.buf = new[ref[1]][ref[2]] if ref[0] == "new" else made[ref[1]]
             storages.append(Storage(n))
             storages[-1].version = version
         tensors = [*arguments, *self.scope.tensors]
-        results = []
-        for same, storage, k, m, rg, fn in self.results:
-            if same is not None:
-                results.append(tensors[same])
-                continue
-            t: Tensor = object.__new__(Tensor)
-            t._storage = storages[k] if k >= 0 else roots[storage]
-            t._meta = m
-            if rg:
-                t._rg = True
-                t._fn = fn
-            results.append(t)
+        results: list[Tensor] = []
+        for r in self.results:
+            if r.known is not None:
+                results.append(tensors[r.known])
+            else:
+                results.append(r.make(storages[r.new] if r.new >= 0 else roots[r.storage]))
+        for k, r in self.views:
+            known = tensors[r.base_known] if r.base_known is not None else None
+            r.attach(results[k], results[r.base] if known is None else known if known._base is None else known._base)
         for j in self.gone:
             tensors[self.leaves[j]]._grad = None
-        for _, i in self.regrads:
+        for i, version in self.grad_versions:
             nodes[i].host = None
+            roots[i].version = version
         for j, k in self.new_grads:
             tensors[self.leaves[j]]._grad = results[k]
         if self.joint is not None:
             self.joint.attach(
                 [results[k] for k in self.outputs],
+                [results[k] for k in self.fresh],
                 results[self.saved :],
                 nodes,
                 roots,

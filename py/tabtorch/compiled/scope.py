@@ -26,6 +26,7 @@ from ..dtypes import dtype
 from ..nn.modules import _global_hooks
 from ..nn.modules.module import _STATE as _MODULE_STATE
 from ..nn.modules.module import Module
+from ..optim._state import NumberStorage
 from ..optim.optimizer import Optimizer
 from ..random import Generator
 from ..tensor import Tensor
@@ -106,6 +107,7 @@ class Scope:
         self.optimizers: list[Optimizer] = []
         #: (dict, key) of the numbers of optimizers, which may change: see live.py
         self.numbers: list[tuple[dict, Any]] = []
+        self.counters: list[Any] = []  # storages of tensors that are such numbers
         self._seqs: list[Any] = []
         self._sized: list[Any] = []
         self._owners: list[Any] = []
@@ -198,7 +200,10 @@ class Scope:
         """Watches what can be seen of one object, and puts what it leads to in the queue; or says that it cannot look inside."""
         cls = type(x)
         if isinstance(x, Tensor):
-            self.tensors.append(x)
+            if type(x._storage) is NumberStorage:
+                self._number(x)
+            else:
+                self.tensors.append(x)
             for name in ("_meta", "_rg", "_storage"):
                 self._owners.append(x)
                 self._attributes.append(name)
@@ -326,6 +331,14 @@ class Scope:
             for name in getattr(k, "__slots__", ()) if not _foreign(k.__module__) else ():
                 if name not in ("__weakref__", "__dict__"):
                     self._attribute(x, name)
+
+    def _number(self, t: Any) -> None:
+        """A tensor whose value Python knows: the number is live, as those of an optimizer."""
+        box = t._storage.box
+        if id(box) not in self._seen:
+            self._seen[id(box)] = box
+            self.counters.append(t._storage)
+            self.numbers.append((box, "value"))
 
     def _optimizer(self, opt: Optimizer) -> None:
         """Its numbers are live: see live.py. All else of it is watched."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from _thread import get_ident
 from collections.abc import Callable
+from itertools import repeat
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from .. import bridge as _bridges
 from ..bridge.base import LOCK
 from ..device import check_has
 from ..modes import FIRST, STATE, met
-from .liveness import held_beyond
+from .liveness import by, held_beyond
 from .view import Meta, meta
 
 if TYPE_CHECKING:
@@ -522,7 +523,11 @@ class Window:
                 scalars.extend(n.scalars)
         n = s = None  # type: ignore[assignment]  # else the loop variables would count as holders
         self.live = live = held_beyond(nodes, [x.uses for x in nodes])
-        self.free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]
+        self.free = free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]
+        if True in free:  # what lies in the same memory (windows onto it, the same as another value) may be somebody's
+            self.free = [
+                a and not b for a, b in zip(free, held_beyond([x.buf for x in inputs], repeat(by("Node.buf"))))
+            ]
         self.key = key
         self.inputs = inputs
         self.scalars = scalars

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import tabtorch as torch
 
 from ._fused import fill_all, update_all
-from ._state import NUMBERS, ParamState
+from ._state import NUMBERS, NumberStorage, advance, number, number_tensor, set_number
 from .optimizer import Optimizer, _call_closure, _use_grad_for_differentiable
 
 _CAPTURABLE = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
@@ -101,9 +101,7 @@ class Elementwise(Optimizer):
     @classmethod
     def _start(cls, p, group):
         """The state of a parameter, without its tensors."""
-        state = ParamState(step=0)
-        state.device = cls._home(p, group)
-        return state
+        return {"step": number_tensor(0, cls._home(p, group))}
 
     @classmethod
     def _home(cls, p, group):
@@ -114,10 +112,10 @@ class Elementwise(Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             for p in group["params"] if self._counted else ():
-                old = self.state.get(p)
-                if old and type(old) is not ParamState:  # steps come as tensors, or as numbers from old files
-                    self.state[p] = new = ParamState(old)
-                    new.device = self._home(p, group)
+                own: dict[str, Any] = self.state.get(p) or {}
+                for key in own:
+                    if key in NUMBERS and not isinstance(own[key], torch.Tensor):  # from old files
+                        own[key] = number_tensor(own[key], self._home(p, group))
 
     @classmethod
     def _fills(cls, group, p) -> dict[str, Any]:
@@ -127,7 +125,7 @@ class Elementwise(Optimizer):
     @classmethod
     def _count(cls, state):
         """Takes a step; returns the numbers of the state that settle it. Parameters with the same go together."""
-        return state.advance()
+        return advance(state)
 
     @classmethod
     def _settings(cls, group, count) -> dict[str, Any]:
@@ -230,13 +228,18 @@ def functional(cls, name, arguments):
         states = []
         for i in range(len(params)):
             start = {k: v[i] for k, v in lists.items() if i < len(v) and v[i] is not None}
-            states.append(ParamState(start) if cls._counted else start)
+            for key in NUMBERS & start.keys():  # those of the caller are written to at the end
+                start[key] = number_tensor(number(start.copy(), key), "cpu")
+            states.append(start)
         with torch.set_grad_enabled(bool(values.get("differentiable"))):
             cls._update(values, list(zip(params, grads, states)))
             for key, tensors in lists.items():
                 for i, state in enumerate(states):
                     if key in NUMBERS:
-                        tensors[i].fill_(dict.get(state, key))
+                        if isinstance(tensors[i]._storage, NumberStorage):
+                            set_number({key: tensors[i]}, key, number(state, key))
+                        else:
+                            tensors[i].fill_(number(state, key))
                     elif key == "momentum_buffer" and i < len(tensors):
                         tensors[i] = state.get(key)
 

@@ -1,91 +1,108 @@
-"""The state of a parameter with a step count."""
+"""Step counts and their like: 0-dim tensors of an optimizer's state, whose values Python knows."""
+
+import struct
+from typing import Any
 
 import tabtorch as torch
 
-#: what PyTorch keeps as 0-dim tensors and reads at each step
+from ..device import resolve
+from ..engine.graph import Node, from_host
+from ..engine.view import Meta, contiguous_meta
+from ..storage import Storage
+from ..tensor import Tensor
+
+#: the entries of a state that PyTorch keeps as 0-dim tensors and reads at each step
 NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))
 
 
-def _number(key, value):
-    value = value.item() if isinstance(value, torch.Tensor) else value
+class NumberStorage(Storage):
+    """The memory of a 0-dim tensor whose value is a Python number, until somebody writes to the tensor.
+
+    So bias corrections are Python numbers, and no step reads, or adds to, a tensor; and who holds the tensor sees it follow.
+    """
+
+    __slots__ = ("_made", "_meta", "_of", "box")
+
+    def __init__(self, value: float, m: Meta) -> None:
+        self.box: dict[str, Any] = {"value": value}  # None: what the tensor was last written is not read yet
+        self._meta = m
+        self._of: Any = None
+        self._made: Any = None
+        self.version = 0
+        self.views = None
+
+    @property
+    def node(self) -> Node:
+        value = self.box["value"]
+        if value is not None and value is not self._of:
+            form = "d" if self._meta.dtype is torch.float64 else "f"
+            data = struct.pack("<" + form, float(value))
+            self._made = from_host(data, self._meta, list(struct.unpack("<" + form, data)))
+            self._of = value
+        made: Node = self._made
+        return made
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._made = node
+        self._of = self.box["value"] = None
+
+
+def number_tensor(value: float, device: Any) -> Tensor:
+    """A 0-dim tensor of a number."""
+    where = resolve(device)
+    wide = where.type == "cpu" and torch.get_default_dtype() is torch.float64
+    m = contiguous_meta((), torch.float64 if wide else torch.float32, where)
+    t: Tensor = object.__new__(Tensor)
+    t._storage = NumberStorage(value, m)
+    t._meta = m
+    return t
+
+
+def _adopt(t: Tensor, value: Any) -> None:
+    """From now on Python knows the value of this tensor, whose memory nobody else is expected to look at."""
+    version = t._storage.version
+    m = contiguous_meta((), t._meta.dtype, t._meta.device)
+    t._storage, t._meta = NumberStorage(value, m), m
+    t._storage.version = version
+
+
+def number(state: dict[str, Any], key: str, device: Any = "cpu") -> Any:
+    """The number of an entry: a tensor made elsewhere is read once, and a plain number becomes a tensor on `device`."""
+    t = state[key]
+    if not isinstance(t, torch.Tensor):
+        state[key] = t = number_tensor(t, device)
+    storage: Any = t._storage
+    if type(storage) is not NumberStorage:
+        value = _read(key, t)
+        if t.dim() == 0 and t.dtype in (torch.float32, torch.float64):
+            _adopt(t, value)
+        return value
+    value = storage.box["value"]
+    if value is None:
+        storage.box["value"] = storage._of = value = _read(key, t)
+    return value
+
+
+def _read(key: str, t: Tensor) -> Any:
+    value = t.item()
     return int(value) if key == "step" else value
 
 
-class ParamState(dict):
-    """A parameter's state, whose ``"step"`` (and ``mu_product``, ``eta``, ``mu``) reads as PyTorch's 0-dim tensor on
-    ``device`` and is kept as a Python number.
+def set_number(state: dict[str, Any], key: str, value: Any) -> None:
+    """Gives the tensor of an entry another number, in place."""
+    t = state[key]
+    if type(t._storage) is not NumberStorage:
+        _adopt(t, value)
+    t._storage.box["value"] = value
+    t._storage.version += 1
 
-    So bias corrections are Python numbers, and no step reads, or adds to, a tensor, unless the script wrote to one in place.
-    """
 
-    device = "cpu"
-
-    def _take(self):
-        """What was written in place to the tensors that were given out becomes the numbers."""
-        for key, (tensor, version) in self.__dict__.pop("given", {}).items():
-            if tensor._version != version:
-                self[key] = tensor
-
-    def number(self, key):
-        """The number itself; None where there is none."""
-        self._take()
-        return dict.get(self, key)
-
-    def keep(self, key, value):
-        """Sets a number, or a tensor that is not to be read."""
-        dict.__setitem__(self, key, value)
-
-    def advance(self):
-        """Counts one step; returns the new count."""
-        self._take()
-        count = dict.__getitem__(self, "step") + 1
-        dict.__setitem__(self, "step", count)
-        return count
-
-    def __init__(self, values=(), **more):
-        super().__init__()
-        self.update(values, **more)
-
-    def __setitem__(self, key, value):
-        self.__dict__.get("given", {}).pop(key, None)
-        super().__setitem__(key, _number(key, value) if key in NUMBERS else value)
-
-    def __getitem__(self, key):
-        value = super().__getitem__(key)
-        if key not in NUMBERS or isinstance(value, torch.Tensor):
-            return value
-        given = self.__dict__.setdefault("given", {})
-        if key not in given:
-            wide = self.device == "cpu" and torch.get_default_dtype() == torch.float64
-            dtype = torch.float64 if wide else torch.float32
-            tensor = torch.tensor(float(value), dtype=dtype, device=self.device)  # type: ignore[operator]
-            given[key] = tensor, tensor._version
-        return given[key][0]
-
-    def update(self, values=(), **more):  # type: ignore[override]
-        # dict.items: numbers as they are, where these are a ParamState's
-        if isinstance(values, ParamState):
-            values._take()
-        for key, value in dict(dict.items(values) if isinstance(values, dict) else values, **more).items():
-            self[key] = value
-
-    def get(self, key, default=None):
-        return self[key] if key in self else default
-
-    def items(self):
-        return [(key, self[key]) for key in self]
-
-    def values(self):
-        return [self[key] for key in self]
-
-    def copy(self):
-        twin = ParamState(self)  # which takes
-        twin.__dict__.update(self.__dict__)
-        return twin
-
-    def __reduce__(self):
-        self._take()
-        return ParamState, (), self.__dict__, None, iter(dict.items(self))
-
-    def __repr__(self):
-        return repr(dict(self.items()))
+def advance(state: dict[str, Any], device: Any = "cpu") -> int:
+    """Counts one step; returns the new count."""
+    count: int = number(state, "step", device) + 1
+    if type(state["step"]._storage) is NumberStorage:
+        set_number(state, "step", count)
+    else:
+        state["step"].fill_(count)
+    return count

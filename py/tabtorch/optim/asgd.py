@@ -1,6 +1,9 @@
 """Averaged stochastic gradient descent."""
 
+import tabtorch as torch
+
 from ._elementwise import Elementwise, add_, at_least_0, functional, one_element
+from ._state import NumberStorage, advance, number, number_tensor, set_number
 from .optimizer import _to_scalar
 
 __all__ = ["ASGD", "asgd"]
@@ -42,8 +45,9 @@ class ASGD(Elementwise):
     def _start(cls, p, group):
         state = super()._start(p, group)
         lr = _to_scalar(group["lr"])
-        state.keep("eta", lr if isinstance(lr, (int, float)) else lr.detach().clone())
-        state["mu"] = 1.0
+        home = cls._home(p, group)
+        state["eta"] = lr.detach().clone() if isinstance(lr, torch.Tensor) else number_tensor(lr, home)
+        state["mu"] = number_tensor(1.0, home)
         return state
 
     @classmethod
@@ -56,7 +60,10 @@ class ASGD(Elementwise):
 
     @classmethod
     def _count(cls, state):
-        return state.advance(), state.number("eta"), state.number("mu")
+        eta = state["eta"]
+        if not isinstance(eta, torch.Tensor) or eta.device.type == "cpu" or isinstance(eta._storage, NumberStorage):
+            eta = number(state, "eta")
+        return advance(state), eta, number(state, "mu")
 
     @classmethod
     def _settings(cls, group, count):
@@ -68,8 +75,11 @@ class ASGD(Elementwise):
         lr = group["lr"]
         eta = lr / ((1 + group["lambd"] * lr * count[0]) ** group["alpha"])
         for state in states:
-            state.keep("eta", eta)
-            state.keep("mu", 1 / max(1, count[0] - group["t0"]))
+            if isinstance(eta, torch.Tensor):
+                state["eta"].copy_(eta)
+            else:
+                set_number(state, "eta", eta)
+            set_number(state, "mu", 1 / max(1, count[0] - group["t0"]))
 
     @staticmethod
     def _formula(param, grad, ax, *, eta, mu, lambd):

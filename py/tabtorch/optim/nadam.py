@@ -1,6 +1,7 @@
 """NAdam."""
 
 from ._elementwise import Elementwise, addcdiv_, addcmul_, at_least_0, check_betas, functional, one_element
+from ._state import advance, number, number_tensor, set_number
 
 __all__ = ["NAdam", "nadam"]
 
@@ -47,7 +48,7 @@ class NAdam(Elementwise):
     @classmethod
     def _start(cls, p, group):
         state = super()._start(p, group)
-        state["mu_product"] = 1.0
+        state["mu_product"] = number_tensor(1.0, cls._home(p, group))
         return state
 
     @classmethod
@@ -56,7 +57,7 @@ class NAdam(Elementwise):
 
     @classmethod
     def _count(cls, state):
-        return state.advance(), state.number("mu_product")
+        return advance(state), number(state, "mu_product")
 
     @staticmethod
     def _mu(group, step):
@@ -81,7 +82,7 @@ class NAdam(Elementwise):
     def _finish(cls, states, group, count):
         product = count[1] * cls._mu(group, count[0])
         for state in states:
-            state.keep("mu_product", product)
+            set_number(state, "mu_product", product)
 
     @staticmethod
     def _formula(param, grad, exp_avg, exp_avg_sq, *, beta1, beta2, correction, of_grad, of_average, eps):

@@ -12,7 +12,6 @@ import tabtorch as torch
 
 from ..engine.graph import flush
 from ..utils.hooks import RemovableHandle
-from ._state import ParamState
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -217,10 +216,7 @@ class Optimizer:
             packed["params"] = [index[id(p)] for p in group["params"]]
             start += len(packed["params"])
             groups.append(packed)
-        state = {
-            (index[id(k)] if isinstance(k, torch.Tensor) else k): dict(v.items()) if isinstance(v, ParamState) else v
-            for k, v in self.state.items()
-        }
+        state = {(index[id(k)] if isinstance(k, torch.Tensor) else k): v for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             new = hook(self, result)
@@ -252,24 +248,26 @@ class Optimizer:
             )
         )
 
-        def cast(param, value, key=None):
+        def cast(param, value, key=None, group=None):
             if isinstance(value, torch.Tensor):
                 if key == "step":
-                    return value
+                    on_device = group and (group.get("capturable") or group.get("fused"))
+                    return value.to(dtype=torch.float32, device=param.device) if on_device else value
                 if param.is_floating_point():
                     return value.to(dtype=param.dtype, device=param.device)
                 return value.to(device=param.device)
             if isinstance(value, dict):
-                return {k: cast(param, v, k) for k, v in value.items()}
+                return {k: cast(param, v, k, group) for k, v in value.items()}
             if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
                 kind: Any = type(value)
                 return kind(cast(param, v) for v in value)
             return value
 
+        group_of = {i: group for group in saved_groups for i in group["params"]}
         state: defaultdict = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in params:
-                state[params[key]] = cast(params[key], value)
+                state[params[key]] = cast(params[key], value, None, group_of[key])
             else:
                 state[key] = value
         for group, saved in zip(groups, saved_groups, strict=True):

@@ -1,0 +1,130 @@
+"""What a compiled function returns, or leaves as a gradient: tensors as a replay makes them again."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.views import INFERENCE, NO_GRAD
+from ..storage import Storage
+from ..tensor import Tensor
+from ..tensorbase import inside
+
+#: what a tensor may consist of that is made again
+_PLAIN = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _retain".split())
+
+
+def oddity(t: Tensor) -> str:
+    """Why a new tensor cannot be made again; "" if it can."""
+    if type(t) is not Tensor:
+        return f"it returns a tensor of type {type(t).__name__}"
+    if type(t._storage) is not Storage:
+        return "it returns a tensor that shares memory, and has a version of its own"
+    if not inside(t).keys() <= _PLAIN:
+        return "it returns a tensor with attributes or hooks"
+    if t._grad is not None or t._retain is not None:
+        return "it returns a tensor with a gradient"
+    return ""
+
+
+def differentiable(t: Tensor) -> bool:
+    """Whether it has a history."""
+    return t._fn is not None or t._stale
+
+
+class Bases:
+    """Of which tensors new ones are views. `tensors`: those that were there before the call."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.known: dict[int, int] = {}
+        self.kept = list(tensors)
+        for k, t in enumerate(tensors):
+            self.known.setdefault(id(t), k)
+        for k, t in enumerate(tensors):
+            if t._base is not None:
+                self.known.setdefault(id(t._base), k)
+                self.kept.append(t._base)
+
+    def of(self, t: Tensor) -> int | None:
+        """Which of the tensors (itself, or what it is a view of) is its base; None for a base made in the call, or none."""
+        return None if t._base is None else self.known.get(id(t._base))
+
+    def made(self, results: Sequence[Tensor]) -> list[Tensor]:
+        """The bases of results that were made in the call and are no results themselves."""
+        found: dict[int, Tensor] = {}
+        for t in results:
+            if id(t) not in self.known and t._base is not None and id(t._base) not in self.known:
+                found[id(t._base)] = t._base
+        for t in results:
+            found.pop(id(t), None)
+        return list(found.values())
+
+    def roots(self, results: Sequence[Tensor]) -> list[Tensor]:
+        """The new tensors whose histories results have: a view has that of its base. Views of what was there have their own."""
+        found: dict[int, Tensor] = {}
+        for t in results:
+            if id(t) not in self.known and differentiable(t) and self.of(t) is None:
+                base = t if t._base is None else t._base
+                if differentiable(base):
+                    found[id(base)] = base
+        return list(found.values())
+
+
+class Made:
+    """One tensor of a replay. `known`: which tensor that was there it is; else it lies in storage `storage` of those that were
+    there, or in the new storage `new`."""
+
+    __slots__ = (
+        "base",
+        "base_known",
+        "fn",
+        "inference",
+        "known",
+        "meta",
+        "new",
+        "registered",
+        "rg",
+        "stale",
+        "state",
+        "storage",
+    )
+
+    def __init__(self, t: Tensor, known: int | None, storage: int, new: int) -> None:
+        self.known = known
+        self.storage = storage
+        self.new = new
+        self.meta = t._meta
+        self.rg = t._rg
+        self.fn = t._fn
+        self.inference = t._inference
+        self.base = -1  # which of the new tensors it is a view of
+        self.base_known: int | None = None
+        self.state = t._view_state
+        self.registered = t._view_state not in (NO_GRAD, INFERENCE)
+        self.stale = t._stale
+
+    def make(self, storage: Any) -> Tensor:
+        t: Tensor = object.__new__(Tensor)
+        t._storage = storage
+        t._meta = self.meta
+        if self.inference:
+            t._inference = True
+        if self.rg:
+            t._rg = True
+            if self.stale:
+                t._stale = True
+            else:
+                t._fn = self.fn
+        return t
+
+    def attach(self, t: Tensor, base: Tensor) -> None:
+        """Makes `t` a view of `base` for autograd."""
+        t._base = base
+        if self.state:
+            t._view_state = self.state
+        if self.registered:
+            s = t._storage
+            if s.views is None:
+                s.views = []
+            s.views.append(weakref.ref(t))

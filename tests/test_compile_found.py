@@ -1,0 +1,111 @@
+"""Programs that were once not the same compiled: each is the smallest that showed one defect. What is compared, and how, is in
+fuzz/compiled.py, which found most of them."""
+
+from __future__ import annotations
+
+import pytest
+
+import tabtorch as torch
+from fuzz.compiled import judged
+
+TRAINING = """
+net = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 6))
+first = net[0].weight
+kept = []
+{optimizer}
+def step(x, y):
+    optimizer.zero_grad()
+    out = net(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+{inside}
+    return {returned}
+step = compile(step)
+def call(i):
+    global result, x
+    x, y = torch.randn(4, 6), torch.randn(4, 6)
+    result = step(x, y)
+{after}
+"""
+
+INFERENCE = """
+kept = []
+{top}
+@compile
+def f(x, y):
+{body}
+def call(i):
+    global result, x
+    x, y = torch.randn(4, 6), torch.randn(2, 6)
+    result = f(x, y)
+{after}
+"""
+
+
+def training(
+    inside: str = "", after: str = "pass", optimizer: str = "torch.optim.SGD(net.parameters(), lr=0.1)", returned: str = "loss"
+) -> str:
+    inside = f"{inside}\noptimizer.step()".strip()
+    return TRAINING.format(
+        optimizer=f"optimizer = {optimizer}",
+        inside="\n".join(f"    {line}" for line in inside.split("\n")),
+        after="\n".join(f"    {line}" for line in after.split("\n")),
+        returned=returned,
+    )
+
+
+def function(body: str, top: str = "", after: str = "pass") -> str:
+    return INFERENCE.format(
+        top=top,
+        body="\n".join(f"    {line}" for line in body.split("\n")),
+        after="\n".join(f"    {line}" for line in after.split("\n")),
+    )
+
+
+SGD = "torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)"
+ADAM = "torch.optim.Adam(net.parameters(), lr=0.01)"
+
+PROGRAMS = {
+    # the clipped gradients are windows onto one buffer, and that buffer is the momentum's first value
+    "momentum and clipping": training("nn.utils.clip_grad_norm_(net.parameters(), 0.1)", optimizer=SGD),
+    "gradients that are kept": training(after="kept.append([p.grad for p in net.parameters()])"),
+    "the state of an optimizer that is kept": training(after="kept.append(optimizer.state_dict()['state'])", optimizer=ADAM),
+    "a step count that is written to": training(
+        after="if i == 4:\n    for s in optimizer.state.values():\n        s['step'].fill_(1.0)", optimizer=ADAM
+    ),
+    "versions of kept gradients": training(
+        "nn.utils.clip_grad_norm_(net.parameters(), 0.1)", after="kept.append(first.grad[:1])"
+    ),
+    "a gradient that is returned": training(returned="loss, first.grad, first.grad.view(-1)"),
+    "an inference tensor": function("with torch.inference_mode():\n    h = x * 2\nreturn h, x.sum()"),
+    "another version of an argument": function("return x.data", after="result.add_(1)"),
+    "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
+    "a view of a parameter": function(
+        "return w[1:], w.t(), x @ w", top="w = torch.randn(6, 6, requires_grad=True)", after="result[0].sum().backward()"
+    ),
+    "a result that is written to": function(
+        "h = (x @ w).tanh()\nreturn h[:2], h[2:].t()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="a, b = result\na.mul_(2)\n(a.sum() + b.square().sum()).backward()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_found(name: str, device: str) -> None:
+    assert judged(PROGRAMS[name], 0, torch, device) == []
+
+
+def test_a_window_onto_a_state(device: str) -> None:
+    """Eager: a buffer that gradients are windows onto is a state's value too, and is not written over in place."""
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    net(torch.ones(2, 3)).square().mean().backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    optimizer.step()
+    assert net.weight.grad is not None
+    want = net.weight.grad.clone().tolist()
+    state = optimizer.state[net.weight]["momentum_buffer"]
+    state[:, 1:2] = 7.0
+    assert state[0, 1].item() == 7.0
+    assert net.weight.grad.tolist() == want
