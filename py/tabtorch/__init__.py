@@ -65,6 +65,8 @@ _MODULES = (
 
 #: attribute -> where it lives; everything else is an operation of the registry
 _ELSEWHERE = {
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
+    "is_anomaly_enabled": "autograd.anomaly_mode",
     "PyTorchFileReader": "_file_reader",
     "Event": "streams",
     "Generator": "random",

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
+from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
 from tabtorch.errors import AcceleratorError, OutOfMemoryError
 
 __all__ = ["LOCK", "Bridge", "raise_errors"]
@@ -139,8 +139,11 @@ class Bridge:
             return None
         try:
             return self._execute(pos)
-        finally:
-            block.clear()  # what was refused is not sent twice
+        finally:  # what was refused is not sent twice; nor, since no function is called here, what was interrupted after it
+            block.count += 1
+            block.pos = 0
+            if block.capacity > SHRINK_ABOVE:
+                block.shrink()
 
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""

@@ -73,11 +73,15 @@ class BlockWriter:
         return pos
 
     def clear(self) -> None:
-        """Start again at the front; a block that one large upload made huge is given back."""
+        """Start again at the front."""
         self.count += 1
         self.pos = 0
         if self.capacity > SHRINK_ABOVE:
-            self._replace(INITIAL)
+            self.shrink()
+
+    def shrink(self) -> None:
+        """Gives back a block that one large upload made huge, and that is empty."""
+        self._replace(INITIAL)
 
     def _put(self, layout: str, size: int, *values: int) -> None:
         while True:

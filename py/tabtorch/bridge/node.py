@@ -98,8 +98,8 @@ class NodeBridge(Bridge):
 
     # -- frames
 
-    def _send(self, kind: int, payload: Any) -> None:
-        """In the LOCK."""
+    def _send(self, kind: int, payload: Any, asks: int = 0) -> None:
+        """In the LOCK. asks: how many answers it will have, which are counted with the first byte that goes."""
         if not self.alive:
             raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
         size = len(payload)
@@ -110,6 +110,7 @@ class NodeBridge(Bridge):
             raise _interrupted()
         self._sending = True
         try:
+            self._asked += asks
             while parts:
                 sent = os.writev(self._to, parts)
                 while parts and sent >= len(parts[0]):
@@ -151,8 +152,8 @@ class NodeBridge(Bridge):
         with LOCK:
             if after:
                 self.send()
-            self._send(kind, payload)
-            self._asked = ticket = self._asked + 1
+            ticket = self._asked + 1
+            self._send(kind, payload, 1)
         try:
             with self._reading:
                 self._reader = me

@@ -243,14 +243,20 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             fn = make_node(f.backward, self, [before_write(self), *operands[1:]], options)
         if batches[0]:
             check_batched(s, node, True)
-        if covers:
-            while s.node is not base and not recording:
-                base = s.node
-                node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
+        if recording and covers:
             s.node = node
             s.version += 1
-        else:
+        elif recording or (not covers and whole_storage(self)):
             set_node(self, node)
+        else:
+            while True:
+                new = node if covers else _region(base, self._meta, node) if self._meta.numel else base
+                if s.node is base:
+                    s.node = new
+                    break
+                base = s.node
+                node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
+            s.version += 1
         if fast is not None and covers and len(args) == 1 and not kwargs:
             other = args[0]
             if isinstance(other, Tensor):

@@ -1,0 +1,638 @@
+"""Threads: programs that run at once come to what they come to alone, and modes are each thread's or everybody's as in PyTorch."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import queue
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+import tabtorch as tt
+from fuzz import threads as fuzz
+from sidebyside import DEVICES
+from tabtorch import modes
+from tabtorch.bridge import base, get_bridge
+from tabtorch.engine import graph
+
+BOTH = (torch, tt)
+
+
+@pytest.fixture(autouse=True)
+def eager_switching() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(*work: Callable[[], Any]) -> list[Any]:
+    """The results of functions that run at once, or their exceptions."""
+    out: list[Any] = [None] * len(work)
+    start = threading.Barrier(len(work))
+
+    def run(k: int) -> None:
+        start.wait()
+        try:
+            out[k] = work[k]()
+        except Exception as e:
+            out[k] = e
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(len(work))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return out
+
+
+def elsewhere(f: Callable[[], Any]) -> Any:
+    """The result of `f` in a thread of its own."""
+    return together(f)[0]
+
+
+# ---- programs
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_programs(name: str) -> None:
+    """The short form of `python -m fuzz.threads`."""
+    before = tt.device(name)
+    with warnings.catch_warnings(), before:
+        warnings.simplefilter("error")
+
+        class Pool(ThreadPoolExecutor):
+            def submit(self, f: Any, *args: Any) -> Any:  # type: ignore[override]
+                return super().submit(on(name, f), *args)
+
+        world = fuzz.World(tt)
+        world.pool = Pool(4)
+        start = threading.Thread.run
+        threading.Thread.run = on(name, start)  # type: ignore[method-assign]
+        try:
+            failures = fuzz.run(world, list(range(12 if name == "cpu" else 3)), 8)
+        finally:
+            threading.Thread.run = start  # type: ignore[method-assign]
+    assert not failures, "\n".join(failures[:3])
+
+
+def on(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with tt.device(name):
+            return f(*args)
+
+    return run
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_reads_at_once(name: str) -> None:
+    x = tt.ones(8, 8, device=name)
+
+    def work(i: int) -> list[float]:
+        return [((x @ x).relu() + i + k).sum(0)[0].item() for k in range(8)]
+
+    found = together(*[lambda i=i: work(i) for i in range(8)])
+    assert found == [[8.0 * (8 + i + k) for k in range(8)] for i in range(8)]
+
+
+# ---- one tensor, many threads
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_no_write_is_lost(name: str) -> None:
+    count, rows, view = tt.zeros(3, device=name), tt.zeros(8, 4, device=name), tt.zeros(2, 3, device=name)
+
+    def work(i: int) -> None:
+        for k in range(50):
+            count.add_(1)
+            view[1].add_(2)
+            rows[i] = rows[i] + k
+
+    together(*[lambda i=i: work(i) for i in range(8)])
+    assert count.tolist() == [400.0] * 3 and view.tolist() == [[0.0] * 3, [800.0] * 3]
+    assert rows.tolist() == [[1225.0] * 4] * 8
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_no_gradient_is_lost(name: str) -> None:
+    w = tt.ones(3, device=name, requires_grad=True)
+    model = tt.nn.Linear(3, 2, device=name)
+    with tt.no_grad():
+        model.weight.fill_(1.0)
+    told: list[int] = []
+    w.register_post_accumulate_grad_hook(lambda t: told.append(1))
+
+    def work() -> None:
+        for k in range(30):
+            (w * k).sum().backward()
+            model(tt.ones(1, 3, device=name)).sum().backward()
+
+    together(*[work] * 8)
+    assert w.grad.tolist() == [8 * 435.0] * 3 and len(told) == 240
+    assert model.weight.grad.tolist() == [[240.0] * 3] * 2 and model.bias.grad.tolist() == [240.0] * 2
+
+
+def shared_graph(ns: Any) -> list[str]:
+    w = ns.ones(3, requires_grad=True)
+    loss = (w * w).exp().sum()
+    found = together(*[loss.backward] * 6)
+    assert all(abs(x - 5.43656) < 1e-3 for x in w.grad.tolist())
+    return sorted(str(e) for e in found)
+
+
+def test_one_graph_is_freed_once() -> None:
+    """All but one come too late. Which saved value they miss first is the luck of the draw in both."""
+    ours, theirs = shared_graph(tt), shared_graph(torch)
+    assert [e[:60] for e in ours] == [e[:60] for e in theirs] and ours.count("None") == 1
+
+
+def test_draws() -> None:
+    """A generator that is shared gives each number once; one of a thread's own, its own numbers."""
+    n = 1000
+    tt.manual_seed(7)
+    expected = sorted(tt.rand(8 * n).tolist())
+    tt.manual_seed(7)
+    found = together(*[lambda: [tt.rand(10).tolist() for _ in range(n // 10)]] * 8)
+    assert sorted(x for one in found for part in one for x in part) == expected
+
+    def own(ns: Any, seed: int) -> Any:
+        g = ns.Generator().manual_seed(seed)
+        return [ns.randperm(9, generator=g).tolist(), ns.randn(20, generator=g).tolist()]
+
+    found = together(*[lambda s=s: own(tt, s) for s in range(6)])
+    for s, (order, values) in enumerate(found):
+        assert order == own(torch, s)[0] and values == pytest.approx(own(torch, s)[1], abs=1e-5)
+
+
+def test_hand_over() -> None:
+    """A producer's tensors, not sent yet, are what a consumer computes with; and it may write to them."""
+    pipe: queue.Queue[Any] = queue.Queue(3)
+
+    def produce() -> None:
+        for k in range(60):
+            pipe.put((tt.ones(4) * k)[1:])
+        pipe.put(None)
+
+    def consume() -> list[float]:
+        out = []
+        while (x := pipe.get()) is not None:
+            x.mul_(2)
+            out.append((x + 1).sum().item())
+        return out
+
+    assert together(produce, consume)[1] == [3 * (2.0 * k + 1) for k in range(60)]
+
+
+def test_lists_are_never_replaced() -> None:
+    """While one thread sends windows all the time, no operation of another one gets lost."""
+    end = threading.Event()
+
+    def send() -> None:
+        while not end.is_set():
+            graph.flush()
+
+    def work() -> list[Any]:
+        out = []
+        for k in range(300):
+            x = tt.ones(2) + k
+            y = x * 2
+            out.append(y if k % 20 else y.tolist())
+        end.set()
+        return [y.tolist() if k % 20 else y for k, y in enumerate(out)]
+
+    assert together(work, send)[0] == [[2.0 * (k + 1)] * 2 for k in range(300)]
+
+
+def test_saving_and_loading() -> None:
+    model = tt.nn.Linear(20, 20)
+    file = io.BytesIO()
+    tt.save(model.state_dict(), file)
+
+    def work(k: int) -> Any:
+        if k % 2:
+            found = tt.load(io.BytesIO(file.getvalue()))
+            return found["weight"].tolist()
+        own = io.BytesIO()
+        tt.save({n: v + 0 for n, v in model.state_dict().items()}, own)
+        own.seek(0)
+        return tt.load(own)["weight"].tolist()
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(work, range(18)))
+    assert all(f == found[0] for f in found) and found[0] == model.weight.tolist()
+
+
+# ---- torch.compile
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_one_compiled_function(name: str) -> None:
+    net = tt.nn.Sequential(tt.nn.Linear(4, 8), tt.nn.Tanh(), tt.nn.Linear(8, 2)).to(name)
+    f = tt.compile(net)
+    inputs = [tt.randn(3, 4, device=name) for _ in range(8)]
+    with tt.no_grad():
+        expected = [net(x).tolist() for x in inputs]
+        found = together(*[lambda x=x: [no_grad(f, x).tolist() for _ in range(8)] for x in inputs])
+    for rows, one in zip(found, expected):
+        assert not isinstance(rows, Exception), rows
+        assert all(fuzz.alike(one, r) for r in rows)
+    before = graph.counts["plans"]
+    assert fuzz.alike(expected[0], no_grad(f, inputs[0]).tolist()) and graph.counts["plans"] == before
+
+
+def no_grad(f: Any, *args: Any) -> Any:
+    with tt.no_grad():
+        return f(*args)
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_others_work_while_a_function_is_recorded(name: str) -> None:
+    """What they emit, print, upload and draw is not taken for the function's."""
+    inside, go = threading.Event(), threading.Event()
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        if not go.is_set():
+            inside.set()
+            go.wait(5)
+        return y + 1
+
+    f = tt.compile(function)
+    x = tt.ones(3, device=name)
+    seen: list[Any] = []
+
+    def other() -> Any:
+        inside.wait(5)
+        kept = tt.arange(4.0, device=name) * 3
+        seen.append(kept.tolist())
+        seen.append(tt.compile(lambda t: t - 1)(kept).tolist())
+        seen.append(tt.rand(2).shape)
+        w = tt.ones(2, device=name, requires_grad=True)
+        (w * 2).sum().backward()
+        seen.append(w.grad.tolist())
+        print("from another thread")
+        waiting = kept + 1
+        go.set()
+        return waiting
+
+    found, waiting = together(lambda: f(x).tolist(), other)
+    assert found == [3.0] * 3 and waiting.tolist() == [1.0, 4.0, 7.0, 10.0]
+    assert seen == [[0.0, 3.0, 6.0, 9.0], [-1.0, 2.0, 5.0, 8.0], (2,), [2.0, 2.0]]
+    before = graph.counts["plans"]
+    assert [f(x).tolist() for _ in range(4)] == [[3.0] * 3] * 4
+    assert graph.counts["plans"] <= before + 2 and not graph.recorder
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_a_recording_that_shares_values_is_given_up(both_ways: bool) -> None:
+    shared: queue.Queue[Any] = queue.Queue()
+    back: queue.Queue[Any] = queue.Queue()
+    live = [True]
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        if not live:
+            return y + 10
+        shared.put(y)
+        z = back.get(timeout=5)
+        return z + y if both_ways else y + 10
+
+    f = tt.compile(function)
+
+    def other() -> Any:
+        y = shared.get(timeout=5)
+        z = y * 5
+        if not both_ways:
+            found = z.tolist()
+            back.put(None)
+            return found
+        back.put(z)
+        return None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = together(lambda: f(tt.ones(2)).tolist(), other)
+    assert found == ([[12.0] * 2, None] if both_ways else [[12.0] * 2, [10.0] * 2])
+    assert not graph.recorder and not tt.compiler.is_compiling()
+    assert type(graph.queue_of(tt.ones(1)._meta.device).nodes) is graph.Nodes
+
+
+# ---- modes
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        SEEN.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class OurMode(tt.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        SEEN.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+SEEN: list[Any] = []
+
+
+def counted(f: Callable[[], Any]) -> int:
+    SEEN.clear()
+    f()
+    return len(SEEN)
+
+
+def said(f: Callable[[], Any]) -> str:
+    try:
+        return str(f())
+    except RuntimeError as e:
+        return str(e)
+
+
+def hooks(ns: Any) -> Any:
+    return ns.autograd.graph.saved_tensors_hooks(lambda t: (SEEN.append(t), t)[1], lambda t: t)
+
+
+def deterministic(ns: Any, on: bool) -> None:
+    """PyTorch's own imports its compiler, for some seconds."""
+    (torch._C._set_deterministic_algorithms if ns is torch else ns.use_deterministic_algorithms)(on)
+
+
+def inside(context: Any, f: Callable[[], Any]) -> Any:
+    with context:
+        return f()
+
+
+#: name -> (what is entered, what is asked inside of it, and in another thread meanwhile)
+MODES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "no_grad": (lambda ns: ns.no_grad(), lambda ns: (ns.is_grad_enabled(), (W[ns] * 2).requires_grad)),
+    "set_grad_enabled": (lambda ns: ns.set_grad_enabled(False), lambda ns: ns.is_grad_enabled()),
+    "enable_grad": (lambda ns: ns.enable_grad(), lambda ns: ns.is_grad_enabled()),
+    "inference_mode": (
+        lambda ns: ns.inference_mode(),
+        lambda ns: (ns.is_inference_mode_enabled(), ns.is_grad_enabled(), ns.ones(1).is_inference()),
+    ),
+    "autocast": (
+        lambda ns: ns.autocast("cpu"),
+        lambda ns: (ns.is_autocast_enabled("cpu"), str((W[ns] @ W[ns]).dtype), ns.is_autocast_cache_enabled()),
+    ),
+    "autocast with another type": (
+        lambda ns: ns.autocast("cpu", dtype=ns.float16, cache_enabled=False),
+        lambda ns: (str(ns.get_autocast_dtype("cpu")), str((W[ns] @ W[ns]).dtype), ns.is_autocast_cache_enabled()),
+    ),
+    "device": (lambda ns: ns.device("meta"), lambda ns: (ns.ones(1).is_meta, ns.get_default_device().type == "meta")),
+    "anomaly": (lambda ns: ns.autograd.set_detect_anomaly(True), lambda ns: ns.is_anomaly_enabled()),
+    "saved_tensors_hooks": (hooks, lambda ns: counted(lambda: W[ns].exp())),
+    "disable_saved_tensors_hooks": (
+        lambda ns: ns.autograd.graph.disable_saved_tensors_hooks("not now"),
+        lambda ns: said(lambda: inside(hooks(ns), lambda: 1)),
+    ),
+    "dual_level": (
+        lambda ns: ns.autograd.forward_ad.dual_level(),
+        lambda ns: said(lambda: inside(ns.autograd.forward_ad.dual_level(), lambda: 1)),
+    ),
+    "function mode": (
+        lambda ns: Mode() if ns is torch else OurMode(),
+        lambda ns: counted(lambda: ns.add(W[ns], 1)) > 0,
+    ),
+    "no overrides by subclasses": (
+        lambda ns: ns._C.DisableTorchFunctionSubclass(),
+        lambda ns: type(W[ns].detach().as_subclass(SUB[ns]) + 1).__name__,
+    ),
+    "checkpoint": (
+        lambda ns: ns.utils.checkpoint.set_checkpoint_early_stop(False),
+        lambda ns: (
+            getattr(ns.utils.checkpoint, "_enable_checkpoint_early_stop", None)
+            if ns is torch
+            else ns.utils.checkpoint._early_stop
+        ),
+    ),
+}
+#: name -> (what is set, what is asked, what is set back)
+SETTINGS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "default device": (
+        lambda ns: ns.set_default_device("meta"),
+        lambda ns: (ns.ones(1).is_meta, ns.get_default_device().type == "meta"),
+        lambda ns: ns.set_default_device(None),
+    ),
+    "default dtype": (
+        lambda ns: ns.set_default_dtype(ns.float64),
+        lambda ns: str(ns.get_default_dtype()),
+        lambda ns: ns.set_default_dtype(ns.float32),
+    ),
+    "deterministic": (
+        lambda ns: deterministic(ns, True),
+        lambda ns: ns.are_deterministic_algorithms_enabled(),
+        lambda ns: deterministic(ns, False),
+    ),
+    "grad": (
+        lambda ns: ns.set_grad_enabled(False),
+        lambda ns: ns.is_grad_enabled(),
+        lambda ns: ns.set_grad_enabled(True),
+    ),
+    "precision": (
+        lambda ns: ns.set_float32_matmul_precision("high"),
+        lambda ns: ns.get_float32_matmul_precision(),
+        lambda ns: ns.set_float32_matmul_precision("highest"),
+    ),
+    "seed": (lambda ns: ns.manual_seed(5), lambda ns: ns.initial_seed(), lambda ns: ns.manual_seed(0)),
+    "printing": (
+        lambda ns: ns.set_printoptions(precision=2),
+        lambda ns: str(ns.tensor(1.23456, device="cpu")),
+        lambda ns: ns.set_printoptions(profile="default"),
+    ),
+    "warnings": (
+        lambda ns: ns.set_warn_always(True),
+        lambda ns: ns.is_warn_always_enabled(),
+        lambda ns: ns.set_warn_always(False),
+    ),
+}
+W = {ns: ns.ones(2, 2, requires_grad=True, device="cpu") for ns in BOTH}
+SUB = {ns: type("Sub", (ns.Tensor,), {}) for ns in BOTH}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_mode_is_its_threads_own_or_everybodys(name: str) -> None:
+    enter, ask = MODES[name]
+    results = []
+    for ns in BOTH:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            before = ask(ns)
+            with enter(ns):
+                here, there = ask(ns), elsewhere(lambda: ask(ns))  # noqa: B023
+                theirs = elsewhere(lambda: (inside(enter(ns), lambda: ask(ns)), ask(ns)))  # noqa: B023
+                still = ask(ns)
+            entered = elsewhere(lambda: inside(enter(ns), lambda: ask(ns)))  # noqa: B023
+            assert ask(ns) == before
+        results.append(str((before, here, there, theirs, still, entered)))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_is_its_threads_own_or_everybodys(name: str) -> None:
+    change, ask, back = SETTINGS[name]
+    results = []
+    for ns in BOTH:
+        try:
+            before = ask(ns)
+            change(ns)
+            found: list[Any] = [before, ask(ns), elsewhere(lambda: ask(ns))]  # noqa: B023
+            back(ns)
+            found.append(ask(ns))
+            found.append(elsewhere(lambda: (change(ns), ask(ns))[1]))  # noqa: B023
+            found += [ask(ns), elsewhere(lambda: ask(ns))]  # noqa: B023
+        finally:
+            back(ns)
+        results.append(str(found if name != "seed" else found[1:]))
+    assert results[0] == results[1]
+
+
+def transforms(ns: Any) -> list[Any]:
+    """What another thread does while a transform of torch.func runs is none of it."""
+    out: list[Any] = []
+
+    def function(x: Any) -> Any:
+        w = ns.ones(2, requires_grad=True)
+        out.append(elsewhere(lambda: ((w * 3).sum() + 0 * ns.rand(1).sum()).item()))
+        plain = elsewhere(lambda: ns.ones(2, requires_grad=True) * 3)
+        out.append((plain.requires_grad, plain.shape))
+        out.append(elsewhere(lambda: ns.autograd.grad(plain.sum(), plain)[0].tolist()))
+        return x * 2
+
+    ns.vmap(function)(ns.ones(3))
+    out.append(ns.vmap(lambda x: elsewhere(lambda: x * 2))(ns.ones(3)).tolist() if ns is tt else [2.0] * 3)
+    return out
+
+
+def test_transforms_are_their_threads_own() -> None:
+    assert str(transforms(tt)) == str(transforms(torch))
+
+
+def test_modes_of_threads_that_have_ended() -> None:
+    """Nobody's modes differ any more: operations ask as little as before."""
+    gc.collect()
+    assert type(modes.STATE) is modes._Alike
+    elsewhere(lambda: tt.set_grad_enabled(False))
+    assert type(modes.STATE) is modes._Alike and tt.is_grad_enabled()
+    with tt.no_grad():
+        assert type(modes.STATE) is modes._Different
+    assert type(modes.STATE) is modes._Alike
+
+
+# ---- interruptions of one thread
+
+
+def test_a_finalizer_that_computes(device: str = "cpu") -> None:
+    """Collected in the middle of whatever runs, it appends its nodes, and its uploads go between two commands."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            SEEN.append(tt.tensor([1.0, 2.0], device="cpu") + 1)
+
+    SEEN.clear()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(7, 2, 2)
+    try:
+        x = tt.ones(3, device="cpu")
+        for k in range(60):
+            Cycle()
+            x = (x + k).relu()
+            assert (x * 0 + tt.tensor([k, 1.0, 2.0], device="cpu")).tolist() == [k, 1.0, 2.0]
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert len(SEEN) >= 50 and all(t.tolist() == [2.0, 3.0] for t in SEEN)
+    SEEN.clear()
+
+
+def test_a_command_that_is_interrupted() -> None:
+    """Another command comes between the two halves of one: neither is lost."""
+    block = get_bridge().block
+    plain = type(block).reserve
+    inner: list[int] = []
+
+    def reserve(self: Any, nbytes: int) -> int:
+        pos = plain(self, nbytes)
+        if not inner:
+            inner.append(0)
+            with base.LOCK:
+                inner[0] = get_bridge().upload(1, b"from a finalizer")
+        return pos
+
+    type(block).reserve = reserve  # type: ignore[method-assign]
+    try:
+        with base.LOCK:
+            outer = get_bridge().upload(1, b"what was asked for")
+    finally:
+        type(block).reserve = plain  # type: ignore[method-assign]
+    for ident, data in ((outer, b"what was asked for"), (inner[0], b"from a finalizer")):
+        assert get_bridge().read(ident, 1, 0, len(data)) == data
+        get_bridge().free(ident)
+
+
+def test_a_read_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers keep to their questions, whoever gave up waiting, and at whichever byte."""
+    bridge: Any = get_bridge()
+    x = tt.ones(64, 64, device="cpu")
+    plain = os.read
+    calls = 0
+
+    def read(fd: int, n: int) -> bytes:
+        nonlocal calls
+        if fd == bridge._from and threading.current_thread() is threading.main_thread():
+            calls += 1
+            if calls % 3 == 1:
+                raise KeyboardInterrupt
+            return plain(fd, 5)
+        return plain(fd, n)
+
+    monkeypatch.setattr(os, "read", read)
+    given_up = 0
+
+    def work() -> list[float]:
+        return [(x + k).sum().item() for k in range(40)]
+
+    other: list[Any] = []
+    thread = threading.Thread(target=lambda: other.extend(work()))
+    thread.start()
+    for k in range(40):
+        try:
+            assert (x * k).sum().item() == 4096.0 * k
+        except KeyboardInterrupt:
+            given_up += 1
+    thread.join()
+    assert given_up and other == [4096.0 * (k + 1) for k in range(40)]
+    monkeypatch.undo()
+    assert (x * 3).sum().item() == 3 * 4096.0 and not bridge._answers
+
+
+def test_a_runtime_that_ends_while_others_wait() -> None:
+    """Each of those who wait is told, and the next use starts another one."""
+    x = tt.ones(300, 300, device="cpu")
+    (x @ x).sum().item()
+    child = get_bridge()._child  # type: ignore[attr-defined]
+
+    def work() -> None:
+        for _ in range(200):
+            (x @ x).sum().item()
+
+    def end() -> None:
+        os.kill(child.pid, signal.SIGKILL)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = together(work, work, work, end)
+        assert all(isinstance(e, RuntimeError) for e in found[:3]), found
+        assert together(*[lambda: (tt.ones(2) + 1).tolist()] * 4) == [[2.0, 2.0]] * 4
