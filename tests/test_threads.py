@@ -636,3 +636,46 @@ def test_a_runtime_that_ends_while_others_wait() -> None:
         found = together(work, work, work, end)
         assert all(isinstance(e, RuntimeError) for e in found[:3]), found
         assert together(*[lambda: (tt.ones(2) + 1).tolist()] * 4) == [[2.0, 2.0]] * 4
+
+
+# ---- processes
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_has_a_runtime_of_its_own() -> None:
+    """Its generators go on from where they were, as in PyTorch; tensors of before say what to do; the parent's are not touched."""
+    import multiprocessing
+
+    context: Any = multiprocessing.get_context("fork")
+
+    def child(ns: Any, sent: Any, pipe: Any) -> None:
+        pipe.put(ns.rand(3).tolist())
+        pipe.put(((ns.arange(4.0, device="cpu") * 2).sum() + sent.get()).tolist())
+        for f in (lambda: kept.tolist(), lambda: (kept + 1).tolist()):
+            try:
+                pipe.put(f())
+            except RuntimeError as e:
+                pipe.put(str(e))
+
+    results = []
+    for ns in BOTH:
+        ns.manual_seed(4)
+        ns.rand(2).tolist()
+        kept = ns.ones(2, device="cpu") * 3
+        end = threading.Event()
+        busy = threading.Thread(target=lambda: [(ns.ones(2) * 2).tolist() for _ in iter(end.is_set, True)])  # noqa: B023
+        busy.start()
+        sent, pipe = context.Queue(), context.Queue()
+        process = context.Process(target=child, args=(ns, sent, pipe))
+        process.start()
+        end.set()
+        sent.put(kept * 2)
+        found = [pipe.get(timeout=30) for _ in range(4)]
+        process.join(30)
+        assert process.exitcode == 0
+        busy.join()
+        results.append((found[0], found[1], kept.tolist(), ns.rand(3).tolist()))
+        if ns is tt:
+            assert all("from before the fork" in said and "spawn" in said for said in found[2:]), found
+    assert str(results[0]) == str(results[1])

@@ -6,6 +6,7 @@ somebody wants to look on.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,8 @@ Hook = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 #: who exchanges code; what is exchanged is so for all threads, and hooks ask what holds for theirs
 LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
 _records: dict[int, _Record] = {}
 _layers: list[Layer] = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import itertools
+import os
 import threading
 from operator import attrgetter
 from typing import Any
@@ -146,6 +147,8 @@ for _name in OWN:
 FIRST = _thread.get_ident()
 _alone = True
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a thread that has it is not there any more
+    os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 #: how many threads have changed something
 _differing = 0
 

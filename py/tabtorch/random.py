@@ -8,6 +8,7 @@ element can be computed where it is needed; dropout takes its bits from the defa
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
@@ -232,6 +233,9 @@ class HostGenerator(Generator):
         if self._node is None:
             return
         self._node = None
+        if id(self) in _at_fork:
+            self._from = _at_fork[id(self)]
+            return
         if not self._promised:
             self._start(streams.nondeterministic_seed())
             self._promised = False
@@ -256,6 +260,20 @@ def _runtime_ended() -> None:
 
 
 bridge.on_close(_runtime_ended)
+
+#: while the process forks: the states of the generators that have drawn, which its child goes on from
+_at_fork: dict[int, bytes] = {}
+
+
+def _before_fork() -> None:
+    for g in list(_drawing):
+        if g._node is not None:
+            with contextlib.suppress(RuntimeError):  # it has failed: then the child, too, begins again
+                _at_fork[id(g)] = graph.read(g._node, 0, streams.STATE_BYTES)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_at_fork.clear, after_in_child=_at_fork.clear)
 
 
 class PhiloxGenerator(Generator):

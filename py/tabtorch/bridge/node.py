@@ -262,6 +262,8 @@ class NodeBridge(Bridge):
             if os.getpid() != self._pid:  # a fork: the child is the parent's
                 child.stdout.close()
                 child.returncode = 0
+                if self._log is not None:
+                    self._log.close()
                 return
             try:
                 child.wait(2)

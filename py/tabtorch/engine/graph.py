@@ -7,6 +7,7 @@ A node is *live* if anything but the graph still refers to it when its window is
 from __future__ import annotations
 
 import gc
+import os
 from _thread import get_ident
 from collections.abc import Callable
 from itertools import repeat
@@ -250,6 +251,11 @@ def lost(name: str = "") -> Exception:
     """The error for a value that went with its runtime."""
     from ..errors import AcceleratorError
 
+    if _bridges.forked:
+        return AcceleratorError(
+            f"{name + ': ' if name else ''}a tensor from before the fork has no value in this process, which has a runtime of "
+            "its own. Make it here, send it through a queue or a pipe, or use the 'spawn' start method."
+        )
     return AcceleratorError(
         f"{name + ': ' if name else ''}a tensor has no value any more: the device that held it was lost, or the operation "
         "that was to make it failed. Make it again, or load it."
@@ -276,6 +282,16 @@ def runtime_ended() -> None:
 
 
 _bridges.on_close(runtime_ended)
+
+
+def _forked() -> None:
+    """In the child of a fork there is but the thread that forked."""
+    if recorder and recorder != get_ident():
+        recorded()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Node:

@@ -5,6 +5,7 @@ what a dataset draws is what it draws in PyTorch with as many workers, and the p
 """
 
 import copy
+import os
 import random
 import sys
 import threading
@@ -14,6 +15,8 @@ import tabtorch as torch
 #: the worker whose turn it is, in the thread that has `_turn`: the streams that are exchanged are those of the whole program
 current = None
 _turn = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class WorkerInfo:
