@@ -1,0 +1,1 @@
+"""The suite in Pyodide, under the interpreter that ships: `python -m wasm`."""

@@ -1,0 +1,139 @@
+"""`python -m wasm`: the suite's own tests in Pyodide in Node, on the wheel as built. `python -m wasm FILE …`: some of them.
+
+pytest runs in Pyodide; PyTorch, NumPy and hypothesis, which cannot, are in this process, and are used from there (remote.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from wasm import channel, remote
+from wasm.suite import GROUPS, LEFT_OUT, ON_WEBGPU
+
+ROOT = Path(__file__).parents[2]
+
+
+def wheel() -> Path:
+    """The newest wheel. Raises FileNotFoundError if none has been built."""
+    found = sorted((ROOT / "dist").glob("tabtorch-*.whl"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise FileNotFoundError("there is no wheel: `make wheel`")
+    return found[-1]
+
+
+def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
+    """pytest's status, the report and the output of one process; in `arguments` are pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="tabtorch-wasm-") as name:
+        scratch = Path(name)
+        with zipfile.ZipFile(wheel()) as file:
+            file.extractall(scratch / "package")
+        (scratch / "main").mkdir()
+        script = scratch / "main" / "main.py"
+        script.write_bytes(Path(__file__).with_name("inside.py").read_bytes())
+        channel.make(scratch)
+        usual = ["--rootdir", str(ROOT), "-c", "pyproject.toml", "--basetemp", f"{name}/tmp", "-q", "--color=no"]
+        env = {"TABTORCH_TEST_DEVICES": a.device, "TABTORCH_RECORDED_SECONDS": str(a.seconds)}
+        if a.recorded:
+            env["TABTORCH_RECORDED"] = str(a.recorded.resolve())
+        spec = {
+            "root": str(ROOT),
+            "site": str(Path(sysconfig.get_paths()["purelib"]).resolve()),
+            "scratch": name,
+            "arguments": [*usual, *arguments],
+            "env": env,
+            "left_out": LEFT_OUT,
+            "on_webgpu": ["tests/"] if a.all_devices else ON_WEBGPU,
+        }
+        environ = {**os.environ, "PYTHONPATH": str(scratch / "package"), "TABTORCH_WASM": json.dumps(spec)}
+        command = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node"]
+        command += ["--timeout", str(a.timeout)]
+        command += ["--device", "cpu"] if a.device == "cpu" else []
+        with (scratch / "output").open("w") as output:
+            process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+
+            def serve() -> None:
+                remote.Peer(*channel.from_cpython(scratch), real=True).serve()
+
+            threading.Thread(target=serve, daemon=True).start()
+            try:
+                status = process.wait()
+            finally:
+                process.kill()
+        report = scratch / "report.json"
+        said = (scratch / "output").read_text(errors="replace")
+        return status, json.loads(report.read_text()) if report.exists() else {}, said
+
+
+def _child(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
+    """`run` in a process of its own: PyTorch and its modes belong to one suite at a time."""
+    command = [sys.executable, "-m", "wasm", "--json", "--device", a.device, "--seconds", str(a.seconds)]
+    command += ["--timeout", str(a.timeout), *(["--recorded", str(a.recorded)] if a.recorded else [])]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT / "tests")
+    try:
+        status, report, said = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return 1, {}, done.stdout + done.stderr
+    return status, report, said
+
+
+def summary(reports: list[dict[str, Any]], least: dict[str, int]) -> list[str]:
+    """Prints what ran and what did not, and why; the files of which too few passed."""
+    passed = Counter[str]()
+    reasons = Counter[str]()
+    for r in reports:
+        passed.update(r.get("passed", {}))
+        for _, reason, n in r.get("skipped", []):
+            reasons[reason] += n
+    for file in sorted(passed):
+        print(f"  {passed[file]:5} passed in Pyodide of {file}")
+    for reason, n in reasons.most_common():
+        print(f"  {n:5} left: {reason}")
+    print(
+        f"{passed.total()} passed, {sum(len(r.get('failed', [])) for r in reports)} failed, {reasons.total()} skipped"
+    )
+    return [f"{file}: {passed[file]} passed, at least {n} must" for file, n in least.items() if passed[file] < n]
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(prog="wasm", description=__doc__.split("\n")[0])
+    p.add_argument("--device", default="cpu webgpu", help='"cpu", "webgpu" or (default) "cpu webgpu"')
+    p.add_argument("--all-devices", action="store_true", help="every file on every device")
+    p.add_argument("--timeout", type=float, default=1500)
+    p.add_argument("--recorded", type=Path, help="a file of wasm.record")
+    p.add_argument("--seconds", type=float, default=30, help="for its samples on each device (default: %(default)s)")
+    p.add_argument("-j", type=int, default=2, help="processes (default: %(default)s)")
+    p.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    a, rest = p.parse_known_args()
+    if a.json:
+        print(json.dumps(run(rest, a)))
+        return 0
+    if rest:
+        status, report, said = run(rest, a)
+        print(said)
+        summary([report], {})
+        return status
+    groups = [[f for f in g if a.recorded or not f.endswith("test_recorded.py")] for g in GROUPS]
+    with concurrent.futures.ThreadPoolExecutor(a.j) as pool:
+        answers = list(pool.map(lambda g: _child(g, a), groups))
+    for status, _, said in answers:
+        print(said if status else "\n".join(said.splitlines()[-12:]))
+    least = {f: n for g in GROUPS for f, n in g.items() if any(f in x for x in groups)}
+    few = summary([r for _, r, _ in answers], least)
+    print(*few, sep="\n")
+    return int(bool(few) or any(status for status, _, _ in answers))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Which files of the suite run in Pyodide, on which devices, and what of them cannot."""
+
+from __future__ import annotations
+
+#: the files of one process each: the names, and how many tests of each have to pass at least
+GROUPS: tuple[dict[str, int], ...] = (
+    {
+        "tests/test_tiny.py": 1,
+        "tests/test_counts.py": 25,
+        "tests/test_compile.py": 25,
+        "tests/test_compile_programs.py": 25,
+        "tests/wasm/test_recorded.py": 1,
+    },
+    {
+        "tests/test_autograd.py": 55,
+        "tests/test_random_programs.py": 60,
+        "tests/test_aliasing.py": 3,
+        "tests/test_dispatch.py": 230,
+        "tests/test_serialization.py": 100,
+    },
+)
+
+#: of these also on webgpu; of the others only on `cpu`: what is on the GPU is the same bytes as from CPython
+ON_WEBGPU = ("tests/test_tiny.py", "tests/test_counts.py", "tests/wasm/test_recorded.py")
+
+_STAND_IN = "the stand-in for PyTorch cannot carry it: "
+#: tests that do not run there, and why. One that is not there any more is an error.
+LEFT_OUT = {
+    "tests/test_autograd.py::test_scenario[modes-cpu]": _STAND_IN + "a generator decorated by PyTorch",
+    "tests/test_autograd.py::test_scenario[function_once-cpu]": _STAND_IN + "once_differentiable of a function here",
+    "tests/test_autograd.py::test_deep_graph_needs_no_recursion": "DEEP",
+    "tests/test_counts.py::test_a_deep_graph_needs_no_recursion[webgpu]": "DEEP",
+    "tests/test_dispatch.py::test_expression[np.float32(2) / x-cpu]": _STAND_IN + "NumPy's operators on tensors",
+    "tests/test_dispatch.py::test_expression[x + np.ones(3)-cpu]": _STAND_IN + "NumPy's operators on tensors",
+    "tests/test_serialization.py::test_numpy_in_checkpoints[cpu]": _STAND_IN + "pickled NumPy objects",
+    "tests/test_serialization.py::test_safe_globals": _STAND_IN + "classes made here, in a pickle made there",
+    "tests/test_serialization.py::test_many_tensors_are_read_with_few_waits[cpu]": "counts messages to a child process",
+}
