@@ -28,8 +28,6 @@ _STAND_IN = "the stand-in for PyTorch cannot carry it: "
 LEFT_OUT = {
     "tests/test_autograd.py::test_scenario[modes-cpu]": _STAND_IN + "a generator decorated by PyTorch",
     "tests/test_autograd.py::test_scenario[function_once-cpu]": _STAND_IN + "once_differentiable of a function here",
-    "tests/test_autograd.py::test_deep_graph_needs_no_recursion": "DEEP",
-    "tests/test_counts.py::test_a_deep_graph_needs_no_recursion[webgpu]": "DEEP",
     "tests/test_dispatch.py::test_expression[np.float32(2) / x-cpu]": _STAND_IN + "NumPy's operators on tensors",
     "tests/test_dispatch.py::test_expression[x + np.ones(3)-cpu]": _STAND_IN + "NumPy's operators on tensors",
     "tests/test_serialization.py::test_numpy_in_checkpoints[cpu]": _STAND_IN + "pickled NumPy objects",

@@ -354,6 +354,39 @@ def grad_class(name: str, base: type[GradFn] = OpFn) -> type[GradFn]:
     return c
 
 
+#: the next `seq` at which a graph is parted
+gap = [64]
+_parted: dict[type[GradFn], type[GradFn]] = {}
+_dying: list[Any] = []
+_letting_go = [False]
+
+
+def part(fn: GradFn) -> None:
+    """Makes `fn` one of the nodes at which the death of a graph halts, to go on from the top of the stack.
+
+    A chain of objects dies by recursion in C. The stack of Pyodide holds some two thousand links, and ends the interpreter
+    then. The distances are irregular, so that no loop's chain can lead past all such nodes.
+    """
+    gap[0] = fn.seq + 40 + fn.seq * 7919 % 61
+    cls = type(fn)
+    c = _parted.get(cls)
+    if c is None:
+        c = _parted[cls] = type(cls.__name__, (cls,), {"__del__": _let_go, "__module__": cls.__module__})
+    fn.__class__ = c
+
+
+def _let_go(fn: GradFn) -> None:
+    _dying.append(list(fn.__dict__.values()))
+    fn.__dict__.clear()  # it is still there until this returns, and must lead nowhere
+    while _dying and not _letting_go[0]:
+        _letting_go[0] = True
+        try:
+            while _dying:
+                _dying.pop()
+        finally:
+            _letting_go[0] = False
+
+
 def named(t: Tensor, name: str, *inputs: Tensor | None) -> Tensor:
     """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it.
 
@@ -408,6 +441,8 @@ def record(
             if o._meta.dtype.category > 1:
                 o._rg = True
                 o._fn = Port(fn, i)
+    if fn.seq >= gap[0]:
+        part(fn)
     return fn
 
 

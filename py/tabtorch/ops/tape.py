@@ -13,10 +13,12 @@ from ..autograd.tape import (
     Saved,
     edge,
     freed_error,
+    gap,
     grad_class,
     inference_error,
     modified_error,
     next_seq,
+    part,
 )
 from ..tensor import Tensor
 from .core import Row
@@ -238,6 +240,8 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     t._fn = fn
     if STATE.hooks:
         pack(t, fn)
+    if fn.seq >= gap[0]:
+        part(fn)
 
 
 def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
@@ -296,6 +300,8 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     t._fn = fn
     if STATE.hooks:
         pack(t, fn)
+    if fn.seq >= gap[0]:
+        part(fn)
 
 
 def record_binary_named(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
@@ -356,3 +362,5 @@ def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str,
         t._fn = fn
         if STATE.hooks:
             pack(t, fn)
+        if fn.seq >= gap[0]:
+            part(fn)
