@@ -6,6 +6,7 @@
 #   make bench   the benchmarks, in Chromium
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
 #   make conformance-check  a few samples of every question in it
+#   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
 
@@ -32,11 +33,14 @@ PY_SOURCES := $(filter-out $(RUNTIME) $(HOST),$(call files,py/tabtorch)) $(call 
 WEB_SOURCES := $(call files,web) $(wildcard COMPATIBILITY.md)
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint bench conformance conformance-check wheel site runtime clean tools browsers
+PY_TESTS = cd tests && $(CURDIR)/$(PY)
+RESULTS ?= $(CURDIR)/results
+
+.PHONY: help serve test lint bench soak conformance conformance-check wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -10
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -11
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
@@ -68,6 +72,12 @@ conformance: .venv/.dev $(RUNTIME) $(HOST)
 
 conformance-check: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --samples 2
+
+soak: .venv/.dev $(RUNTIME) $(HOST)
+	$(PY_TESTS) -m soak --results $(RESULTS)/soak.jsonl && $(PY_TESTS) -m soak --device cpu --results $(RESULTS)/soak.jsonl
+	$(PY_TESTS) -m faults memory --results $(RESULTS)/faults.jsonl && $(PY_TESTS) -m faults memory --device webgpu --results $(RESULTS)/faults.jsonl
+	$(PY_TESTS) -m faults loss --device webgpu --results $(RESULTS)/faults.jsonl
+	$(PY_TESTS) -m fuzz.files -j $(JOBS) --results $(RESULTS)/files.jsonl
 
 wheel: $(WHEEL)
 site: $(SITE)
