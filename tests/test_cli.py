@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -71,6 +72,16 @@ sys.exit(3)
         assert done.stdout == "before\n"
         assert 'bad.py", line 3, in <module>' in done.stderr
         assert done.stderr.rstrip().splitlines()[-1].startswith("RuntimeError: The size of tensor a (2) must match")
+
+    def test_an_index_that_only_the_device_knows(self, tmp_path: Path) -> None:
+        """It is an error though nobody reads, and no frame of the package is shown."""
+        script = tmp_path / "bad.py"
+        script.write_text("import torch\nx = torch.ones(3)\ny = x[(torch.rand(2) * 2).long() + 3]\nprint('after')\n")
+        done = tabtorch("run", script, "--browser", "node")
+        assert (done.returncode, done.stdout) == (1, "after\n"), done.stderr
+        *_, first, second = done.stderr.rstrip().splitlines()
+        assert re.fullmatch("IndexError: index [34] is out of bounds for dimension 0 with size 3", first)
+        assert "bad.py:3 (`y = x[" in second and "tabtorch/" not in done.stderr
 
     def test_a_syntax_error(self, tmp_path: Path) -> None:
         script = tmp_path / "bad.py"

@@ -40,7 +40,7 @@ async def to_bytes_async(t: Tensor) -> bytes:
     node, offset, nbytes = _source(t)
     b = graph.buffer_of(node)
     if nbytes and graph.read_checked is not None:
-        await raise_found_async(b.device)
+        await raise_found_async()
     return await get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
 
 

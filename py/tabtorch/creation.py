@@ -7,6 +7,7 @@ parameters of the kernel. Tensors made from data are in hostdata.py.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from . import dtypes
@@ -337,6 +338,15 @@ def new_empty_strided(self: Tensor, size: Any, stride: Any, **kw: Any) -> Tensor
 
 def new_tensor(self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None, **kw: Any) -> Tensor:
     """`torch.tensor(data)` in the dtype and device of self."""
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+        data = data.detach().clone().to(dtype=dtype or self.dtype, device=self.device if device is None else device)
+        return finished(data, kw.get("requires_grad", False))
     return tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device, **kw)
 
 
@@ -456,7 +466,9 @@ _EYE = Map("eye", _eye_at, indexed=True, cost=2)
 def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
     """Ones on the diagonal, zeros elsewhere: (n, m), or (n, n)."""
     cols = n if m is None else m
-    for name, v in (("n", n), ("m", cols)):
+    for k, (name, v) in enumerate((("n", n), ("m", cols))):
+        if not hasattr(v, "__index__"):
+            raise TypeError(f"eye(): argument '{name}' (position {k + 1}) must be int, not {type(v).__name__}")
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     out = kw.pop("out", None)

@@ -51,13 +51,14 @@ class device:
         if name == "cuda" and _cuda_alias:
             name = _CUDA
         elif name not in ("webgpu", "cpu", "meta"):
-            if name not in _ELSEWHERE:
-                raise RuntimeError(
-                    "Expected one of cpu, webgpu, meta, "
-                    + ", ".join(_ELSEWHERE)
-                    + " device type at start of device string: "
-                    + name
-                )
+            if not name:
+                raise RuntimeError("Device string must not be empty")
+            if not name.replace("_", "").isalpha():
+                raise RuntimeError(f"Invalid device string: '{type}'")
+            if (
+                name not in _ELSEWHERE
+            ):  # PyTorch too has the name of another backend in the last place, where there is one
+                raise RuntimeError(f"Expected one of {_NAMES}, webgpu device type at start of device string: {name}")
             return _made(name, index, -1)
         if index not in (None, 0):
             if name == "cpu":
@@ -134,9 +135,10 @@ def _another(on: device, name: str, roaming: bool) -> device:
 
 
 #: what PyTorch lets be named, though nothing can be made there
-_ELSEWHERE = tuple(
-    "cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps hpu mtia privateuseone".split()
+_NAMES = (
+    "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia"
 )
+_ELSEWHERE = frozenset({*_NAMES.split(", "), "privateuseone"}) - {"cpu", "meta"}
 _CUDA = _Type("cuda")
 
 

@@ -187,7 +187,8 @@ def pack(flat: list[Any], d: Dtype) -> Any:
             return _half(flat)
         return array(d.format, flat)
     except (OverflowError, TypeError, struct.error):
-        return _pack_checked(flat, d)
+        pass
+    return _pack_checked(flat, d)
 
 
 def _finite32(v: float) -> float:

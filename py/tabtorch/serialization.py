@@ -119,6 +119,9 @@ def save(
     path = isinstance(f, (str, os.PathLike))
     if not path and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    parent = os.path.dirname(os.fspath(f)) if path else ""
+    if parent and not os.path.isdir(parent):
+        raise RuntimeError(f"Parent directory {parent} does not exist.")
     form = _zip_parts
     if not _use_new_zipfile_serialization:
         from ._old_format import parts as form
@@ -129,9 +132,6 @@ def save(
         if hasattr(f, "flush"):
             f.flush()
         return
-    parent = os.path.dirname(os.fspath(f))
-    if parent and not os.path.isdir(parent):
-        raise RuntimeError(f"Parent directory {parent} does not exist.")
     with open(f, "wb") as file:
         write_to(file.write)
 

@@ -78,6 +78,11 @@ def _convert(args: Iterable[Any], name: str, arg: str, alone: bool = False) -> t
                 raise TypeError
             out.append(_index(a))
         except TypeError:
+            if k:  # what a first element says of the others
+                raise TypeError(
+                    f"{name}(): argument '{arg}' failed to unpack the object at pos {k + 1} with error "
+                    f'"type must be tuple of ints,but got {type(a).__name__}"'
+                ) from None
             raise TypeError(
                 f"{name}(): argument '{arg}' (position 1) must be tuple of ints, "
                 + (f"not {type(a).__name__}" if alone else f"but found element of type {type(a).__name__} at pos {k}")

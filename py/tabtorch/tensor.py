@@ -181,6 +181,10 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError("requires_grad must be a bool")
+        if value and self._meta.dtype.category < 2 and self._fn is None:
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -416,6 +420,14 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def _number(self, kind: str) -> Any:
         """The one element, for Python's conversions."""
+        if kind != "int64_t" and self._rg and STATE.enabled():
+            from .ops.settings import warn_once
+
+            warn_once(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
+                "Consider using tensor.detach() first.",
+                4,
+            )
         if self._meta.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         x = self.item()
@@ -467,6 +479,14 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def T(self) -> Tensor:
         """Its dimensions reversed."""
+        if self._meta.ndim != 2 and self._meta.ndim != 0:
+            from .ops.settings import warn_once
+
+            warn_once(
+                "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
+                "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+                "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+            )
         return self.permute(tuple(range(self._meta.ndim - 1, -1, -1)))
 
     @property

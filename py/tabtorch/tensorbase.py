@@ -32,6 +32,10 @@ class TensorBase:
         """Its size along each dimension."""
         return self._meta.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise AttributeError("attribute 'shape' of 'torch._C.TensorBase' objects is not writable")
+
     @property
     def dtype(self) -> dtypes.dtype:
         """The type of its elements."""

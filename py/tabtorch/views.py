@@ -45,7 +45,7 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
         return _view_dtype(self, shape[0])
     if not shape:
         raise TypeError(
-            "view() received an invalid combination of arguments - got (), but expected one of: (torch.dtype dtype), "
+            "view() received an invalid combination of arguments - got (), but expected one of:\n * (torch.dtype dtype)\n * "
             "(tuple of ints size)"
         )
     m = self._meta

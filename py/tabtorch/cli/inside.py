@@ -49,6 +49,7 @@ async def run(source: str, filename: str, argv: list[str]) -> int:
     """Run `source` with `torch` installed; its exit status, 2 if there is no device. A top-level `await` is allowed."""
     import tabtorch
     from tabtorch import bridge
+    from tabtorch.ops import asserts
 
     tabtorch.install()
     try:
@@ -70,6 +71,7 @@ async def run(source: str, filename: str, argv: list[str]) -> int:
         result = eval(code, main.__dict__)
         if code.co_flags & inspect.CO_COROUTINE:
             await result
+        await asserts.raise_found_async()  # what nobody has read
     except (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
         status = _failed(error)
     atexit._run_exitfuncs()

@@ -201,7 +201,7 @@ for _name in ("dtype", "device", "is_meta", "is_cpu", "is_cuda"):
     setattr(UninitializedTensorMixin, _name, property(partial(lambda name, self: getattr(self._blank, name), _name)))
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[metaclass, misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[metaclass, misc, override]
     """A parameter whose shape is not known yet. ``materialize(shape)`` makes it one."""
 
     cls_to_become = Parameter
@@ -210,7 +210,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return cls._make(requires_grad, device, dtype)
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc, override]
     """A buffer whose shape is not known yet. ``materialize(shape)`` makes it one."""
 
     cls_to_become = Tensor

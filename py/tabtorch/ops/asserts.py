@@ -181,9 +181,9 @@ def assert_range(t: Tensor, wanted: Range, complaint: Complaint, operation: str)
         epoch, before = found.seen.get(place, (-1, wanted))
         if epoch == _epoch and wanted.takes_all_of(before):
             return
-    if m.dtype.category < 2 and node.inst.out.dtype is m.dtype:
+    if node.inst.out.dtype is m.dtype:
         proof = Proof()
-        low, high = proof.interval(node)
+        low, high = proof.interval(node) if m.dtype.category < 2 else proof.of_reals(node)
         if wanted.low <= low and high <= wanted.high:
             if held is not None:
                 held.looks += [(id(n), n.inst.out, Range(*b)) for n, b in proof.leaves]
@@ -283,9 +283,9 @@ def raise_found() -> None:
         _hear(due, graph.read_now(_places(due)))
 
 
-async def raise_found_async(device: int) -> None:
-    """The same of one device, without blocking."""
-    if device in _armed and device in logs:
+async def raise_found_async() -> None:
+    """The same, without blocking."""
+    for device in [d for d in _armed if d in logs]:
         b = graph.buffer_of(log_of(logs[device]._meta.device)._storage.node)
         _hear([device], [await graph.bridge().read_async(b.id, device, 0, 8 * _WORDS)])
 

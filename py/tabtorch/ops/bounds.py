@@ -17,6 +17,7 @@ from ..engine.expr import (
     trunc,
     where,
 )
+from .arguments import as_operand, class_name
 from .core import Row, elementwise, register
 from .formulas import (
     as_number,
@@ -129,7 +130,17 @@ def _bounded(suffix: str) -> Any:
         """input, brought into [min, max]; numbers or tensors, either may be left out. Where min > max, max."""
         if min is None and max is None:
             raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-        return (ops._clamp_ if suffix else ops._clamp)(input, min, max, **out)
+        try:
+            return (ops._clamp_ if suffix else ops._clamp)(input, min, max, **out)
+        except TypeError:
+            given = [x for x in (input, min, max) if x is not None]
+            if all(as_operand(x) is not None for x in given):
+                raise
+            raise TypeError(
+                f"clamp{suffix}() received an invalid combination of arguments - got ({', '.join(map(class_name, given))}), but "
+                "expected one of:\n * (Tensor input, Tensor min = None, Tensor max = None, *, Tensor out = None)\n"
+                " * (Tensor input, Number min = None, Number max = None, *, Tensor out = None)\n"
+            ) from None
 
     return clamp
 

@@ -160,7 +160,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both on one device. RuntimeError unless they can be there, and have one dtype."""
     x, y = a._meta, b._meta
     if x.device.number != y.device.number:
-        a, b = together((a, b))
+        a, b = together((a, b), _ARGUMENTS.get(name))
     if x.dtype is not y.dtype:
         if name == "tensordot":
             raise RuntimeError("both inputs should have same dtype")
@@ -183,6 +183,13 @@ def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+#: see `mixing.mismatch`
+_ARGUMENTS = {
+    "mm": (("self", "mat2"), "mm"),
+    "bmm": (("self", "mat2"), "bmm"),
+    "matmul": (("self", "mat2"), "bmm"),
+    "dot": (("self", "tensor"), "_dot"),
+}
 _KERNELS = {"mm": "addmm_impl_cpu_", "mv": "addmv_impl_cpu", "bmm": "baddbmm_with_gemm", "addmm": "addmm_impl_cpu_"}
 
 

@@ -13,7 +13,7 @@ from ..autograd.mode import STATE
 from ..autograd.tape import record, type_string
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered
+from ..shapes import remembered, type_name
 from ..tensor import Tensor
 from .contract import CONTRACT, c_name, wide_dtype
 from .core import function, register
@@ -269,10 +269,10 @@ def _check(
                 f"Calculated padded input size per channel: ({' x '.join(map(str, have))}). "
                 f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
             )
-    if x.dtype is not w.dtype:
-        raise RuntimeError(f"Input type ({type_string(x)}) and weight type ({type_string(w)}) should be the same")
     if b is not None and b.dtype is not x.dtype:
         raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
+    if x.dtype is not w.dtype:
+        raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
 
 
 def _batched(name: str, x: Tensor, n: int) -> tuple[Tensor, bool]:
@@ -334,7 +334,13 @@ def _conv(
     if x._meta.device.number != w._meta.device.number or (
         b is not None and b._meta.device.number != w._meta.device.number
     ):
-        (x, w, b), key = together((x, w, b)), None
+        try:
+            (x, w, b), key = together((x, w, b)), None
+        except RuntimeError:
+            tail = " or input should be a MKLDNN tensor and weight is a dense tensor" if x.device.type == "cpu" else ""
+            raise RuntimeError(
+                f"Input type ({type_string(x)}) and weight type ({type_string(w)}) should be the same{tail}"
+            ) from None
     _check(x, w, b, n, geo, False)
     out = _out_sizes(x._meta, w._meta, geo)
     if key is not None and was_batched and padding != "same":

@@ -329,6 +329,15 @@ def make_function(row: Row, name: str) -> Callable[..., Any]:
     return fn
 
 
+def afresh(f: Callable[..., Any], *args: Any) -> Any:
+    """`f(*args)` after a lookup that found nothing, of which its errors do not tell."""
+    try:
+        return f(*args)
+    except Exception as e:
+        e.__context__ = None
+        raise
+
+
 def _unary(f: Family, name: str) -> Callable[..., Any]:
     """The function of a row with one operand and no option: a lookup, a node, a tensor; `first` works out what is looked up."""
     row, entries, backward = f.row, f.tensors, f.backward
@@ -338,7 +347,7 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
             (x,) = args
             i, m = entries[x._meta]
         except (KeyError, AttributeError, ValueError):
-            return first(args, kwargs)
+            return afresh(first, args, kwargs)
         if kwargs:
             return first(args, kwargs)
         t: Tensor = _new(Tensor)
@@ -386,14 +395,14 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
             try:
                 i, m, convert = last[a._meta, k]
             except (KeyError, AttributeError):
-                return learn(a, b)
+                return afresh(learn, a, b)
             n = emit(i, (a._storage.node,), (b if convert is None else convert(b),))
             rg = a._rg
         else:
             try:
                 i, m = pairs[a._meta, b._meta]
             except (KeyError, AttributeError):
-                return learn(a, b)
+                return afresh(learn, a, b)
             n = emit(i, (a._storage.node, b._storage.node))
             rg = a._rg or b._rg
         t: Tensor = _new(Tensor)

@@ -217,7 +217,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                     f"{list(m.shape)} apart from dimension {d}"
                 )
         check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d), "gather")
-    index = beside(input, index, " (when checking argument for argument index in method wrapper_gather)")
+    index = beside(input, index, ("index", "gather"))
     mi = index._meta
     shown = contiguous_meta(mi.shape, m.dtype, m.device)
     if mi.numel == 0:
@@ -299,7 +299,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if index._meta.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     check_index_dtype(index, "index_select(): Expected dtype int32 or int64 for index")
-    index = beside(input, index, " (when checking argument for argument index in method wrapper_index_select)")
+    index = beside(input, index, ("index", "_index_select"))
     if m.ndim == 0:
         if index._meta.numel != 1:
             raise RuntimeError(
@@ -353,7 +353,7 @@ def embedding(
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
         f"torch.{type_name(indices.dtype)}Tensor instead (while checking arguments for embedding)",
     )
-    indices = beside(weight, indices, " (when checking argument for argument index in method wrapper_embedding)")
+    indices = beside(weight, indices, ("index", "_index_select"))
     check_range(indices, m.shape[0], 0, OUT_OF_RANGE, "embedding")
     i = indices if indices._meta.ndim else indices.reshape(1)
     r = index_prepared(weight.detach(), (i,))

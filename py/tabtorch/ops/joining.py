@@ -104,6 +104,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
     """Tensors joined along `dim` (or `axis`). Other sizes must agree; 1-d tensors without elements are left out. Types are promoted."""
     if axis is not None:
         dim = axis
+    if isinstance(tensors, Tensor):
+        raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
     entry = key = None
     if type(tensors) is list or type(tensors) is tuple:
         key = (*[t._meta for t in tensors if isinstance(t, Tensor)], len(tensors), dim)
@@ -133,7 +135,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         r = ts[0].new_zeros((0,), dtype=_common_dtype(ts))
         record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], 0))
         return into(out, r, *ts)
-    here = together(ts, " (when checking argument for argument tensors in method wrapper_cat)")
+    here = together(ts, ("tensors", "cat"))
     if any(t is not u for t, u in zip(here, ts)):
         ts, key = here, None
     used = [t for t in ts if t._meta.shape != (0,)]
@@ -236,7 +238,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
                 f"{list(t._meta.shape)} at entry {k}"
             )
     d = wrap_dim(dim, first.ndim + 1)
-    ts = together(ts, " (when checking argument for argument tensors in method wrapper_stack)")
+    ts = together(ts, ("tensors", "cat"))
     first = ts[0]._meta
     om = contiguous_meta(
         (*first.shape[:d], len(ts), *first.shape[d:]), _common_dtype(ts), device_of([t._meta for t in ts])

@@ -17,6 +17,7 @@ from ..tensor import Tensor
 from .core import NOTHING, blame, overridden, own_code, register
 from .mixing import WIDE
 from .promotion import check_cast
+from .signatures import SIGNATURES, complain
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -29,7 +30,7 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
         # the same keyword must not be renamed where it is the function's own
         known = getattr(f, "__wrapped__", f).__code__.co_varnames
 
-        def make() -> Callable[..., Any]:
+        def make(of_tensor: bool) -> Callable[..., Any]:
             @wraps(f)
             def public(*args: Any, **kw: Any) -> Any:
                 try:
@@ -49,6 +50,8 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                         if isinstance(x, Tensor) and x._meta.device.roaming and d in WIDE and d is not x._meta.dtype:
                             return public(x.to(d), *args[1:], **kw)  # where there is such a type
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
+                        if name in SIGNATURES:
+                            complain(name, args[of_tensor:], kw, of_tensor)
                         raise
                     return r
 
@@ -56,9 +59,9 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
             public.guarded = True  # type: ignore[attr-defined]
             return public
 
-        public = make()
+        public = make(False)
         for n in (name, *aliases):
-            register(n, public, method=make() if method else False)
+            register(n, public, method=make(True) if method else False)
         return public
 
     return decorate

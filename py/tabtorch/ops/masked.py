@@ -11,6 +11,7 @@ from ..engine.graph import Map, emit, inst
 from ..engine.view import broadcast_shapes, contiguous_meta
 from ..shapes import type_name
 from ..tensor import Tensor
+from .arguments import class_name
 from .core import register
 from .gather import index_prepared
 from .mixing import beside, moved
@@ -38,6 +39,13 @@ def _fill_node(x: Tensor, mask: Tensor, value: Any, shape: tuple[int, ...]) -> A
 def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
     from ..creation import number
 
+    if isinstance(value, str) or value is None:
+        got = f"(Tensor, {class_name(value)})"
+        bad = f"      didn't match because some of the arguments have invalid types: (Tensor, !{class_name(value)}!)\n"
+        raise TypeError(
+            f"masked_fill{'_' * in_place}() received an invalid combination of arguments - got {got}, but expected one of:\n"
+            f" * (Tensor mask, Tensor value)\n{bad} * (Tensor mask, Number value)\n{bad}"
+        )
     m = x._meta
     if mask._meta.dtype is not dtypes.bool_:
         name = mask._meta.dtype.name

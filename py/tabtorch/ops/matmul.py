@@ -221,11 +221,14 @@ register("__rmatmul__", _rmatmul, method=True, torch=False, doc="other @ self.")
 # ---- products that are added to something
 
 
+_BADDBMM = (("self", "batch1", "batch2"), "baddbmm")
+
+
 def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alpha: Any) -> Tensor:
     """beta * c + alpha * (a b), recorded as one."""
     beta, alpha = (s.item() if isinstance(s, Tensor) else s for s in (beta, alpha))
     if c._meta.device.number != a._meta.device.number:
-        c, a, b = together((c, a, b))
+        c, a, b = together((c, a, b), (("self", "mat1", "mat2"), "addmm") if spec is not _BMM else _BADDBMM)
     shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
     if c._meta.dtype is not a._meta.dtype:
         raise RuntimeError(
@@ -371,6 +374,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         return r if bias is None else r + bias
     if bias is not None and bias._meta.dtype is not w.dtype:
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(bias)} and {_type(weight)}")
+    if bias is not None and x.device.number != w.device.number:
+        bias, input, weight = together((bias, input, weight), (("self", "mat1", "mat2"), "addmm"))
     input, weight = same_types("mm" if bias is None else "addmm", input, weight)
     spec = _LINEAR.get(nd)
     if spec is None:

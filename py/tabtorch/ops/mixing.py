@@ -18,14 +18,26 @@ from ..tensor import Tensor
 WIDE = (dtypes.float64, dtypes.complex128)
 
 
-def mismatch(a: Any, b: Any, detail: str = "") -> RuntimeError:
-    """PyTorch's error for two devices."""
+#: names of the arguments that are tensors (one for all of them, or one each), and the kernel that PyTorch names
+Detail = tuple[Any, str]
+
+
+def mismatch(a: Any, b: Any, metas: Sequence[Meta] = (), detail: Detail | None = None) -> RuntimeError:
+    """PyTorch's error for two devices: that of its iterators, or with `detail` that of a kernel's own check."""
+    text = "Expected all tensors to be on the same device, but "
+    if detail is None:
+        return RuntimeError(f"{text}found at least two devices, {a.public} and {b.public}!")
+    first = metas[0].device
+    k, other = next((k, m.device) for k, m in enumerate(metas) if m.device.number != first.number)
+    names, kernel = detail
+    backend = "CUDA" if "cuda" in (first.public.type, other.public.type) else "WEBGPU"
     return RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {a.public} and {b.public}!{detail}"
+        f"{text}got {names if isinstance(names, str) else names[k]} is on {other.public}, different from other tensors on "
+        f"{first.public} (when checking argument in method wrapper_{backend}_{kernel})"
     )
 
 
-def meeting_place(metas: Sequence[Meta], detail: str = "") -> Any:
+def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
     """The device on which an operation over tensors of several devices happens. RuntimeError where there is none."""
     lead = [m for m in metas if m.ndim] or [m for m in metas if m.device.number != 1] or list(metas)
     named = [m.device for m in lead if not m.device.roaming]
@@ -34,14 +46,14 @@ def meeting_place(metas: Sequence[Meta], detail: str = "") -> Any:
             named.append(m.device)
     for d in named:
         if d.number != named[0].number:
-            raise mismatch(named[0], d, detail)
+            raise mismatch(named[0], d, metas, detail)
     wide = [m for m in lead if m.dtype in WIDE]
     if named:
         here = named[0]
         away = [m for m in lead if m.device.number != here.number]
         if away and (here.type == "meta" or (here.number == 0 and any(m in wide for m in away))):
             first, other = (here, away[0].device) if metas[0] is not away[0] else (away[0].device, here)
-            raise mismatch(first, other, detail)
+            raise mismatch(first, other, metas, detail)
         return here
     top = max(m.dtype.category for m in lead)
     return roaming_cpu if wide or any(m.dtype in WIDE and m.dtype.category > top for m in metas) else roaming_webgpu
@@ -55,7 +67,7 @@ def moved(t: Tensor, device: Any) -> Tensor:
     return t.to(device)
 
 
-def together(tensors: Sequence[Any], detail: str = "") -> Any:
+def together(tensors: Sequence[Any], detail: Detail | None = None) -> Any:
     """`tensors` on one device: themselves, or a list; what is no tensor stays. RuntimeError, PyTorch's with `detail`, if they cannot be."""
     number = -1
     for t in tensors:
@@ -72,7 +84,7 @@ def together(tensors: Sequence[Any], detail: str = "") -> Any:
     return [moved(t, device) if isinstance(t, Tensor) and t._meta.device.number != number else t for t in tensors]
 
 
-def beside(x: Tensor, t: Any, detail: str = "", scalars: bool = False) -> Any:
+def beside(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool = False) -> Any:
     """`t` on the device of `x`, which is written to or indexed and stays. RuntimeError if both devices were named.
 
     scalars: a 0-dimensional tensor on the cpu comes from there in any case.
@@ -84,7 +96,7 @@ def beside(x: Tensor, t: Any, detail: str = "", scalars: bool = False) -> Any:
         return t
     travels = scalars and m.ndim == 0 and m.device.number == 1
     if not travels and (here.type == "meta" or not (here.roaming or m.device.roaming)):
-        raise mismatch(here, m.device, detail)
+        raise mismatch(here, m.device, (x._meta, m), detail and (("", detail[0]), detail[1]))
     return moved(t, here)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 from ..engine.view import Meta
@@ -149,6 +150,19 @@ class Proof:
 
     def __init__(self) -> None:
         self.leaves: list[tuple[Any, Bounds]] = []
+
+    def of_reals(self, node: Any) -> tuple[Any, Any]:
+        """Bounds of a value of real numbers: those that probabilities have, and classes that were converted."""
+        name = node.inst.op.name
+        if name == "sigmoid":
+            return 0.0, 1.0
+        if node.srcs and name == "to" and node.inst.ins[0].dtype is node.srcs[0].inst.out.dtype:
+            if node.inst.ins[0].dtype.category < 2:
+                return self.interval(node.srcs[0])
+            return self.of_reals(node.srcs[0])
+        if name in ("full", "fill") and len(node.scalars) == 1 and type(node.scalars[0]) is float:
+            return node.scalars[0], node.scalars[0]
+        return -inf, inf
 
     def interval(self, node: Any, depth: int = _DEPTH) -> Bounds:
         """Bounds of all elements of a value of integers; those of its dtype where nothing else is known."""

@@ -51,7 +51,10 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
     except RuntimeError as e:
         for message in _REFUSALS:
             if message in str(e):
-                raise RuntimeError(message) from None
+                more = (
+                    "  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
+                )
+                raise RuntimeError(message + more * message.startswith("Expected")) from None
         raise
     return node if m.device.number == 1 else transfer(node, m.device)
 

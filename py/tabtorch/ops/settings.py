@@ -21,6 +21,16 @@ def set_warn_always(b: bool, /) -> None:
         warnings.simplefilter("always")
 
 
+_said: set[str] = set()
+
+
+def warn_once(text: str, stacklevel: int = 3) -> None:
+    """A UserWarning that comes once in a process, unless `set_warn_always` says otherwise."""
+    if _always or text not in _said:
+        _said.add(text)
+        warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
 register("is_warn_always_enabled", lambda: _always, doc="What `set_warn_always` has set.")
 register("get_num_interop_threads", lambda: 1, doc="1: one thread runs operations.")
 register(

@@ -187,7 +187,11 @@ async def _execute(code, namespace):
 def _internal(filename):
     package = sys.modules.get("tabtorch")
     folder = os.path.dirname(package.__file__) + "/" if package is not None and package.__file__ else None
-    return filename == __file__ or filename.startswith("<frozen ") or bool(folder and filename.startswith(folder))
+    return (
+        filename == __file__
+        or filename.startswith(("<frozen ", "<torch>"))
+        or bool(folder and filename.startswith(folder))
+    )
 
 
 def _cut(report):
@@ -251,6 +255,9 @@ async def run_file(source, filename, path, argv):
     status, line = 0, 0
     try:
         await _execute(compile(source, filename, "exec", flags=_flags, dont_inherit=True), namespace)
+        asserts = sys.modules.get("tabtorch.ops.asserts")
+        if asserts is not None:
+            await asserts.raise_found_async()  # what nobody has read
     except SystemExit as error:
         status = _exit_status(error)
     except (KeyboardInterrupt, asyncio.CancelledError) as error:

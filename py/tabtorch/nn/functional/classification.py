@@ -6,6 +6,7 @@ import tabtorch as torch
 
 from ... import ops as _ops
 from ...ops.gather import index_prepared
+from ...ops.mixing import beside
 from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
 from .activation import log_softmax
 from .linear import linear
@@ -74,6 +75,8 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     """(loss, count): the reduced loss, and what "mean" divided by."""
     if input.dim() == 1 and target.dim() == 1:
         target = target.reshape(())
+    kernel = "nll_loss_forward" if input.dim() <= 2 else "nll_loss2d_forward"
+    target = beside(input, target, ("target", kernel))
     _check_classes(target, input.size(dim), ignore_index)
     kept = target != ignore_index
     loss = -_picked(input, target, dim)

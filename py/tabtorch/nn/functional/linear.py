@@ -7,6 +7,7 @@ import tabtorch as torch
 from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
+from ...ops.mixing import beside
 from ...ops.places import every_example, host_values
 from ._common import assert_between, named, size_list
 
@@ -73,6 +74,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         )
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
+    input = beside(weight, input, ("index", "_index_select"))
     assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
         from .bags import per_use, renorm_rows, scaled

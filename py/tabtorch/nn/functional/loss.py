@@ -40,6 +40,9 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     """(x - y)²."""
     _warn_size(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if not (input.dtype.is_floating_point or target.dtype.is_floating_point or input.dtype.is_complex):
+        dtype = torch.promote_types(input.dtype, target.dtype)
+        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{scalar_type(dtype)}'")
     d = input - target
     loss = _weighted(d * d, weight, reduction)
     return named(loss, "MseLossBackward0", input, target) if weight is None else loss

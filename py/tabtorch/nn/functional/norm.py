@@ -5,7 +5,7 @@ import math
 import tabtorch as torch
 
 from ...ops.pad import pad
-from ._common import named, size_list, widened
+from ._common import named, scalar_type, size_list, widened
 
 
 def _standardized(x, dims, eps):
@@ -52,6 +52,10 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) · weight + bias over the last dimensions (Ba et al., 2016)."""
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, bias, "*, ")
+    if not input.dtype.is_floating_point:
+        if weight is not None or bias is not None:
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+        raise NotImplementedError(f"\"LayerNormKernelImpl\" not implemented for '{scalar_type(input.dtype)}'")
     dims = tuple(range(-len(shape), 0))
     y, _, _ = _standardized(widened(input), dims, eps)
     return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0", input, weight, bias)
@@ -116,6 +120,8 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     if input.dim() < 2 and input.numel() == 0:
         return input.clone()
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise NotImplementedError(f"\"batch_norm\" not implemented for '{scalar_type(input.dtype)}'")
     channels = input.size(1)
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()

@@ -3,6 +3,7 @@
 import inspect
 import warnings
 from collections import OrderedDict
+from types import FunctionType
 from typing import Any
 
 import tabtorch as torch
@@ -85,6 +86,13 @@ _STATE: tuple[tuple[str, Any], ...] = (
 )
 
 
+#: private classes that PyTorch has too
+_BASES = frozenset(
+    "_BatchNorm _LazyNormBase _InstanceNorm _ConvNd _DropoutNd _Loss _WeightedLoss _MaxPoolNd _LPPoolNd _AvgPoolNd _AdaptiveAvgPoolNd "
+    "_AdaptiveMaxPoolNd".split()
+)
+
+
 class Module(_Traverse, _StateDict):
     """Base class of layers and models: registers parameters, buffers and submodules as they are assigned.
 
@@ -110,6 +118,17 @@ class Module(_Traverse, _StateDict):
             own[attribute] = factory()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        init = cls.__init__
+        owner = init.__qualname__.partition(".")[0]
+        if owner.startswith("_") and owner not in _BASES and cls.__module__.startswith("tabtorch."):
+            # a constructor that several classes share is each one's own to who calls it with a wrong argument
+            own = FunctionType(init.__code__, init.__globals__, init.__name__, init.__defaults__, init.__closure__)
+            own.__kwdefaults__ = init.__kwdefaults__
+            own.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = own  # type: ignore[method-assign]
 
     forward = _forward_unimplemented
 
@@ -341,6 +360,8 @@ class Module(_Traverse, _StateDict):
 
     def _call_impl(self, *args, **kwargs):
         own = self.__dict__
+        if "_backward_hooks" not in own:  # Module.__init__ was not called
+            return self._backward_hooks
         if not (
             own["_backward_hooks"]
             or own["_backward_pre_hooks"]
