@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from torch.testing._internal.common_optimizers import optim_db
 
-from conformance import checks, left_out, modules
+import tabtorch
+from conformance import checks, compare, drawn, left_out, modules, mutate, slices
 from conformance.checks import Answer
 
 ROOT = Path(__file__).parents[1]
@@ -56,10 +60,26 @@ def test_page_of_modules_and_optimizers() -> None:
     assert found == {*modules.infos(), *(x.name for x in optim_db)}
 
 
+# -- that it can fail
+
+#: seconds of the mutation test that each device gets here; whole: python -m conformance --mutate
+SECONDS = 12.0
+
+
+def test_disturbances_are_noticed(device: str) -> None:
+    """Each kind of question, of some operators that change with the commit; all of them take a command of its own."""
+    asked = slices.rotated(list(mutate.questions((device,))), slices.number(), lambda q: q.op)
+    until, kinds = time.monotonic() + SECONDS, set()
+    for q in asked:
+        if time.monotonic() > until and len(kinds) == len(mutate.KINDS):
+            break
+        a = mutate.answer(*q)
+        kinds.add(q.check)
+        assert not a.failed or left_out.excuses(a), a
+
+
 def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     """The harness sees a wrong value, a wrong gradient, a missing error and a missing function."""
-    import tabtorch
-
     sin = tabtorch.sin
     monkeypatch.setattr(tabtorch, "sin", lambda x, **kw: sin(x, **kw) + 1e-4 * x)
     for check in ("forward", "gradient", "reference"):
@@ -68,3 +88,112 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch, device: str) -> N
     assert checks.answer("cat", device, "errors", "float32").failed
     monkeypatch.setattr(tabtorch, "cos", None)
     assert checks.answer("cos", device, "forward", "float32").failed
+
+
+def _fails(name: str, device: str, limit: int = 0) -> None:
+    for check in ("forward", "gradient"):
+        a = checks.answer(name, device, check, "float32", limit)
+        assert a.failed and not a.passed and not left_out.excuses(a), (check, a)
+
+
+def test_a_wrong_attention_fails(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """With dropout and without, though the GPU's dropout is not PyTorch's."""
+    F, name = tabtorch.nn.functional, "scaled_dot_product_attention"
+    real = getattr(F, name)
+    monkeypatch.setattr(F, name, lambda *args, **kw: real(*args, **kw) * 3 + 1)
+    _fails("nn.functional." + name, device, 6)
+
+
+@pytest.mark.parametrize(
+    "name,wrong",
+    [
+        ("dropout", lambda real, x, **kw: real(x, **kw) * 1.001),
+        ("dropout", lambda real, x, **kw: real(x, **kw).detach() + x - x.detach()),
+        ("dropout", lambda real, x, p=0.5, **kw: x / (1 - p) if p < 1 else x * 0),
+        ("dropout2d", lambda real, x, **kw: tabtorch.nn.functional.dropout(x, **kw)),
+        ("alpha_dropout", lambda real, x, **kw: tabtorch.nn.functional.dropout(x, **kw)),
+        ("rrelu", lambda real, x, lower=0.1, upper=0.3, **kw: tabtorch.nn.functional.leaky_relu(x, lower - 0.1)),
+        ("rrelu", lambda real, x, lower=0.1, upper=0.3, **kw: tabtorch.nn.functional.leaky_relu(x, upper)),
+    ],
+    ids=[
+        "scaled",
+        "another mask in the gradient",
+        "kept whole",
+        "no channels",
+        "not affine",
+        "out of bounds",
+        "constant",
+    ],
+)
+@pytest.mark.usefixtures("webgpu")
+def test_a_wrong_drawing_fails(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Any) -> None:
+    """What the GPU draws itself is held against PyTorch's formula."""
+    F = tabtorch.nn.functional
+    real = getattr(F, name)
+    monkeypatch.setattr(F, name, lambda *args, **kw: wrong(real, *args, **kw))
+    op = checks.operators()["nn.functional." + name]
+    failed = 0
+    for s in checks._samples(op, "float32", grad=True, limit=8):
+        if drawn.draws(op, lambda s=s: checks._call(op.op, s)):
+            asked = (checks._judged(s, lambda s=s, f=f: f(s)) for f in (_forward(op), _gradient(op)))
+            failed += any(v.kind == "failed" and v.cause == "values" for v in asked)
+    assert failed
+
+
+def _forward(op: Any) -> Any:
+    return lambda s: checks._forward(op, checks._function(op), s.transform(_detached), "webgpu", None)
+
+
+def _detached(x: Any) -> Any:
+    return x.detach() if isinstance(x, torch.Tensor) else x
+
+
+def _gradient(op: Any) -> Any:
+    return lambda s: checks._gradient(op, checks._function(op), s, "webgpu", twice=False)
+
+
+# -- the list of exceptions
+
+
+def _answer(*failures: checks.Failure, op: str = "renorm", check: str = "gradient") -> Answer:
+    return Answer(op, "cpu", check, "complex64", failed=len(failures), failures=list(failures))
+
+
+def test_an_exception_has_bounds() -> None:
+    nan = checks.Failure("a sample", "1 of 1 wrong", "nan")
+    assert left_out.reason(_answer(nan))
+    assert not left_out.reason(_answer(nan, nan)), "more samples than the entry has"
+    assert not left_out.reason(_answer(nan._replace(cause="raised"))), "an exception is no difference of values"
+    assert not left_out.reason(_answer(nan, op="mul")) and not left_out.reason(_answer(nan, check="forward"))
+    off = checks.Failure("a sample", "far off", "values", 900.0)
+    assert left_out.reason(_answer(off, op="svd_lowrank", check="gradgrad"))
+    assert not left_out.reason(_answer(off._replace(size=2000.0), op="svd_lowrank", check="gradgrad"))
+
+
+def test_every_exception_is_bounded() -> None:
+    for x in left_out.LIST:
+        assert x.reason and x.kinds and set(x.kinds) <= set(compare.KINDS), x
+        assert x.samples or x.said, x
+        assert "values" not in x.kinds or 0 < x.within, x
+        assert any(x.operators[0].startswith(n[:4]) for n in checks.operators()), x
+
+
+def test_what_covers_nothing_is_said() -> None:
+    assert set(left_out.idle([], ("cpu", "webgpu"))) == set(left_out.LIST)
+    used = left_out.idle([_answer(checks.Failure("", "", "nan"))], ("cpu", "webgpu"))
+    assert len(used) == len(left_out.LIST) - 1
+
+
+# -- slices
+
+
+def test_slices_cover_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [f"{name} {k}" for name in "abcdefgh" for k in range(5)]
+    order = slices.rotated(items, 0, lambda x: x[0])
+    for n in range(slices.PARTS):
+        turned = slices.rotated(items, n, lambda x: x[0])
+        at = order.index(turned[0])
+        assert turned == order[at:] + order[:at] and turned[0][0] != turned[-1][0]
+    assert len({slices.rotated(items, n, lambda x: x[0])[0] for n in range(slices.PARTS)}) == 8
+    monkeypatch.setenv("TABTORCH_SLICE", "7")
+    assert slices.number() == 7 and slices.number("3") == 3

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
@@ -18,8 +20,9 @@ import tabtorch
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
 
-from . import compare, translate
+from . import compare, drawn, translate
 from .compare import Mismatch
+from .left_out import FORMULAS, ORACLES, OUT_NOT_PERMUTED, TIES, UNINITIALISED, UP_TO_GAUGE
 from .translate import Translator, Unsupported, tensors
 
 # torch.manual_seed, which PyTorch's samples call for each of theirs, notes a call with its stack for every kind of
@@ -31,14 +34,13 @@ ON_BOTH = ("float32", "int64", "int32", "int16", "int8", "uint8", "bool", "float
 DTYPES = {"webgpu": ON_BOTH, "cpu": (*ON_BOTH, "float64", "complex128")}
 _CPU_ONLY = (torch.float64, torch.complex128)
 
-#: whose values are whatever was in memory
-_UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
-#: whose random numbers come from the device's own generator on webgpu, as they do on CUDA
-_DRAWN_ON_GPU = re.compile(r".*(dropout|rrelu|scaled_dot_product_attention|multi_head_attention).*")
-#: whose results are known up to a sign, a phase or an order: compared as PyTorch's gradient checks do, made unique
-_UP_TO_GAUGE = {"svd", "linalg.svd", "linalg.eig", "linalg.eigh", "svd_lowrank", "pca_lowrank", "linalg.eigvals"}
-#: whose indices name any of several equal elements, as the processor's own sort has it; where `dim` is among the arguments
-_TIES = {"sort": 0, "argsort": 0, "mode": 0, "topk": 1, "kthvalue": 1}
+# PyTorch's own seeds for what draws random numbers would hide whether a sample draws any: the questions seed both libraries
+common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+
+#: what the samples are drawn from
+SEED = 0
+#: what tabtorch's function is wrapped in: a mutation, which the questions should notice
+disturbance: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 
 
 @dataclass
@@ -48,6 +50,17 @@ class Verdict:
     kind: str
     sample: str
     why: str = ""
+    cause: str = ""  # of a failure: one of compare.KINDS
+    size: float = 0.0  # of a difference of values: how many times the tolerance
+
+
+class Failure(NamedTuple):
+    """A sample that failed: what it was, why, about what (one of compare.KINDS), and how many times the tolerance."""
+
+    sample: str
+    why: str
+    cause: str = "raised"
+    size: float = math.inf
 
 
 @dataclass
@@ -61,7 +74,7 @@ class Answer:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    failures: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -69,6 +82,17 @@ class Answer:
     def ok(self) -> bool:
         """Every sample that could be asked passed."""
         return not self.failed
+
+    def add(self, v: Verdict) -> None:
+        """Counts a verdict."""
+        setattr(self, v.kind, getattr(self, v.kind) + 1)
+        if v.kind == "failed":
+            self.failures.append(Failure(v.sample, v.why, v.cause, v.size))
+
+    def lost(self, e: Exception) -> None:
+        """There is no such function, or PyTorch cannot make its own samples."""
+        self.failed += 1
+        self.failures.append(Failure("", f"{type(e).__name__}: {str(e)[:300]}"))
 
 
 def title(op: OpInfo) -> str:
@@ -86,7 +110,7 @@ def _samples(
     op: OpInfo, dtype: str, *, grad: bool = False, limit: int = 0, reference: bool = False
 ) -> list[SampleInput]:
     """The samples of a dtype, always the same; limit: at most that many, evenly spread."""
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     make = op.reference_inputs if reference else op.sample_inputs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -105,16 +129,22 @@ def _leaf(x: Any) -> Any:
     return x
 
 
+def _function(op: OpInfo) -> Callable[..., Any]:
+    """tabtorch's function of an operator."""
+    f = translate.function(op.op, op.name)
+    return disturbance(f) if disturbance else f
+
+
 def _call(f: Callable[..., Any], sample: Any, *, to: Callable[[Any], Any] = lambda x: x) -> Any:
     return f(to(sample.input), *to(tuple(sample.args)), **to(sample.kwargs))
 
 
-def _truth(op: OpInfo, sample: SampleInput, after: Callable[[Any], Any] = lambda x: x) -> Callable[[], Any]:
-    def compute() -> Any:
+def _truth(f: Callable[..., Any], sample: SampleInput) -> Callable[..., Any]:
+    def compute(rounding: torch.Generator | None = None) -> Any:
         torch.manual_seed(0)
         torch.set_default_dtype(torch.float64)  # what integers become
         try:
-            return after(_call(op.op, sample, to=compare.double))
+            return _call(f, sample, to=functools.partial(compare.double, rounding=rounding))
         finally:
             torch.set_default_dtype(torch.float32)
 
@@ -157,9 +187,9 @@ def _judged(sample: SampleInput, ask: Callable[[], str]) -> Verdict:
     except Unsupported as e:
         return Verdict("skipped", label, f"{e}")
     except Mismatch as e:
-        return Verdict("failed", label, str(e))
+        return Verdict("failed", label, str(e), e.kind, e.size)
     except Exception as e:
-        return Verdict("failed", label, f"{type(e).__name__}: {str(e)[:300]}")
+        return Verdict("failed", label, f"{type(e).__name__}: {str(e)[:300]}", "raised", math.inf)
 
 
 def _shares(t: Any, inputs: list[Any]) -> bool:
@@ -176,14 +206,38 @@ def _same_aliasing(want: Any, got: Any, inputs: list[Any], mine: list[Any]) -> N
             continue
         shared = _shares(w, inputs)
         if shared != _shares(g, mine):
-            raise Mismatch("a copy, where PyTorch gives a view" if shared else "a view, where PyTorch copies")
+            said = "a copy, where PyTorch gives a view" if shared else "a view, where PyTorch copies"
+            raise Mismatch(said, "aliasing")
         if shared and w.stride() != g.stride():
-            raise Mismatch(f"a view with strides {g.stride()}, not {w.stride()}")
+            raise Mismatch(f"a view with strides {g.stride()}, not {w.stride()}", "strides")
+
+
+def _theirs(op: OpInfo, sample: SampleInput, f: Any, mine: Any, device: str, gradient: bool = False) -> Any:
+    """PyTorch's function of a sample: its own, but for what webgpu draws and what PyTorch has right in another dtype only."""
+    if device == "webgpu" and drawn.draws(op, lambda: _call(op.op, sample)):
+        return drawn.theirs(op, f, mine, device)
+    if gradient and op.name in FORMULAS:
+        return FORMULAS[op.name]
+    narrow = getattr(sample.input, "dtype", None)
+    if str(narrow).removeprefix("torch.") in ORACLES.get(op.name, ()):
+        return functools.partial(_in_int64, op.op, narrow)
+    return op.op
+
+
+def _on_a_copy(f: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return f(x.clone(), *args, **kwargs)
+
+
+def _in_int64(f: Any, narrow: torch.dtype, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    found = f(x.long(), *args, **kwargs)
+    if isinstance(found, tuple):
+        return (found[0].to(narrow), *found[1:])
+    return found.to(narrow)
 
 
 def forward(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, int]) -> Iterator[Verdict]:
-    """The function on every sample: values, shapes, dtypes, views. Counts dispatches, readbacks and compiled shaders."""
-    f = translate.function(op.op, op.name)
+    """The function on every sample: values, shapes, dtypes, strides, views. Counts dispatches, reads and compiled shaders."""
+    f = _function(op)
     for sample in _samples(op, dtype, limit=limit):
         yield _judged(sample, lambda s=sample: _forward(op, f, s, device, counts))
 
@@ -192,8 +246,12 @@ def _forward(op: OpInfo, f: Any, sample: SampleInput, device: str, counts: dict[
     _seed()
     to = Translator(device)
     args = to((sample.input, tuple(sample.args), sample.kwargs))
+    theirs = _theirs(op, sample, f, args, device)
+    _seed()
     try:
-        want = _call(op.op, sample)
+        want = _call(theirs, sample)
+    except Mismatch:
+        raise
     except Exception as e:
         return f"PyTorch raises {type(e).__name__} itself"
     if why := _without(device, want, sample.input, sample.args, sample.kwargs):
@@ -210,15 +268,15 @@ def _forward(op: OpInfo, f: Any, sample: SampleInput, device: str, counts: dict[
         for k in ("dispatches", "reads", "kernels"):
             counts[k] = counts.get(k, 0) + stats[k]
         counts["calls"] = counts.get("calls", 0) + 1
-    values = op.name not in _UNINITIALISED and not (device == "webgpu" and _DRAWN_ON_GPU.match(op.name))
     tol = functools.partial(compare.tolerance, op)
-    if op.name in _UP_TO_GAUGE:
-        compare.same(want, got, tol, values=False)
+    if op.name in UP_TO_GAUGE:
+        compare.same(want, got, tol, values=False, strides=True)
         process = sample.output_process_fn_grad
         want, got = process(want), translate.function(process)(got)
-    if op.name in _TIES:
-        want, got = _settled(sample, _TIES[op.name], want, got)
-    compare.same(want, got, tol, _truth(op, sample), values=values)
+    if op.name in TIES:
+        compare.same(want, got, tol, values=False, strides=True)
+        want, got = _settled(sample, TIES[op.name], want, got)
+    compare.same(want, got, tol, _truth(theirs, sample), values=op.name not in UNINITIALISED, strides=True)
     _same_aliasing(want, got, tensors((sample.input, sample.args)), tensors((args[0], args[1])))
     return ""
 
@@ -237,13 +295,13 @@ def _settled(sample: SampleInput, at: int, want: Any, got: Any) -> tuple[Any, An
 
     there = translate.back(g)
     if w.shape == x.shape and not torch.equal(there.sort(dim)[0], w.sort(dim)[0]):
-        raise Mismatch("the indices are no permutation")
+        raise Mismatch("the indices are no permutation", "values")
     return [*tensors(want)[:-1], named(w)], [*tensors(got)[:-1], named(there)]
 
 
 def reference(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, int]) -> Iterator[Verdict]:
     """Harder inputs: PyTorch's reference inputs (nan, inf, -0.0, extremes, empty, 0-d), and samples made non-contiguous."""
-    f = translate.function(op.op, op.name)
+    f = _function(op)
     try:
         hard = _samples(op, dtype, limit=limit or 150, reference=True)
     except Exception:  # some of PyTorch's own generators fail for a dtype
@@ -260,9 +318,9 @@ def reference(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str,
 
 def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, int]) -> Iterator[Verdict]:
     """The method, in-place and out= forms, and the aliases."""
-    f = translate.function(op.op, op.name)
+    f = _function(op)
     tol = functools.partial(compare.tolerance, op)
-    values = op.name not in _UNINITIALISED and not (device == "webgpu" and _DRAWN_ON_GPU.match(op.name))
+    values = op.name not in UNINITIALISED
 
     def other(theirs: Any, mine: Any, s: SampleInput, in_place: bool) -> str:
         _seed()
@@ -272,6 +330,11 @@ def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, 
         if why := _without(device, args):
             return why
         a = to(args)
+        exact = op.op
+        if device == "webgpu" and drawn.draws(op, lambda: _call(op.op, s)):
+            apart = functools.partial(_on_a_copy, mine)
+            exact = theirs = functools.partial(drawn.theirs(op, apart, a, device), inplace=in_place)
+            _seed()
         try:
             want: Any = theirs(args[0], *args[1], **args[2])
         except Exception as e:
@@ -281,14 +344,14 @@ def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, 
                 except Exception as f:
                     _same_error(e, f)
                     return ""
-            raise Mismatch(f"no error, where PyTorch raises {type(e).__name__}: {e}") from None
+            raise Mismatch(f"no error, where PyTorch raises {type(e).__name__}: {e}", "no error") from None
         if why := _without(device, want):
             return why
         with tabtorch.device(device):
             got = mine(a[0], *a[1], **a[2])
-        compare.same(want, got, tol, _truth(op, s), values=values)
+        compare.same(want, got, tol, _truth(exact, s), values=values, strides=True)
         if in_place and isinstance(want, torch.Tensor) and (want is args[0]) != (got is a[0]):
-            raise Mismatch("the in-place form does not return its argument")
+            raise Mismatch("the in-place form does not return its argument", "aliasing")
         return ""
 
     forms: list[tuple[str, Any, Any, bool]] = []
@@ -299,7 +362,7 @@ def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, 
         try:
             forms.append((kind, theirs, translate.function(theirs, name), in_place))
         except AttributeError as e:
-            return Verdict("failed", kind, f"AttributeError: {e}")
+            return Verdict("failed", kind, f"AttributeError: {e}", "raised", math.inf)
         return None
 
     missing = [
@@ -312,16 +375,14 @@ def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, 
     yield from (m for m in missing if m)
     for sample in _samples(op, dtype, limit=limit or 20):
         for kind, theirs, mine, in_place in forms:
-            if in_place and (not isinstance(sample.input, torch.Tensor) or op.name in _UP_TO_GAUGE):
-                continue
-            if op.name in _UP_TO_GAUGE:
+            if op.name in UP_TO_GAUGE or in_place and not isinstance(sample.input, torch.Tensor):
                 continue
             v = _judged(sample, lambda t=theirs, m=mine, s=sample, i=in_place: other(t, m, s, i))
-            yield Verdict(v.kind, f"{kind}: {v.sample}", v.why)
+            yield replace(v, sample=f"{kind}: {v.sample}")
     if op.supports_out:
         for i, sample in enumerate(_samples(op, dtype, limit=12)):
             v = _judged(sample, lambda s=sample, i=i: _out(op, f, s, device, tol, values, i))
-            yield Verdict(v.kind, f"out=: {v.sample}", v.why)
+            yield replace(v, sample=f"out=: {v.sample}")
 
 
 def _out(op: OpInfo, f: Any, s: SampleInput, device: str, tol: Any, values: bool, i: int) -> str:
@@ -343,8 +404,8 @@ def _out(op: OpInfo, f: Any, s: SampleInput, device: str, tol: Any, values: bool
         return torch.zeros(t.shape[::-1], dtype=t.dtype).permute(tuple(range(t.dim()))[::-1])
 
     for how in (0, 1, 2) if i < 3 else (0,):
-        if how == 2 and op.name in ("lu_unpack", "linalg.lu"):
-            continue  # PyTorch writes outside such a tensor, and the process dies
+        if how == 2 and op.name in OUT_NOT_PERMUTED:
+            continue
         theirs = [laid(w, how) for w in wants]
         mine = [translate.tensor(t, device) for t in theirs]
         _seed()
@@ -353,17 +414,19 @@ def _out(op: OpInfo, f: Any, s: SampleInput, device: str, tol: Any, values: bool
             got = _result(lambda m=mine: f(args[0], *args[1], **{**args[2], "out": m[0] if single else tuple(m)}))
         if isinstance(got_theirs, Exception):
             if not isinstance(got, Exception):
-                raise Mismatch(f"no error, where PyTorch raises {type(got_theirs).__name__}: {got_theirs}")
+                raise Mismatch(f"no error, where PyTorch raises {type(got_theirs).__name__}: {got_theirs}", "no error")
             continue
         if isinstance(got, Exception):
             raise got
-        if op.name in _UP_TO_GAUGE:
+        if op.name in UP_TO_GAUGE:
             continue
-        compare.same(theirs, mine, tol, lambda: tensors(_truth(op, s)()), where="out", values=values)
-        if how == 2 and [t.stride() for t in theirs] != [m.stride() for m in mine]:
-            raise Mismatch("out= changed the strides of its tensor")
+        compare.same(
+            theirs, mine, tol, lambda r=None: tensors(_truth(op.op, s)(r)), where="out", values=values, strides=True
+        )
+        if how == 2 and any(t.numel() and t.stride() != m.stride() for t, m in zip(theirs, mine)):
+            raise Mismatch("out= changed the strides of its tensor", "strides")
         if single and got is not mine[0]:
-            raise Mismatch("the result is not the tensor that out= named")
+            raise Mismatch("the result is not the tensor that out= named", "aliasing")
     if i == 0 and single and wants[0].dtype.is_floating_point:
         wrong = torch.empty(wants[0].shape, dtype=torch.long)
         theirs_e = _result(lambda: _call(functools.partial(op.op, out=wrong), s))
@@ -371,7 +434,7 @@ def _out(op: OpInfo, f: Any, s: SampleInput, device: str, tol: Any, values: bool
         with tabtorch.device(device):
             mine_e = _result(lambda: f(args[0], *args[1], **{**args[2], "out": mine_w}))
         if isinstance(theirs_e, Exception) and not isinstance(mine_e, Exception):
-            raise Mismatch(f"out= of int64 is taken; PyTorch raises {type(theirs_e).__name__}: {theirs_e}")
+            raise Mismatch(f"out= of int64 is taken; PyTorch raises {type(theirs_e).__name__}: {theirs_e}", "no error")
     return ""
 
 
@@ -393,59 +456,52 @@ def gradgrad(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, 
 
 
 def _gradients(op: OpInfo, device: str, dtype: str, limit: int, *, twice: bool) -> Iterator[Verdict]:
-    f = translate.function(op.op, op.name)
-    tol = functools.partial(compare.tolerance, op)
-
-    def ask(s: SampleInput) -> str:
-        if op.name in _UNINITIALISED:
-            return "not initialised"
-        if why := _without(device, s.input, s.args, s.kwargs):
-            return why
-        process = s.output_process_fn_grad
-        to = Translator(device)
-        mine = to((s.input, tuple(s.args), s.kwargs))
-        seen: list[Any] = []
-        try:
-            want = _grads(
-                torch, op.op, (s.input, tuple(s.args), s.kwargs), process, twice, lambda t: seen.append(t) or t
-            )
-        except Exception as e:
-            return f"PyTorch raises {type(e).__name__} itself"
-        if isinstance(want, str):
-            return want
-        if why := _without(device, want, seen):
-            return why
-        with tabtorch.device(device):
-            got = _grads(tabtorch, f, mine, translate.function(process), twice, lambda t: translate.tensor(t, device))
-            if device == "webgpu" and _DRAWN_ON_GPU.match(op.name) and _drawn(op.op, f, s, mine):
-                return "random numbers of the device's own"
-        if isinstance(got, str):
-            got = [None] * len(want)
-
-        def truth() -> Any:
-            wide = compare.double((s.input, tuple(s.args), s.kwargs))
-            found = _grads(torch, op.op, wide, process, twice, lambda t: compare.double(t))
-            return [] if isinstance(found, str) else [x for x in found if x is not None]
-
-        absent = [i for i, (w, g) in enumerate(zip(want, got, strict=True)) if (w is None) != (g is None)]
-        for i in absent:  # no gradient and one of zeros mean the same
-            there = want[i] if want[i] is not None else translate.back(got[i])
-            if bool((there != 0).any()):
-                raise Mismatch(f"gradient {i} is {'missing' if got[i] is None else 'there, and not zero'}")
-        pairs = [(w, g) for w, g in zip(want, got, strict=True) if w is not None and g is not None]
-        near = truth if not absent else None
-        compare.same([w for w, _ in pairs], [g for _, g in pairs], tol, near, where="gradient")
-        return ""
-
+    f = _function(op)
     for sample in _samples(op, dtype, grad=True, limit=limit):
-        yield _judged(sample, lambda s=sample: ask(s))
+        yield _judged(sample, lambda s=sample: _gradient(op, f, s, device, twice=twice))
 
 
-def _drawn(theirs: Any, ours: Any, s: SampleInput, mine: Any) -> bool:
-    """Whether the results differ, as they do where each library draws numbers of its own."""
-    _seed()
-    pairs = zip(tensors(_call(theirs, s)), tensors(ours(mine[0], *mine[1], **mine[2])), strict=True)
-    return any(not torch.allclose(w.detach(), translate.back(g), rtol=1e-3, atol=1e-3) for w, g in pairs)
+def _gradient(op: OpInfo, f: Any, s: SampleInput, device: str, *, twice: bool) -> str:
+    tol = functools.partial(compare.tolerance, op)
+    if op.name in UNINITIALISED:
+        return "not initialised"
+    if why := _without(device, s.input, s.args, s.kwargs):
+        return why
+    process = s.output_process_fn_grad
+    to = Translator(device)
+    mine = to((s.input, tuple(s.args), s.kwargs))
+    theirs = _theirs(op, s, f, mine, device, gradient=True)
+    seen: list[Any] = []
+    try:
+        want = _grads(torch, theirs, (s.input, tuple(s.args), s.kwargs), process, twice, lambda t: seen.append(t) or t)
+    except Mismatch:
+        raise
+    except Exception as e:
+        return f"PyTorch raises {type(e).__name__} itself"
+    if isinstance(want, str):
+        return want
+    if why := _without(device, want, seen):
+        return why
+    with tabtorch.device(device):
+        got = _grads(tabtorch, f, mine, translate.function(process), twice, lambda t: translate.tensor(t, device))
+    if isinstance(got, str):
+        got = [None] * len(want)
+
+    def truth(rounding: torch.Generator | None = None) -> Any:
+        wide = compare.double((s.input, tuple(s.args), s.kwargs), rounding)
+        found = _grads(torch, theirs, wide, process, twice, lambda t: compare.double(t))
+        return [] if isinstance(found, str) else [x for x in found if x is not None]
+
+    absent = [i for i, (w, g) in enumerate(zip(want, got, strict=True)) if (w is None) != (g is None)]
+    for i in absent:  # no gradient and one of zeros mean the same
+        there = want[i] if want[i] is not None else translate.back(got[i])
+        if bool((there != 0).any()):
+            said = f"gradient {i} is {'missing' if got[i] is None else 'there, and not zero'}"
+            raise Mismatch(said, "missing gradient")
+    pairs = [(w, g) for w, g in zip(want, got, strict=True) if w is not None and g is not None]
+    near = truth if not absent else None
+    compare.same([w for w, _ in pairs], [g for _, g in pairs], tol, near, where="gradient")
+    return ""
 
 
 def _grads(m: Any, f: Any, args: Any, process: Any, twice: bool, ours: Callable[[torch.Tensor], Any]) -> Any:
@@ -478,8 +534,8 @@ def errors(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, in
     """Bad input: PyTorch's exception, and its message in substance."""
     if op.error_inputs_func is None:
         return
-    f = translate.function(op.op, op.name)
-    torch.manual_seed(0)
+    f = _function(op)
+    torch.manual_seed(SEED)
 
     def ask(s: SampleInput, regex: str) -> str:
         if why := _without(device, s.input, s.args, s.kwargs):
@@ -493,7 +549,7 @@ def errors(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, in
             if not isinstance(got, Exception):
                 got = _result(lambda: [t.tolist() for t in tensors(got)])
         if not isinstance(got, Exception):
-            raise Mismatch(f"no error, where PyTorch raises {type(want).__name__}: {str(want)[:200]}")
+            raise Mismatch(f"no error, where PyTorch raises {type(want).__name__}: {str(want)[:200]}", "no error")
         _same_error(want, got, regex)
         return ""
 
@@ -504,9 +560,10 @@ def errors(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, in
 def _same_error(want: Exception, got: Exception, regex: str = "") -> None:
     names = {c.__name__ for c in type(got).__mro__}
     if type(want).__name__ not in names:
-        raise Mismatch(f"{type(got).__name__}: {str(got)[:200]}, not {type(want).__name__}: {str(want)[:200]}")
+        said = f"{type(got).__name__}: {str(got)[:200]}, not {type(want).__name__}: {str(want)[:200]}"
+        raise Mismatch(said, "error type")
     if not (regex and re.search(regex, str(got))) and not _alike(str(want), str(got)):
-        raise Mismatch(f"message {str(got)[:200]!r}, not {str(want)[:200]!r}")
+        raise Mismatch(f"message {str(got)[:200]!r}, not {str(want)[:200]!r}", "message")
 
 
 def _alike(want: str, got: str) -> bool:
@@ -550,10 +607,7 @@ def answer(name: str, device: str, check: str, dtype: str, limit: int = 0) -> An
     found = Answer(name, device, check, dtype)
     try:
         for v in CHECKS[check](op, device, dtype, limit, found.counts):
-            setattr(found, v.kind, getattr(found, v.kind) + 1)
-            if v.kind == "failed" and len(found.failures) < 5:
-                found.failures.append((v.sample, v.why))
-    except Exception as e:  # there is no such function, or PyTorch cannot make its own samples
-        found.failed += 1
-        found.failures.append(("", f"{type(e).__name__}: {str(e)[:300]}"))
+            found.add(v)
+    except Exception as e:
+        found.lost(e)
     return found

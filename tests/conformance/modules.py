@@ -465,14 +465,11 @@ def answer(name: str, device: str, check: str, dtype: str, limit: int = 0) -> An
     found = Answer(name, device, check, dtype)
     try:
         for v in _ask(infos()[name], device, check, dtype, limit):
-            setattr(found, v.kind, getattr(found, v.kind) + 1)
+            found.add(v)
             if v.kind == "skipped":
                 found.counts[v.why] = found.counts.get(v.why, 0) + 1
-            if v.kind == "failed" and len(found.failures) < 20:
-                found.failures.append((v.sample, v.why))
     except Exception as e:
-        found.failed += 1
-        found.failures.append(("", f"{type(e).__name__}: {str(e)[:300]}"))
+        found.lost(e)
     return found
 
 
@@ -545,7 +542,7 @@ def main() -> int:
             print(json.dumps(asdict(x)), file=record, flush=True)
         if x.failed:
             print(f"FAILED {x.op} {x.device} {x.check} {x.dtype}: {x.failed} of {x.passed + x.failed}", flush=True)
-            for sample, why in x.failures[: 20 if a.v else 1]:
+            for sample, why, *_ in x.failures[: 20 if a.v else 1]:
                 print(f"    {sample[:300]}\n      {why[:600]}", flush=True)
     print(*_totals(answers), sep="\n")
     if a.v:

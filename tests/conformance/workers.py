@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import multiprocessing as mp
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from . import checks
-from .checks import Answer
+from .checks import Answer, Failure
 
 
 class Question(NamedTuple):
@@ -54,16 +55,20 @@ def ask(
     workers: int,
     seconds: float = 240.0,
     answer: Callable[..., Answer] = checks.answer,
+    stop: float = math.inf,
 ) -> Iterator[Answer]:
-    """The answers, as they come. A question that takes longer than `seconds`, or kills its process twice, has failed.
+    """The answers, as they come; nothing is asked after `stop`, on the monotonic clock.
 
-    Twice: some of PyTorch's own out= forms write past their tensor, and the process dies of it at some later question.
+    A question that takes longer than `seconds`, or kills its process twice, has failed. Twice: some of PyTorch's own out=
+    forms write past their tensor, and the process dies of it at some later question.
     """
     deaths: set[Question] = set()
     waiting = list(questions)[::-1]
     idle = [_Worker(answer) for _ in range(min(workers, len(waiting)))]
     busy: list[_Worker] = []
     while waiting or busy:
+        if time.monotonic() > stop:
+            waiting.clear()
         while waiting and idle:
             w = idle.pop()
             w.ask(waiting.pop(), seconds)
@@ -97,4 +102,4 @@ def ask(
 
 
 def _lost(q: Question, why: str) -> Answer:
-    return Answer(q.op, q.device, q.check, q.dtype, failed=1, failures=[("", why)])
+    return Answer(q.op, q.device, q.check, q.dtype, failed=1, failures=[Failure("", why, "lost")])

@@ -266,6 +266,11 @@ def bitcast(x: Expr, type: str) -> Expr:
     return Expr("bitcast", type, (x,))
 
 
+def as_single(x: Expr) -> Expr:
+    """An f32 rounded to its 32 bits, where that must overflow: the cpu device computes in double precision up to a store."""
+    return bitcast(bitcast(x, "i32"), "f32") if x.type == "f32" else x
+
+
 def fit(x: Any, name: str) -> Any:
     """Brings a computed value to exactly what the dtype called `name` can hold (wraps small integers, rounds 16-bit floats)."""
     if isinstance(x, Complex):

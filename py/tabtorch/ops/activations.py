@@ -8,7 +8,7 @@ from typing import Any
 from .. import ops
 from ..engine import functions as fn
 from ..engine import special_functions as sf
-from ..engine.expr import Complex, absolute, const, exp, isnan, tanh, where
+from ..engine.expr import Complex, absolute, as_single, const, exp, isnan, tanh, where
 from .core import Row, elementwise
 from .formulas import conjugate, floating, linear, rule, zero
 from .promotion import not_implemented
@@ -282,6 +282,13 @@ def _sigmoid(x: Any) -> Any:
     return 1.0 / (exp(-x) + 1.0)
 
 
+def _silu(x: Any) -> Any:
+    e = exp(-x)
+    if isinstance(x, Complex):  # an infinite e has no angle: nan, as PyTorch's quotient
+        return x / (Complex(as_single(e.re), as_single(e.im)) + 1.0)
+    return x / (e + 1.0)
+
+
 def _silu_slope(x: Any) -> Any:
     s = _sigmoid(x)
     return s * (1.0 + x * (1.0 - s))
@@ -308,7 +315,7 @@ _hidden(
 )
 _activation(
     "silu",
-    lambda x: x * _sigmoid(x) if isinstance(x, Complex) else x / (exp(-x) + 1.0),
+    _silu,
     lambda g, x, out: ops._silu_backward(g, x),
     "input * sigmoid(input).",
     rule=_silu_rule,

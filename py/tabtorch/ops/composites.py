@@ -158,10 +158,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
-    indices = indices.to(dtypes.int64)
-    return tuple(
-        indices.div(math.prod(shape[d + 1 :]), rounding_mode="floor").remainder(n) for d, n in enumerate(shape)
-    )
+    flat = indices.to(dtypes.int64)
+    found = [flat.div(math.prod(shape[d + 1 :]), rounding_mode="floor").remainder(n) for d, n in enumerate(shape)]
+    return ops.stack(found, -1).unbind(-1) if found else ()  # side by side in memory, as PyTorch has them
 
 
 @operation("nonzero_static")

@@ -9,7 +9,7 @@ from ..autograd.tape import named as grad_named
 from ..autograd.tape import record
 from ..shapes import type_name
 from ..tensor import Tensor
-from .host_arrays import check_info, host, need_float, need_kernel, need_matrix, numpy
+from .host_arrays import by_columns, check_info, host, need_float, need_kernel, need_matrix, numpy
 from .launch import into, into_two, named, operation
 
 
@@ -343,7 +343,7 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Any = None) -> Tenso
     need_kernel("orgqr_cpu", input)
     V, T = _reflections(input, tau)
     r: Tensor = ops.eye(m, n, dtype=input.dtype, device=input.device) - V @ (T @ V[..., :n, :].mH)
-    return into(out, grad_named(r, "LinalgHouseholderProductBackward0", input, tau))
+    return into(out, grad_named(by_columns(r), "LinalgHouseholderProductBackward0", input, tau))
 
 
 @operation("orgqr")
@@ -388,7 +388,7 @@ def ormqr(
     if transpose:
         T = T.mH
     r: Tensor = other - (V @ (T @ (V.mH @ other)) if left else ((other @ V) @ T) @ V.mH)
-    return into(out, grad_named(r, "OrmqrBackward0", input, tau, other))
+    return into(out, grad_named(by_columns(r), "OrmqrBackward0", input, tau, other))
 
 
 # ---- L D Lᵀ

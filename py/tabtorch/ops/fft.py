@@ -209,6 +209,7 @@ def _one(short: str, kind: int, inverse: bool, doc: str) -> Any:
 def _written(name: str, input: Tensor, out: Any, result: Tensor) -> Tensor:
     if out is not None:
         no_grad_with_out(name, result, out)
+        result = result.contiguous()  # as an empty out= becomes
     return into(out, result)
 
 

@@ -59,6 +59,11 @@ def _tensor(a: Any, device: Any, order: str) -> Tensor:
     return Tensor._wrap(from_host(a.tobytes(), contiguous_meta(a.shape, d, device)), m)
 
 
+def by_columns(x: Tensor) -> Tensor:
+    """A copy of matrices (*, m, n) that lies column by column, as LAPACK leaves its results."""
+    return x.mT.contiguous().mT.clone()
+
+
 # ---- checks of input
 
 

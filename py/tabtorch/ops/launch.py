@@ -12,7 +12,7 @@ from ..autograd.mode import STATE
 from ..autograd.views import before_write, check_inplace
 from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered, type_name, wrap_dim, wrap_dims
+from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import NOTHING, blame, overridden, own_code, register
 from .mixing import WIDE
@@ -184,6 +184,8 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     if have.shape != want.shape:
         warn_resized(have, want)
         out.resize_(want.shape)
+        if not want.contiguous and dense_strides(want) == want.strides:  # laid out as the result, as LAPACK's are
+            out._meta = meta(want.shape, want.strides, have.offset, have.dtype, have.device)
     check_overlap(out, inputs, True)
     out.copy_(result)
     return out

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from .. import dtypes, ops
+from ..layout import suggested_format
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .core import register
@@ -173,6 +174,7 @@ def max_pool2d_with_indices_backward(
     lead = self.shape[:-2]
     r = grad_output.new_zeros((*lead, self.shape[-2] * self.shape[-1]))
     r = r.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(self.shape)
+    r = r.contiguous(memory_format=suggested_format(self._meta))
     if self._rg:  # whose gradient is 0, and not missing
         r = ops.where(ops.zeros((), dtype=dtypes.bool_, device=r.device), self, r)
     return r
@@ -335,7 +337,7 @@ def _segment_reduce(
         r = r / ops.where(empty, 1, size.reshape(*lead, count, *rest))
         if initial is None:
             r = ops.where(empty, math.nan, r)
-    return r.to(data.dtype)
+    return r.to(data.dtype).contiguous()
 
 
 register("segment_reduce", _segment_reduce)

@@ -14,6 +14,7 @@ from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
 from ..engine.graph import Map, inst
 from ..engine.view import contiguous_meta, meta
+from ..layout import contiguous_format, suggested_format
 from ..shapes import type_name
 from ..tensor import Tensor
 from .asserts import Complaint
@@ -60,17 +61,23 @@ def _place_at(p: Any) -> Any:
 _PLACE = Map("place of maximum", _place_at, indexed=True, cost=12)
 
 
+def _formatted(y: Tensor, like: Tensor) -> Tensor:
+    """Channels last, where PyTorch takes `like` to be in that format."""
+    f = suggested_format(like._meta)
+    return y if f is contiguous_format else y.contiguous(memory_format=f)
+
+
 def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
     d = x._meta.dtype
     if d.is_complex or d is dtypes.bool_:
         raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{type_name(d)}'")
     xp = frame(x, geo, "lowest")
-    y = over(AMAX, xp, geo, d)
+    y = _formatted(over(AMAX, xp, geo, d), x)
     tracked = STATE.grad and x._rg
     if not (want_indices or tracked):
         return y, None
     local = over(ARGMAX, xp, geo, dtypes.int32)  # the place inside the window
-    indices = _places(local, geo) if want_indices else None
+    indices = _formatted(_places(local, geo), x) if want_indices else None
     if tracked:
         if indices is None:
             record(name, (x,), y, lambda g, local: _from_maxima(g, local, geo), (local,))
@@ -179,6 +186,7 @@ def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: s
     wide = dtypes.float32 if d.itemsize == 2 else d
     y = _divided(over(SUM, frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
     y = y if wide is d else y.to(d)
+    y = _formatted(y, x) if len(geo[0]) == 2 else y
     if STATE.grad and x._rg:
         record(
             name,
@@ -467,7 +475,8 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
     text = f"Found an invalid max index: {{i}} (output {what} are of size {'x'.join(map(str, size))})"
     check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
     zeros = x.new_zeros((*lead, _numel(size)))
-    return zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
+    y = zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
+    return _formatted(y, x) if n == 2 else y
 
 
 def max_unpool1d(

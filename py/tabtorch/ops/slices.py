@@ -203,8 +203,17 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     return _scatter_part(input, src, lambda x: x.as_strided(size, stride, storage_offset), "as_strided_scatter")
 
 
+def _copied(x: Tensor) -> Tensor:
+    """A copy with the same strides, gaps included; dense where elements share memory."""
+    m = x._meta
+    if m.contiguous or not m.numel or any(s == 0 and n > 1 for n, s in zip(m.shape, m.strides)):
+        return x.clone()
+    extent = 1 + sum((n - 1) * s for n, s in zip(m.shape, m.strides))
+    return x.as_strided((extent,), (1,), m.offset).clone().as_strided(m.shape, m.strides, 0)
+
+
 def _scatter_part(x: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
-    out = x.detach().clone()
+    out = _copied(x.detach())
     p = part(out)
     if p._meta.shape != src._meta.shape:
         raise RuntimeError(

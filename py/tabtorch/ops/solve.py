@@ -12,6 +12,7 @@ from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
 from .host_arrays import (
+    by_columns,
     check_info,
     host,
     need_equation,
@@ -63,7 +64,7 @@ def _solved(name: str, A: Tensor, B: Tensor, left: bool = True, check: bool = Fa
         gB = _solved(name, A.mH, g, left)[0]
         return -(gB @ X.mH if left else X.mH @ gB), gB.squeeze(-1) if vector else gB
 
-    X, info = host(compute, A, B, order="FC" if left and not vector else "C")
+    X, info = host(compute, A, B, order="FC" if left else "C")
     record("LinalgSolveExBackward0", (A, B), X, back, (A, X))
     return X, info
 
@@ -128,7 +129,7 @@ def triangular_solve(
     need_system("triangular_solve", b, A)
     need_kernel("triangular_solve_cpu", A)
     X = _substituted(A.mT if transpose else A, b, upper != transpose, True, bool(unitriangular))
-    C = A.expand(*X.shape[:-2], *A.shape[-2:]).clone()
+    C = by_columns(A.expand(*X.shape[:-2], *A.shape[-2:]))
     for t in (X, C):
         grad_named(t, "TriangularSolveBackward0", b, A)
     return into_two(out, _TriangularSolve(X, C))

@@ -10,7 +10,7 @@ from .. import ops
 from ..autograd.mode import STATE
 from ..engine import functions as fn
 from ..engine import special_functions as sf
-from ..engine.expr import exp, fit, isnan, log, rint, sin, where
+from ..engine.expr import absolute, exp, fit, isnan, log, rint, sin, where
 from .core import Row, elementwise, register
 from .formulas import conj, linear, real_float, rule, zero
 
@@ -193,9 +193,22 @@ elementwise(
 
 # ---- Bessel functions
 
+_EXP_LIMIT = 88.72283935546875  # beyond which exp overflows single precision
+
+
+def _growing(f: Any) -> Any:
+    """A function that PyTorch computes as a multiple of exp(|x|): in single precision it is infinite where that is."""
+
+    def expr(x: Any) -> Any:
+        y = f(x)
+        return where(absolute(x) > _EXP_LIMIT, y * math.inf, y) if x.type == "f32" else y
+
+    return expr
+
+
 _unary(
     "i0",
-    lambda x: sf.i0(x),
+    _growing(sf.i0),
     lambda g, x, out: g * ops.special_i1(x),
     "Modified Bessel function of order 0.",
     (-12, 12),
@@ -226,7 +239,7 @@ def _i1e_grad(x: Any, out: Any) -> Any:
 
 _only_special(
     "i1",
-    lambda x: sf.i1(x),
+    _growing(sf.i1),
     lambda g, x, out: g * _i1_grad(x, out, ops.i0),
     "Modified Bessel function of order 1.",
     (-12, 12),

@@ -287,9 +287,11 @@ def multi_head_attention_forward(
     weights = None
     if need_weights:
         _require(not (is_causal and attn_mask is None), "FIXME: is_causal not implemented for need_weights")
-        weights = torch.matmul(q * math.sqrt(1.0 / head_dim), k.transpose(-2, -1))
-        if attn_mask is not None:
-            weights = weights + attn_mask
+        scaled = q * math.sqrt(1.0 / head_dim)
+        if attn_mask is None:
+            weights = torch.matmul(scaled, k.transpose(-2, -1))
+        else:  # the sum is rounded once, in halves
+            weights = torch.baddbmm(attn_mask, scaled, k.transpose(-2, -1))
         weights = softmax(weights, -1)
         if dropout_p > 0.0:
             weights = dropout(weights, dropout_p)

@@ -5,8 +5,9 @@ import warnings
 
 import tabtorch as torch
 
+from ...layout import suggested_format
 from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from ._common import named, size_list
+from ._common import named, size_list, widened
 
 _NAMES = {
     "nearest": "Nearest",
@@ -73,6 +74,8 @@ def interpolate(
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, tuple(sizes))
     given = input
+    if mode not in ("nearest", "nearest-exact"):
+        input = widened(input)  # halves are rounded once, at the end
     for i in reversed(range(n)):
         out, factor = sizes[i], None if factors is None else factors[i]
         if mode in ("nearest", "nearest-exact"):
@@ -81,6 +84,10 @@ def interpolate(
             input = _cubic(input, 2 + i, out, factor, align_corners)
         else:
             input = _linear(input, 2 + i, out, factor, align_corners)
+    input = input.to(given.dtype)
+    form = suggested_format(given._meta)
+    if form is not torch.contiguous_format:
+        input = input.contiguous(memory_format=form)
     if input is given:
         input = input.clone()  # nothing to resample, but what is returned is a tensor of its own
     return named(input, f"Upsample{_NAMES[mode]}{n}DBackward0")
@@ -140,8 +147,10 @@ def _nearest(x, dim, out, factor, shift):
 
 
 def _precise(x):
-    """The type to compute positions in."""
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
+    """The type and the device to compute positions and weights in: for uint8, whose weights are rounded, as exact as PyTorch."""
+    if x.dtype == torch.uint8:
+        return {"dtype": torch.float64, "device": "cpu"}
+    return {"dtype": torch.float64 if x.dtype == torch.float64 else torch.float32, "device": x.device}
 
 
 def _rounded(x):
@@ -149,18 +158,31 @@ def _rounded(x):
     return (x + 0.5).floor().clamp(0, 255).to(torch.uint8)
 
 
-def _fixed(weights):
+def _fixed(weights, largest):
     """Weights as PyTorch has them for uint8: 16-bit numbers, with as many binary places as the largest weight leaves."""
-    unit = 2 ** (32767.5 / weights.max()).log2().floor()
+    unit = 2 ** (32767.5 / largest).log2().floor()
     return (weights * unit + torch.where(weights < 0, -0.5, 0.5)).trunc() / unit
+
+
+def _together(taps):
+    """The weights of ``taps``, where those of one place after the other add up in the last of them; and the largest sum."""
+    weights, largest = [w for _, w in taps], taps[0][1].max()
+    for k in range(1, len(taps)):
+        same = taps[k][0] == taps[k - 1][0]
+        weights[k] = weights[k] + torch.where(same, weights[k - 1], 0.0)
+        weights[k - 1] = torch.where(same, 0.0, weights[k - 1])
+        largest = torch.maximum(largest, weights[k].max())
+    return torch.stack(weights), largest
 
 
 def _blend(x, dim, taps):
     """The sum of elements along ``dim``, at places and with weights: ``taps`` of both."""
     if x.dtype == torch.uint8:  # rounded after each axis, as PyTorch does
-        weights = _fixed(torch.stack([w for _, w in taps]))
+        weights = _fixed(*_together(taps)).to(x.device, torch.float32)
         wide = x.float()
-        return _rounded(sum(wide.index_select(dim, at) * _weight(w, wide, dim) for (at, _), w in zip(taps, weights)))
+        return _rounded(
+            sum(wide.index_select(dim, at.to(x.device)) * _weight(w, wide, dim) for (at, _), w in zip(taps, weights))
+        )
     parts = [x.index_select(dim, at) * _weight(w, x, dim) for at, w in taps]
     return sum(parts[1:], parts[0])
 
@@ -168,7 +190,7 @@ def _blend(x, dim, taps):
 def _source(x, dim, out, factor, align_corners, clamped):
     """Positions in the input for each of ``out`` outputs."""
     n = x.size(dim)
-    at = torch.arange(out, device=x.device, dtype=_precise(x))
+    at = torch.arange(out, **_precise(x))
     if align_corners:
         return at * ((n - 1) / (out - 1) if out > 1 else 0.0)
     scale = n / out if factor is None else 1.0 / factor
@@ -235,16 +257,15 @@ def _filter_matrix(x, n, out, factor, mode, align_corners):
     else:
         scale = n / out if factor is None else 1.0 / factor
     support = width / 2 * max(scale, 1.0)
-    kind = _precise(x)
-    centre = (torch.arange(out, device=x.device, dtype=kind).unsqueeze(1) + 0.5) * scale
-    place = torch.arange(n, device=x.device, dtype=kind)
+    centre = (torch.arange(out, **_precise(x)).unsqueeze(1) + 0.5) * scale
+    place = torch.arange(n, **_precise(x))
     first = (centre - support + 0.5).trunc().clamp(min=0)
     last = (centre + support + 0.5).trunc().clamp(max=n)
     w = value(((place - centre + 0.5) / max(scale, 1.0)).abs())
     w = torch.where((place >= first) & (place < last), w, 0.0)
     total = w.sum(1, keepdim=True)
     w = w / torch.where(total == 0, 1.0, total)
-    return _fixed(w) if x.dtype == torch.uint8 else w
+    return _fixed(w, w.max()).to(x.device, torch.float32) if x.dtype == torch.uint8 else w
 
 
 def resize_smoothly(input, size, factors, mode, align_corners):
