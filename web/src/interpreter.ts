@@ -63,6 +63,38 @@ const stageOf: Record<string, Stage> = {
   "pyodide/python_stdlib.zip": "python",
 };
 
+/** Lines go out at once, until there are very many: then together, so that those who read them are not buried in messages. */
+class Flood {
+  #held = "";
+  #count = 0;
+  #since = 0;
+
+  constructor(private readonly emit: (text: string) => void) {}
+
+  write(text: string): void {
+    if (!text) return;
+    const now = performance.now();
+    if (now - this.#since > 50) {
+      this.#since = now;
+      this.#count = 0;
+      this.flush();
+    }
+    if (this.#held === "" && this.#count++ < 100) {
+      this.emit(text);
+      return;
+    }
+    if (this.#held === "") setTimeout(() => this.flush(), 50);
+    this.#held += text;
+    if (this.#held.length > 1 << 16) this.flush();
+  }
+
+  flush(): void {
+    const text = this.#held;
+    this.#held = "";
+    if (text) this.emit(text);
+  }
+}
+
 export class Interpreter {
   #pyodide!: PyodideAPI;
   #page!: PyProxy & Record<string, PyCallable>;
@@ -182,6 +214,7 @@ export class Interpreter {
   /** Exit handlers, as at the end of a process. */
   finish(): void {
     this.#call("finish");
+    for (const flood of this.#floods) flood.flush();
   }
 
   #write(path: string, bytes: Uint8Array): void {
@@ -208,6 +241,7 @@ export class Interpreter {
     try {
       return await this.#call(name, ...args);
     } finally {
+      for (const flood of this.#floods) flood.flush();
       this.#running = false;
       this.#interrupt[0] = 0;
     }
@@ -234,16 +268,20 @@ export class Interpreter {
     this.#emit({ event: "image", data, width, height });
   }
 
+  readonly #floods: Flood[] = [];
+
   #connectStreams(): void {
     for (const [stream, set] of [
       ["stdout", "setStdout"],
       ["stderr", "setStderr"],
     ] as const) {
       const decoder = new TextDecoder();
+      const flood = new Flood((text) => this.#emit({ event: "output", stream, text }));
+      this.#floods.push(flood);
       this.#pyodide[set]({
         write: (bytes: Uint8Array) => {
-          const text = decoder.decode(bytes, { stream: true });
-          if (text) this.#emit({ event: "output", stream, text });
+          for (const other of this.#floods) if (other !== flood) other.flush();
+          flood.write(decoder.decode(bytes, { stream: true }));
           return bytes.length;
         },
         isatty: false,

@@ -12,9 +12,14 @@ const COLOUR = /\x1b\[([\d;]*)m/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: as above; sequences that move the cursor are dropped
 const OTHER = /\x1b\[[\d;?]*[A-LN-Za-ln-z]/g;
 
+/** What is kept: more lines than that, or more of a line, are the older ones, and the end of it, dropped. */
+export const MOST_LINES = 5000;
+const LONGEST_LINE = 100_000;
+
 /** Takes text in any pieces; `take()` hands out the lines that have ended, `current` is the one that has not. */
 export class LineBuffer {
   current: Line = [];
+  #length = 0;
   #done: Line[] = [];
   #returned = false;
   #colour = "";
@@ -45,25 +50,30 @@ export class LineBuffer {
 
   clear(): void {
     this.current = [];
+    this.#length = 0;
     this.#done = [];
     this.#returned = false;
     this.#colour = "";
   }
 
   #add(kind: string, text: string): void {
-    const old = this.current.map((segment) => segment.text).join("");
     if (this.#returned) {
       this.#returned = false;
+      const old = this.current.map((segment) => segment.text).join("");
       // What is longer than the new text stays, as on a terminal. Colours make columns hard to count: then all goes.
       const tail = (old + text).includes("\x1b") ? "" : old.slice(text.length);
       this.current = [];
+      this.#length = 0;
       this.#push(kind, text + tail);
     } else {
       this.#push(kind, text);
     }
   }
 
-  #push(kind: string, text: string): void {
+  #push(kind: string, all: string): void {
+    const text = all.slice(0, Math.max(0, LONGEST_LINE - this.#length));
+    this.#length += text.length;
+    if (!text) return;
     const last = this.current.at(-1);
     if (last?.kind === kind) last.text += text;
     else this.current.push({ kind, text: this.#colour && !this.current.length ? this.#colour + text : text });
@@ -77,7 +87,9 @@ export class LineBuffer {
     }
     if (this.#colour.length > 200) this.#colour = this.#colour.slice(this.#colour.lastIndexOf("\x1b"));
     this.#done.push(this.current);
+    if (this.#done.length > 2 * MOST_LINES) this.#done.splice(0, MOST_LINES);
     this.current = [];
+    this.#length = 0;
     this.#returned = false;
   }
 }

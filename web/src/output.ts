@@ -1,9 +1,9 @@
 /** The output below the editor: streamed text with ANSI colours, and images. Drawn once a frame. */
 import { AnsiUp } from "ansi_up";
-import { type Line, LineBuffer } from "./lines";
+import { type Line, LineBuffer, MOST_LINES } from "./lines";
 
-/** Older lines are dropped, so that a loop that prints for ever does not fill the page. */
-const KEEP_LINES = 5000;
+/** Characters that are kept: with `MOST_LINES`, so that a loop that prints for ever does not fill the page. */
+const MOST_CHARACTERS = 4_000_000;
 
 export type Kind = "stdout" | "stderr" | "echo" | "note";
 
@@ -12,8 +12,9 @@ export class Output {
   readonly #scroller: HTMLElement;
   readonly #buffer = new LineBuffer();
   readonly #current: HTMLElement;
-  #blocks: { element: HTMLElement; lines: number }[] = [];
+  #blocks: { element: HTMLElement; lines: number; size: number }[] = [];
   #lines = 0;
+  #size = 0;
   #scheduled = false;
 
   constructor(element: HTMLElement, scroller: HTMLElement) {
@@ -44,14 +45,14 @@ export class Output {
     canvas.setAttribute("aria-label", `Image, ${width} by ${height}`);
     const pixels = new ImageData(new Uint8ClampedArray(data), width, height);
     canvas.getContext("2d")?.putImageData(pixels, 0, 0);
-    this.#place(canvas, 1);
+    this.#place(canvas, 1, width * height);
   }
 
   clear(): void {
     this.#buffer.clear();
     for (const { element } of this.#blocks) element.remove();
     this.#blocks = [];
-    this.#lines = 0;
+    this.#lines = this.#size = 0;
     this.#current.replaceChildren();
   }
 
@@ -68,26 +69,34 @@ export class Output {
   }
 
   #draw(): void {
-    const lines = this.#buffer.take();
+    const lines = this.#buffer.take().slice(-MOST_LINES);
+    let size = 0;
+    let first = lines.length;
+    while (first > 0 && size < MOST_CHARACTERS) size += lengthOf(lines[--first] as Line);
     if (lines.length) {
       const block = document.createElement("span");
-      block.innerHTML = lines.map((line) => toHtml(line, "\n")).join("");
-      this.#place(block, lines.length);
+      block.innerHTML = lines
+        .slice(first)
+        .map((line) => toHtml(line, "\n"))
+        .join("");
+      this.#place(block, lines.length - first, size);
     }
     this.#current.innerHTML = toHtml(this.#buffer.current, "");
     this.#follow();
   }
 
-  #place(element: HTMLElement, lines: number): void {
+  #place(element: HTMLElement, lines: number, size: number): void {
     const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
     this.#atEnd = scrollHeight - scrollTop - clientHeight < 40;
     this.#element.insertBefore(element, this.#current);
-    this.#blocks.push({ element, lines });
+    this.#blocks.push({ element, lines, size });
     this.#lines += lines;
-    while (this.#lines > KEEP_LINES && this.#blocks.length > 1) {
+    this.#size += size;
+    while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.length > 1) {
       const oldest = this.#blocks.shift();
       oldest?.element.remove();
       this.#lines -= oldest?.lines ?? 0;
+      this.#size -= oldest?.size ?? 0;
     }
     this.#follow();
   }
@@ -98,6 +107,10 @@ export class Output {
   #follow(): void {
     if (this.#atEnd) this.#scroller.scrollTop = this.#scroller.scrollHeight;
   }
+}
+
+function lengthOf(line: Line): number {
+  return line.reduce((sum, { text }) => sum + text.length, 1);
 }
 
 /** Upper half blocks in two colours: drawn as such, since fonts leave gaps between them. */

@@ -1,6 +1,8 @@
 /** Links that hold a script in the part after `#`, which no server sees: deflate, then base64url. */
 
 const PREFIX = "#code=";
+/** Bytes of a script: a link is somebody else's, and may claim more than a page can hold. */
+const LARGEST = 1 << 20;
 
 export async function encode(source: string): Promise<string> {
   const bytes = await pipe(new TextEncoder().encode(source), new CompressionStream("deflate-raw"));
@@ -9,7 +11,7 @@ export async function encode(source: string): Promise<string> {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** The script that `encode` was given. Throws if the text is not one of its results. */
+/** The script that `encode` was given. Throws if the text is not one of its results, or the script is over 1 MiB. */
 export async function decode(text: string): Promise<string> {
   const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
   const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0));
@@ -39,6 +41,17 @@ export async function copy(text: string, field: HTMLInputElement): Promise<boole
 }
 
 async function pipe(bytes: Uint8Array, through: CompressionStream | DecompressionStream): Promise<Uint8Array> {
-  const stream = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream().pipeThrough(through);
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const reader = new Blob([bytes as Uint8Array<ArrayBuffer>]).stream().pipeThrough(through).getReader();
+  const parts: Uint8Array<ArrayBuffer>[] = [];
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    parts.push(value as Uint8Array<ArrayBuffer>);
+    size += value.byteLength;
+    if (size > LARGEST) {
+      void reader.cancel().catch(() => {});
+      throw new Error("the script is too long for a link");
+    }
+  }
 }

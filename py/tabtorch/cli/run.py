@@ -31,7 +31,7 @@ Output = Callable[[str, str], None]
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """The files below `folder`, without what no script reads: repositories, caches, environments."""
+    """The files below `folder`, without what no script reads (repositories, caches, environments) and links that lead out."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
             name
@@ -42,6 +42,8 @@ def _walk(folder: Path) -> Iterator[Path]:
         )
         for name in sorted(names):
             path = Path(here, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+                continue  # the script is to see this folder, and a link that came with it may point anywhere
             if path.is_file():
                 yield path
 
@@ -95,12 +97,15 @@ class Script:
         self.files |= found
 
     def save(self, name: str, data: bytes) -> None:
-        """Write a file that came back from the tab into the mounted folder. One that points outside is refused."""
+        """Write a file that came back from the tab into the mounted folder. RuntimeError for one that points outside."""
         if self.mount is None:
             return
-        path = (self.mount / name).resolve()
-        if not path.is_relative_to(self.mount):
-            raise RuntimeError(f"{name} is outside the mounted folder, and was not written")
+        try:
+            path = (self.mount / name).resolve()
+        except (ValueError, OSError):  # a NUL, a link in a circle
+            path = None
+        if path is None or path == self.mount or not path.is_relative_to(self.mount):
+            raise RuntimeError(f"{name!r} is outside the mounted folder, and was not written")
         if path.is_file() and path.read_bytes() == data:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -162,9 +167,14 @@ def _in_tab(script: Script, browser: str, deadline: float | None, output: Output
             page.wait_for_timeout(20)
             if deadline and time.monotonic() >= deadline:
                 return TIMED_OUT
+    refused = False
     for name, data in results[0]["files"]:
-        script.save(name, base64.b64decode(data))
-    return int(results[0]["status"])
+        try:
+            script.save(name, base64.b64decode(data))
+        except (RuntimeError, OSError) as error:  # the others are the user's work
+            output("stderr", f"tabtorch: {error}\n")
+            refused = True
+    return int(results[0]["status"]) or 2 * refused
 
 
 def _in_node(script: Script, deadline: float | None) -> int:
