@@ -29,14 +29,14 @@ ROOM = {
     "plan ids": 20,
     "kernels": 20,
     "python blocks": 400,
-    "python objects": 60,
+    "python objects": 200,
     "javascript heap": 400_000,
     "bytes free for reuse": 1 << 20,
 }
 #: caches that grow to a bound of their own, after which what has not been used goes
 BOUNDED = {"bind groups": 3 * 8192, "plans": 4097, "instructions": 200_001}
-#: bytes of the JavaScript heap that one more bind group takes
-GROUP = 2000
+#: what one more of such takes: (what there is one more of, how much of it)
+TAKES = {"javascript heap": ("bind groups", 2000), "python objects": ("plans", 100), "python blocks": ("plans", 1000)}
 
 
 def plain(compiled: bool) -> Callable[[int], None]:
@@ -202,8 +202,9 @@ def soak(
     grew = []
     for name in first:
         room = max(ROOM.get(name, 0), BOUNDED.get(name, 0) - first[name])
-        if name == "javascript heap":
-            room += GROUP * max(0, last["bind groups"] - first["bind groups"])
+        if name in TAKES:
+            of, each = TAKES[name]
+            room += each * max(0, last[of] - first[of])
         if last[name] - first[name] > room:
             grew.append(f"{name}: {first[name]:,} after {warm} steps, {last[name]:,} after {at}")
     return first, last, grew
