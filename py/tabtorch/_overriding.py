@@ -16,6 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from ._exchange import LOCK, Layer
+from .modes import kind
 from .ops import core
 from .tensor import Tensor, disabled_torch_function
 from .tensorbase import TensorBase
@@ -60,6 +61,17 @@ class _State(threading.local):
 
 
 STATE = _State()
+
+
+def _kept() -> Any:
+    return STATE.modes[:], STATE.off, STATE.skip
+
+
+def _restore(values: Any) -> None:
+    STATE.modes[:], STATE.off, STATE.skip = values
+
+
+kind(_kept, _restore)
 
 #: types that override nothing, so that they are passed over quickly
 _PLAIN: set[Any] = {Tensor, int, float, bool, complex, str, bytes, type(None), slice, type(...), dict, set, range}

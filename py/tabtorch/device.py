@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from . import dtypes
+from .modes import kind
 
 _cuda_alias = False  # set by tabtorch.install(): "cuda" then means webgpu
 
@@ -151,6 +152,17 @@ class _Default(threading.local):
 
 
 _default = _Default()
+
+
+def _kept() -> Any:
+    return _default.stack[:], _default.chosen
+
+
+def _restore(values: Any) -> None:
+    _default.stack[:], _default.chosen = values
+
+
+kind(_kept, _restore)
 _automatic: device | None = None
 #: whether any thread ever chose
 _named = False

@@ -9,6 +9,7 @@ import _thread
 import itertools
 import os
 import threading
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -85,6 +86,61 @@ class State:
 
 
 STATE = State()
+
+
+# ---- tasks
+#
+# PyTorch never lets another task of asyncio run while one reads a value. Here, in a tab, it may: Python waits in JavaScript.
+# So that this cannot be told, the modes are meanwhile what they were when the event loop gave this task its turn.
+
+#: (what gives the modes of one kind, what sets them, those at the beginning)
+KINDS: list[tuple[Callable[[], Any], Callable[[Any], None], Any]] = []
+#: all of them at the beginning of the turn that is under way; None: nobody knows when it began
+_turn: list[Any] | None = None
+
+
+def kind(save: Callable[[], Any], restore: Callable[[Any], None]) -> None:
+    """Modes that go with a task."""
+    KINDS.append((save, restore, save()))
+
+
+kind(STATE.snapshot, STATE.restore)
+
+
+def apart(wait: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`wait`, during which other tasks run."""
+
+    def waiting(what: Any) -> Any:
+        global _turn
+        turn, _turn = _turn, None
+        own = [save() for save, _, _ in KINDS]
+        outside = [initial for _, _, initial in KINDS] if turn is None else turn
+        for (_, restore, _), mine, other in zip(KINDS, own, outside):
+            if mine != other:
+                restore(other)
+        try:
+            return wait(what)
+        finally:
+            for (_, restore, _), mine, other in zip(KINDS, own, outside):
+                if mine != other:
+                    restore(mine)
+            _turn = turn
+
+    return waiting
+
+
+def in_turns(run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`asyncio.Handle._run`, which gives a task its turn."""
+
+    def turn(handle: Any) -> Any:
+        global _turn
+        before, _turn = _turn, [save() for save, _, _ in KINDS]
+        try:
+            return run(handle)
+        finally:
+            _turn = before
+
+    return turn
 
 
 # ---- several threads

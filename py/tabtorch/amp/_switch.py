@@ -12,9 +12,14 @@ from typing import Any
 
 from .. import dtypes
 from .._exchange import LOCK, Layer
+from ..modes import kind
 from ..ops.core import GUARD
 from ..tensor import Tensor
 from ._policies import BANNED, NAMES, POLICIES, holds
+
+
+class _Copies(dict[int, tuple[Tensor, Tensor]]):
+    __eq__ = object.__eq__
 
 
 class _Now(threading.local):
@@ -29,11 +34,25 @@ class _Now(threading.local):
         #: inside of a listed operation: what it is made of runs as it is
         self.inside = False
         #: float32 leaf -> (itself, its copy in the lower type): a weight is converted once in a region
-        self.copies: dict[int, tuple[Tensor, Tensor]] = {}
+        self.copies = _Copies()
         self.counted = False
 
 
 NOW = _Now()
+
+
+def _kept() -> Any:
+    now = NOW
+    return now.enabled[:], now.low_dtype[:], now.cache_enabled, now.nesting, now.inside, now.copies
+
+
+def _restore(values: Any) -> None:
+    now = NOW
+    now.enabled[:], now.low_dtype[:], now.cache_enabled, now.nesting, now.inside, now.copies = values
+    update()
+
+
+kind(_kept, _restore)
 #: how many threads have it on for some device
 _threads = 0
 

@@ -7,19 +7,26 @@ number. Waiting needs JSPI (`run_sync`); where that is missing, a read goes thro
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, NoReturn
 
 from pyodide.code import run_js
-from pyodide.ffi import JsException, can_run_sync, run_sync
+from pyodide.ffi import JsException, can_run_sync
+from pyodide.ffi import run_sync as _run_sync
 
+from tabtorch import modes
 from tabtorch.bridge.base import Bridge, check_device, requested_device
 from tabtorch.bridge.block import CPU
 from tabtorch.errors import AcceleratorError
 
 __all__ = ["PyodideBridge", "start", "start_async"]
+
+#: waits in JavaScript, while other tasks run
+run_sync = modes.apart(_run_sync)
+asyncio.Handle._run = modes.in_turns(asyncio.Handle._run)  # type: ignore[attr-defined]
 
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
 GLUE = """

@@ -57,6 +57,8 @@ class Hold:
         self.disturbed = False
         #: whether the function has ended: until the plan is made, others have to wait for its values
         self.closed = False
+        #: whether the run has
+        self.over = False
 
     def mine(self) -> bool:
         """Whether what is done now is the function's doing. What is exchanged for a run is so for all threads."""
@@ -184,6 +186,7 @@ class Hold:
 
     def __exit__(self, *exc: Any) -> None:
         STATE.held = None
+        self.over = True
         autograd.ran = None
         if self._autocast:
             self._autocast.NOW.cache_enabled = self._cached

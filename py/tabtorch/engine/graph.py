@@ -752,7 +752,7 @@ def flush() -> None:
         for q in _all:
             if q.nodes or q.nodes.others:
                 _send(q)
-        if recorder and recorder == get_ident():
+        if recorder and recorder == get_ident() and recording.over:
             recorded()
         runtime = bridge()
         errors = runtime.send()

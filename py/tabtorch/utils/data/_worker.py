@@ -9,12 +9,15 @@ import os
 import random
 import sys
 import threading
+from typing import Any
 
 import tabtorch as torch
+from tabtorch import modes
 
 #: the worker whose turn it is, in the thread that has `_turn`: the streams that are exchanged are those of the whole program
 current = None
 _turn = threading.RLock()
+_here: list[Any] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_turn._at_fork_reinit)  # type: ignore[attr-defined]
 
@@ -88,6 +91,17 @@ def seed_all(base_seed, k):
         numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
 
 
+def _leave(other=None):
+    """For while another task runs: its streams are those of the program."""
+    if other is not None:
+        other.__enter__()
+    elif _here:
+        _here[-1].__exit__()
+
+
+modes.kind(lambda: _here[-1] if _here else None, _leave)
+
+
 class Worker:
     """One worker. Within it, as a with block, its streams are those that are drawn from."""
 
@@ -107,12 +121,14 @@ class Worker:
         _turn.acquire()
         self.before, self.outer = _exchange(self.states), current
         current = self.info
+        _here.append(self)
         return self
 
     def __exit__(self, *exc):
         global current
         self.states = _exchange(self.before)
         current = self.outer
+        _here.remove(self)
         _turn.release()
 
 
