@@ -278,7 +278,7 @@ def run(world: World, seeds: list[int], threads: int, seconds: float = 0) -> lis
     failures: list[str] = []
     end = time.monotonic() + seconds if seconds else 0
     start = threading.Barrier(threads)
-    done = itertools.count(1)
+    done, told = itertools.count(1), [0]
     total = threads * len(seeds)
 
     def work(number: int) -> None:
@@ -297,6 +297,10 @@ def run(world: World, seeds: list[int], threads: int, seconds: float = 0) -> lis
                     wrong = [(e, f) for e, f in zip(expected[seed], found) if not alike(e, f)]
                     failures.append(f"seed {seed}, thread {number}: alone {wrong[0][0]}, among others {wrong[0][1]}")
             n = next(done)
+            if VERBOSE and len(failures) > told[0]:
+                told[0] += 1
+                if told[0] <= 5:
+                    print(failures[-1], flush=True)
             if VERBOSE and n % 500 == 0:
                 print(f"{n} of {total}, {len(failures)} wrong", flush=True)
 
@@ -333,8 +337,6 @@ def main() -> int:
     first = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
     begun = time.monotonic()
     failures = run(World(tabtorch), list(range(first, first + given.programs)), given.threads, given.seconds)
-    for text in failures[:5]:
-        print(text)
     took = time.monotonic() - begun
     print(
         f"{given.threads} threads x {given.programs} programs from --seed {first}: {len(failures)} wrong, {took:.0f} s"

@@ -26,7 +26,7 @@ __all__ = ["PyodideBridge", "start", "start_async"]
 
 #: waits in JavaScript, while other tasks run
 run_sync = modes.apart(_run_sync)
-asyncio.Handle._run = modes.in_turns(asyncio.Handle._run)  # type: ignore[attr-defined]
+setattr(asyncio.Handle, "_run", modes.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
 GLUE = """

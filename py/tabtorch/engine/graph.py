@@ -373,10 +373,14 @@ recorder = 0
 recording: Any = None
 
 
-def watch(batched: bool = False) -> None:
-    """To be called when `batches` or `recorder` has changed. batched: there are batched values."""
+#: whether there may be batched values: `batches` is counted without a lock, and this follows (func/batch.py says how)
+batched = False
+
+
+def watch() -> None:
+    """To be called when `batched` or `recorder` has changed."""
     with LOCK:
-        kind = Watched if batched or recorder or batches[0] else Nodes
+        kind = Watched if recorder or batched else Nodes
         for q in _all:
             if type(q.nodes) is not _Nowhere:
                 q.nodes.__class__ = kind

@@ -154,10 +154,12 @@ def _watch() -> None:
     """
     with graph.LOCK:
         if graph.batches[0]:
-            graph.watch(True)
+            graph.batched = True
+            graph.watch()
             backward.leaving = leaving
         else:
             backward.leaving = None
+            graph.batched = False
             graph.watch()
 
 
