@@ -14,6 +14,7 @@ import tabtorch as torch
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
+from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("webgpu")
@@ -68,18 +69,29 @@ def chain_in_place(x: Any, y: Any) -> Any:
     return x
 
 
-@pytest.mark.parametrize("chain", [chain_of_adds, chain_of_many, chain_in_place])
+def check_count(found: int, expected: int) -> None:
+    """As many as here, on an adapter in software; a GPU has wider limits, and may need fewer."""
+    assert found == expected if software() else found <= expected, (found, expected)
+
+
+def software() -> bool:
+    return target(0).software
+
+
+@pytest.mark.parametrize(
+    ("chain", "dispatches", "submits"), [(chain_of_adds, 23, 4), (chain_of_many, 27, 5), (chain_in_place, 23, 4)]
+)
 @pytest.mark.parametrize("size", [64, 100_000])
-def test_a_chain_is_few_dispatches(chain: Callable[[Any, Any], Any], size: int) -> None:
+def test_a_chain_is_few_dispatches(chain: Callable[[Any, Any], Any], dispatches: int, submits: int, size: int) -> None:
     x, y = torch.ones(size), torch.full((size,), 0.25)
     with counted() as first:
         z = chain(x, y)
-    assert first.dispatches <= 40
-    assert first.submits <= 10
+    check_count(first.dispatches, dispatches)
+    check_count(first.submits, submits)
     with counted() as again:
         z = chain(x, y)
     assert (again.kernels, again.planned) == (0, 0)
-    assert again.dispatches <= 40 and again.submits <= 10
+    assert (again.dispatches, again.submits) == (first.dispatches, first.submits)
     assert z[0].item() == pytest.approx(chain(torch.ones(1, device="cpu"), torch.full((1,), 0.25, device="cpu")).item())
 
 
@@ -98,8 +110,8 @@ def test_a_chain_with_its_backward_is_few_dispatches() -> None:
     with counted() as count:
         step()
     assert (count.kernels, count.planned) == (0, 0)
-    assert count.dispatches <= 60
-    assert count.submits <= 12
+    check_count(count.dispatches, 36)
+    check_count(count.submits, 6)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,32 @@ def test_one_dispatch(name: str, function: Callable[[Any], Any]) -> None:
         kept = function(x)
     assert kept.shape == (32, 96)
     assert count.dispatches == 1, name
+
+
+@pytest.mark.parametrize(
+    ("shape", "function", "dispatches"),
+    [
+        ((3, 70001), lambda x: x.sum(), 2),
+        ((3, 70001), lambda x: x.sum(-1), 2),
+        ((3, 70001), lambda x: x.sum(0), 1),
+        ((3, 70001), lambda x: (x * 2 + 1).relu().sum(), 3),
+        ((3, 70001), lambda x: F.softmax(x, -1), 6),
+        ((3, 70001), lambda x: x.argmax(), 2),
+        ((4096, 8), lambda x: x.sum(), 2),
+        ((4096, 8), lambda x: F.mse_loss(x, x * 0.5), 3),
+        ((4096, 8), lambda x: F.softmax(x, -1), 1),
+        ((1, 300_000), lambda x: F.layer_norm(x, (300_000,)), 6),
+        ((1, 300_000), lambda x: x.var(), 5),
+    ],
+)
+def test_dispatches_of_long_reductions(shape: tuple[int, ...], function: Callable[[Any], Any], dispatches: int) -> None:
+    """Those that are split in two stages: no more than they take now."""
+    x = torch.arange(float(shape[0] * shape[1])).reshape(shape).sin()
+    x.sum().item()
+    with counted() as count:
+        kept = function(x)
+    assert kept.numel() > 0
+    check_count(count.dispatches, dispatches)
 
 
 class Perceptron(nn.Module):
@@ -203,8 +241,10 @@ def test_another_batch_size_compiles_nothing_elementwise(name: str, shaders: lis
         shaders.clear()
         training.step(*training.batch(size))
         graph.flush()
-        tuned = ("matmul", "conv", "linear", "addmm", "bmm")
-        assert [s for s in shaders if not any(word in s for word in tuned)] == []
+        # a GPU chooses the tile of a product by size classes; the plain kernels of an adapter in software have none
+        assert [
+            s for s in shaders if software() or not s.startswith(("matmul", "conv", "linear", "addmm", "bmm"))
+        ] == []
 
 
 def test_another_size_compiles_nothing(shaders: list[str]) -> None:

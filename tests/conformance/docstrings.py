@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from . import left_out
+
 #: namespaces whose every name is asked; a name that tabtorch lacks has failed
 ASKED = (
     "torch torch.Tensor torch.nn torch.nn.functional torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.nn.parameter "
@@ -47,22 +49,6 @@ WHERE_PRESENT = (
     "torch.distributions torch.func torch.random torch.utils torch.utils.checkpoint torch.accelerator torch.serialization"
     " torch.overrides torch.library torch.autograd.forward_ad torch.nn.attention torch.nn.utils.prune"
 ).split()
-
-#: what no example can be asked of, and why
-LEFT_OUT = {
-    "sparse layouts: tabtorch has strided tensors only": "*sparse* *smm *.hspmm *.coalesce *.is_coalesced *.to_dense "
-    "*.indices *.values *.crow_indices *.col_indices *.ccol_indices *.row_indices",
-    "quantized tensors": "*quantize* *.q_* *.int_repr",
-    "names of dimensions, which PyTorch itself calls experimental": "*.names *.rename* *.refine_names *.align_* *.unflatten_names",
-    "processes that speak to each other": "torch.distributed* *DistributedDataParallel* *SyncBatchNorm*",
-    "a trace or an export of the graph": "torch.export* torch.cond torch.while_loop torch.library* torch.jit*",
-}
-
-#: docstrings whose draws tabtorch takes from a generator of its own, or which show memory that nothing has written, or a
-#: seed that the system gave: only the form is compared
-FORM_ONLY = re.compile(
-    r"[dD]ropout|[rR]ReLU|rrelu|\bempty|\.new_empty|resize_|exponential_|gumbel|geometric_|cauchy_|log_normal_|\.seed\(\)"
-)
 
 #: seconds a docstring may take: those with whole volumes to convolve take minutes on a GPU in software
 TIMEOUT = 180
@@ -383,7 +369,7 @@ class Judged(NamedTuple):
 
 def judge(doc: Docstring, device: str, want: list[Outcome], got: list[Outcome]) -> Iterator[Judged]:
     """Every runnable example of a docstring."""
-    form = bool(FORM_ONLY.search(doc.text))
+    form = bool(left_out.DOCSTRINGS_FORM_ONLY.search(doc.text))
     for i, w in enumerate(want):
         g = got[i] if i < len(got) else Outcome("skipped", w.source, got[-1].text if got else "the process died")
         if w.kind == "value":
@@ -402,7 +388,7 @@ def main() -> int:
     a = p.parse_args()
     globals()["TIMEOUT"] = a.seconds
     warnings.simplefilter("ignore")
-    out = {d for patterns in LEFT_OUT.values() for d in patterns.split()}
+    out = {d for patterns in left_out.DOCSTRINGS.values() for d in patterns.split()}
     asked, absent = [], Counter[str]()
     for doc in docstrings():
         if not any(fnmatch.fnmatchcase(doc.name, x) for x in a.patterns) or any(

@@ -6,8 +6,10 @@ one of another kind, fails. A whole run fails, too, if an entry covers nothing a
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +38,110 @@ ORACLES = {"nn.functional.max_pool2d": ("int8", "int16"), "nn.functional.max_poo
 FORMULAS = {"as_strided_scatter": _as_strided_scatter}
 #: of which PyTorch writes outside an out= that is not contiguous, and the process dies: out= laid out otherwise is not asked
 OUT_NOT_PERMUTED = {"lu_unpack", "linalg.lu"}
+
+
+# -- of the elementwise table (test_elementwise.py, test_render.py)
+
+#: whose zeros have the sign that the C library or the vector unit at hand gives them
+UNSIGNED_ZERO = {
+    "fmax", "fmin", "special_ndtri", "special_i1", "special_i1e", "softshrink", "special_modified_bessel_i1",
+    "special_chebyshev_polynomial_u",
+}  # fmt: skip
+
+
+class Edge(NamedTuple):
+    """Operands at which a row is not compared: patterns of rows, the reason, and which of nan, inf, huge and tiny numbers."""
+
+    rows: tuple[str, ...]
+    reason: str
+    at: Callable[[tuple[float, ...]], bool]
+    devices: tuple[str, ...] = ("*",)
+    option: str = ""  # only with it
+
+    def covers(self, row: str, options: dict[str, Any], device: str, operands: tuple[float, ...]) -> bool:
+        """Whether these operands are left out."""
+        names = any(fnmatchcase(row, p) for p in self.rows) and any(fnmatchcase(device, p) for p in self.devices)
+        return names and (not self.option or self.option in options) and self.at(operands)
+
+
+EDGES: tuple[Edge, ...] = (
+    Edge(
+        ("add", "sub", "rsub"),
+        "alpha * 3e38 overflows on a GPU, whose fma may round in between; PyTorch's is fused",
+        lambda x: max(map(abs, x)) == math.inf and 3e38 in x,
+        devices=("webgpu",),
+        option="alpha",
+    ),
+    Edge(
+        ("special_*_polynomial_*",),
+        "PyTorch returns a variable that it has not set",
+        lambda x: math.isnan(x[0]),
+    ),
+    Edge(
+        ("polygamma",),
+        "poles, at which PyTorch's result is what rounding leaves of sin(pi x)",
+        lambda x: x[0] < 0 and x[0] == math.floor(x[0]),
+        devices=("webgpu",),
+    ),
+)
+
+
+def edge_tolerance(row: str, device: str) -> dict[str, float]:
+    """Of a comparison at edges: WGSL's division may be 2.5 ulp off, and a recurrence of a hundred steps adds that up."""
+    return {"rtol": 1e-5, "atol": 1e-5} if "_polynomial_" in row and device == "webgpu" else {}
+
+
+# -- of PyTorch's docstrings (docstrings.py)
+
+#: what no example can be asked of, and why
+DOCSTRINGS = {
+    "sparse layouts: tabtorch has strided tensors only": "*sparse* *smm *.hspmm *.coalesce *.is_coalesced *.to_dense "
+    "*.indices *.values *.crow_indices *.col_indices *.ccol_indices *.row_indices",
+    "quantized tensors": "*quantize* *.q_* *.int_repr",
+    "names of dimensions, which PyTorch itself calls experimental": "*.names *.rename* *.refine_names *.align_* *.unflatten_names",
+    "processes that speak to each other": "torch.distributed* *DistributedDataParallel* *SyncBatchNorm*",
+    "a trace or an export of the graph": "torch.export* torch.cond torch.while_loop torch.library* torch.jit*",
+}
+
+#: docstrings whose draws tabtorch takes from a generator of its own, or which show memory that nothing has written, or a
+#: seed that the system gave: only the form is compared
+DOCSTRINGS_FORM_ONLY = re.compile(
+    r"[dD]ropout|[rR]ReLU|rrelu|\bempty|\.new_empty|resize_|exponential_|gumbel|geometric_|cauchy_|log_normal_|\.seed\(\)"
+)
+
+
+# -- of other tests
+
+#: expressions of test_dispatch.py whose error has not PyTorch's words
+EXPRESSIONS = {
+    "torch.add(x)": "PyTorch has other words for it in another place, and its parser's list of overloads here",
+    "x.no_such_thing": "tabtorch adds that PyTorch may have it",
+    "x.to('nonsense')": "tabtorch's list of devices has webgpu in it",
+    "x.to(1.5)": "PyTorch takes a float as the number of a dtype; tabtorch raises TypeError",
+}
+#: how far the numbers that a program prints may be apart, where that is more than 2e-4 (test_programs.py)
+PROGRAMS = {
+    "custom_function": 1e-3,  # sums of 200 squares, summed in another order, then a chaotic fit
+    "module_training": 1e-3,  # a training, in which rounding grows from step to step
+}
+#: functions of test_render.py that are not asked at EDGES: at poles PyTorch's trigamma is only large
+NO_EDGES = ("trigamma",)
+
+
+def optimizer_tolerance(name: str, options: dict[str, Any], at: str, steps: int) -> tuple[float, float] | None:
+    """(rtol, atol) of a parameter or state of an optimizer where PyTorch's for the dtype are not fair, else None."""
+    if name == "Muon":  # its updates are bfloat16, whose rounding turns on the last bit of a gradient
+        rtol, _ = torch.testing._comparison.default_tolerances(torch.bfloat16)
+        return rtol, rtol * options.get("lr", 1e-3) * steps
+    if name == "LBFGS" and at.startswith("1"):  # quotients of differences of gradients: digits are lost in both
+        return 1e-3, 5e-5
+    if options.get("centered") and "momentum_buffer" in at:
+        # steps over the root of a difference of squares that nearly cancel: its digits depend on the processor, too
+        return 1e-4, 1e-5
+    return None
+
+
+# -- of op_db
 
 
 class LeftOut(NamedTuple):

@@ -31,12 +31,12 @@ Change = Callable[
 
 
 def _value(t: Any, leaves: list[Any], op: Any) -> Any:
-    """The same tensor, with its largest element written over: views stay views, and nothing else changes."""
+    """The same tensor, with an element of middling size written over: views stay views, and nothing else changes."""
     found = translate.back(t)
     if not found.numel():
         return None
     real = found.abs() if found.is_complex() or found.is_floating_point() else found.double()
-    flat = torch.where(real.isfinite(), real, -1.0).reshape(-1).argmax()
+    flat = real.double().nan_to_num(0.0, 0.0, 0.0).reshape(-1).median(0).indices
     index = torch.unravel_index(flat, found.shape) if found.dim() else ()
     place = t.storage_offset() + sum(int(i) * s for i, s in zip(index, t.stride()))
     element = tabtorch.as_strided(t.detach(), (), (), place)
@@ -65,11 +65,11 @@ def _strides(t: Any, leaves: list[Any], op: Any) -> Any:
 
 
 def _gradient(t: Any, leaves: list[Any], op: Any) -> Any:
-    return t + _PERCENT * (t - t.detach()) if t.requires_grad else None
+    return t + _PERCENT * (t - t.detach()) if t.requires_grad and t.numel() else None
 
 
 def _second(t: Any, leaves: list[Any], op: Any) -> Any:
-    return t + _PERCENT / 2 * (t - t.detach()).square() if t.requires_grad else None
+    return t + _PERCENT / 2 * (t - t.detach()).square() if t.requires_grad and t.numel() else None
 
 
 def _sum(leaves: list[Any]) -> Any:
@@ -80,12 +80,12 @@ def _sum(leaves: list[Any]) -> Any:
 def _added_gradient(t: Any, leaves: list[Any], op: Any) -> Any:
     """For operators whose gradient is zero: one percent of zero is no disturbance."""
     s = _sum(leaves)
-    return t + (_PERCENT * s).to(t.dtype) if t.requires_grad and s is not None else None
+    return t + (_PERCENT * s).to(t.dtype) if t.requires_grad and t.numel() and s is not None else None
 
 
 def _added_second(t: Any, leaves: list[Any], op: Any) -> Any:
     s = _sum(leaves)
-    return t + (_PERCENT * s.square()).to(t.dtype) if t.requires_grad and s is not None else None
+    return t + (_PERCENT * s.square()).to(t.dtype) if t.requires_grad and t.numel() and s is not None else None
 
 
 #: kind -> (the check that is asked, what it should say, the disturbances, of which one must be noticed)
