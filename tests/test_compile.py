@@ -667,3 +667,22 @@ def test_a_dead_function_frees_what_it_held(device: str) -> None:
     make()
     gc.collect()
     assert get_bridge().stats()["buffers"] == before
+
+
+def test_explain_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+    cases: list[tuple[Any, list[str]]] = [
+        (lambda x: x * 2 + 1, []),
+        (lambda x: x + 1 if x.sum() > 0 else x, ["it reads a value at "]),
+        (lambda x: seen.append(x.shape), ["it changes what its Python sees"]),
+        (lambda x: print("…") or x, ["it writes to a stream"]),
+        (lambda x: (x, object()), ["it returns an object of type object"]),
+        (lambda x: np.random.rand() * x, ["it uses numpy.random"]),
+    ]
+    with torch.device("cpu"):
+        for f, why in cases:
+            told = torch._dynamo.explain(f)(torch.ones(3))
+            assert len(told.break_reasons) == len(why), told
+            assert all(a.startswith(b) for a, b in zip(told.break_reasons, why, strict=True)), told
+        assert torch._dynamo.explain(cases[0][0])(torch.ones(3)).op_count == 2
+    assert "Break Reasons:" in str(told)

@@ -43,7 +43,10 @@ def call(i):
 
 
 def training(
-    inside: str = "", after: str = "pass", optimizer: str = "torch.optim.SGD(net.parameters(), lr=0.1)", returned: str = "loss"
+    inside: str = "",
+    after: str = "pass",
+    optimizer: str = "torch.optim.SGD(net.parameters(), lr=0.1)",
+    returned: str = "loss",
 ) -> str:
     inside = f"{inside}\noptimizer.step()".strip()
     return TRAINING.format(
@@ -69,9 +72,21 @@ PROGRAMS = {
     # the clipped gradients are windows onto one buffer, and that buffer is the momentum's first value
     "momentum and clipping": training("nn.utils.clip_grad_norm_(net.parameters(), 0.1)", optimizer=SGD),
     "gradients that are kept": training(after="kept.append([p.grad for p in net.parameters()])"),
-    "the state of an optimizer that is kept": training(after="kept.append(optimizer.state_dict()['state'])", optimizer=ADAM),
+    "the state of an optimizer that is kept": training(
+        after="kept.append(optimizer.state_dict()['state'])", optimizer=ADAM
+    ),
     "a step count that is written to": training(
         after="if i == 4:\n    for s in optimizer.state.values():\n        s['step'].fill_(1.0)", optimizer=ADAM
+    ),
+    "a state that is cleared": training(after="if i == 3:\n    optimizer.state.clear()", optimizer=ADAM),
+    "a copied state that lay where parameters are written": training(
+        after="kept.append(copy.deepcopy(optimizer.state_dict()))",
+        optimizer="torch.optim.ASGD(net.parameters(), lr=0.05)",
+    ),
+    "strides of gradients": function(
+        "return F.linear(x, w.t()), x.sum() * w.sum()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="kept.append(torch.autograd.grad(result[0].sum() + result[1], w))",
     ),
     "versions of kept gradients": training(
         "nn.utils.clip_grad_norm_(net.parameters(), 0.1)", after="kept.append(first.grad[:1])"
@@ -81,7 +96,9 @@ PROGRAMS = {
     "another version of an argument": function("return x.data", after="result.add_(1)"),
     "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
     "a view of a parameter": function(
-        "return w[1:], w.t(), x @ w", top="w = torch.randn(6, 6, requires_grad=True)", after="result[0].sum().backward()"
+        "return w[1:], w.t(), x @ w",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="result[0].sum().backward()",
     ),
     "a result that is written to": function(
         "h = (x @ w).tanh()\nreturn h[:2], h[2:].t()",

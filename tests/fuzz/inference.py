@@ -45,14 +45,14 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "cache in a module": (
         "class Cached(nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.register_buffer('k', torch.zeros(8, 6))\n        self.n = 0\n"
-        "    def forward(self, h):\n        self.k[self.n % 8] = h[0].detach()\n        self.n += 1\n        return h + self.k[: self.n].mean(0)\n"
+        "    def forward(self, h):\n        self.k[self.n % 8] = h[0].detach()\n        self.n += 1\n        return h + self.k[: self.n].mean(0)\n"  # noqa: E501
         "cached = Cached()",
         "h = cached(h)",
         "",
     ),
     "count in a dict": ("state = {'n': 0}", "state['n'] += 1\nh = h * state['n']", ""),
     "count in a closure": (
-        "def counting():\n    n = 0\n    def f(h):\n        nonlocal n\n        n += 1\n        return h * n\n    return f\ncount = counting()",
+        "def counting():\n    n = 0\n    def f(h):\n        nonlocal n\n        n += 1\n        return h * n\n    return f\ncount = counting()",  # noqa: E501
         "h = count(h)",
         "",
     ),
@@ -123,7 +123,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     ),
     "second derivative": (
         "",
-        "with torch.enable_grad():\n    z = h.detach().requires_grad_()\n    (g,) = torch.autograd.grad(z.pow(3).sum(), z, create_graph=True)\n"
+        "with torch.enable_grad():\n    z = h.detach().requires_grad_()\n    (g,) = torch.autograd.grad(z.pow(3).sum(), z, create_graph=True)\n"  # noqa: E501
         "    (g,) = torch.autograd.grad(g.sum(), z)\nh = h + g",
         "",
     ),
@@ -406,7 +406,7 @@ def inference(d: Draft) -> str:
     elif form == "closure":
         d.add(
             "top",
-            f"def make():\n    own = torch.ones(6)\n    def f({taken}):\n        own.mul_(1.1)\n{indented(text, 8)}\n    return compile(f)\nf = make()",
+            f"def make():\n    own = torch.ones(6)\n    def f({taken}):\n        own.mul_(1.1)\n{indented(text, 8)}\n    return compile(f)\nf = make()",  # noqa: E501
         )
     elif form == "keyword":
         d.add("top", f"@compile\ndef f({taken}, *args, extra=1.0, **more):\n    x = x * extra\n{indented(text, 4)}")

@@ -82,6 +82,8 @@ class World:
                     yield from self._walk(f"{path}.{k}", own[k])
         elif isinstance(x, dict):
             for i, (k, v) in enumerate(list(x.items())):
+                if isinstance(k, str):
+                    k = k.replace("_orig_mod.", "")  # as the keys of a compiled module's state begin
                 yield from self._walk(f"{path}[{k!r}]" if isinstance(k, _PLAIN) else f"{path}[key {i}]", v)
         elif isinstance(x, (list, tuple)):
             yield path + " length", len(x)

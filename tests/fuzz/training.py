@@ -228,7 +228,7 @@ KEPT = [
     "kept.append((x, y))",
     "kept.append(first.grad is last_grad)\nlast_grad = first.grad",
     "kept.append(copy.deepcopy(net))",
-    "kept.append([m.last for m in net.modules() if hasattr(m, 'last')])",
+    "kept.append(getattr(net, 'last', None))",
 ]
 
 #: what the caller changes between two steps
@@ -247,8 +247,8 @@ CHANGES = [
     "optimizer.load_state_dict(optimizer.state_dict())",
     "optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))",
     "if i == 3:\n    optimizer.state.clear()",
-    "for s in optimizer.state.values():\n    for v in s.values():\n        if isinstance(v, torch.Tensor) and v.dim():\n            v.mul_(0.5)",
-    "if i == 3:\n    for s in optimizer.state.values():\n        for v in s.values():\n            if isinstance(v, torch.Tensor) and v.dim():\n                v[0] = 0.25",
+    "for s in optimizer.state.values():\n    for v in s.values():\n        if isinstance(v, torch.Tensor) and v.dim():\n            v.mul_(0.5)",  # noqa: E501
+    "if i == 3:\n    for s in optimizer.state.values():\n        for v in s.values():\n            if isinstance(v, torch.Tensor) and v.dim():\n                v[0] = 0.25",  # noqa: E501
     "if i == 4:\n    first.requires_grad_(False)",
     "if i in (2, 4):\n    first.requires_grad_(i == 4)",
     "net.train(i % 3 != 1)",
@@ -260,7 +260,7 @@ CHANGES = [
     "if i == 3:\n    net.extra = nn.Linear(6, 6)\n    optimizer.add_param_group({'params': list(net.extra.parameters())})",
     "handle = first.register_hook(lambda g: g * 0.5) if i == 2 else handle.remove() if i == 4 else None if i < 2 else handle",
     "if i == 2:\n    first.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum()))",
-    "if kept and isinstance(kept[-1], torch.Tensor) and not kept[-1].requires_grad and kept[-1].dtype is torch.float32:\n    kept[-1].add_(1)",
+    "if kept and isinstance(kept[-1], torch.Tensor) and not kept[-1].requires_grad and kept[-1].dtype is torch.float32:\n    kept[-1].add_(1)",  # noqa: E501
     "with torch.no_grad():\n    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(net.parameters()) * 0.9, net.parameters())",
     "result = loss = None",
     "kept.clear()",
@@ -540,7 +540,7 @@ def _step(d: Draft, name: str) -> None:
     if data == "one":
         d.add("top", "x, y, labels = torch.randn(5, 6), torch.randn(5, 6), torch.randint(0, 6, (5,))")
         if sizes != [4]:
-            make += "x, y, labels = x[:n], y[:n], labels[:n]\nif n == 5 or len(x) < n:\n    x, y, labels = torch.randn(n, 6), torch.randn(n, 6), torch.randint(0, 6, (n,))\n"
+            make += "x, y, labels = x[:n], y[:n], labels[:n]\nif n == 5 or len(x) < n:\n    x, y, labels = torch.randn(n, 6), torch.randn(n, 6), torch.randint(0, 6, (n,))\n"  # noqa: E501
     elif data == "views of a data set":
         d.add("top", "X, Y, LABELS = torch.randn(40, 6), torch.randn(40, 6), torch.randint(0, 6, (40,))")
         make += "x, y, labels = X[i * n : i * n + n], Y[i * n : i * n + n], LABELS[i * n : i * n + n]\n"

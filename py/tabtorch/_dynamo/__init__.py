@@ -93,7 +93,7 @@ def run(fn: Any) -> Any:
 
 
 def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """`explain(f)(*args)` runs `f` once; tells how many plans it takes, and why it cannot be replayed if it cannot."""
+    """`explain(f)(*args)` runs `f` once; tells how many graphs it takes, and why it runs eagerly on every call, if it does."""
     from ..compiled.explain import explain as tell
 
     return (

@@ -102,12 +102,12 @@ class Compiled:
         return self._run(entry, tensors, objects, boxes, lambda: self.function(*args, **kwargs))
 
     def _limited(self, entry: Entry) -> None:
-        entry.why = "the limit of recordings is reached"
+        entry.why = "recompile_limit is reached"
         if "limit" not in self.warned:
             self.warned.add("limit")
             warnings.warn(
-                f"torch.compile: {self.name} was recorded for {config.limit()} kinds of arguments or states "
-                "(torch._dynamo.config.recompile_limit): for others its Python runs on every call",
+                f"torch.compile: {self.name} was recompiled for {config.limit()} kinds of arguments or states, and hit "
+                "torch._dynamo.config.recompile_limit: for others it runs eagerly",
                 UserWarning,
                 stacklevel=4,
             )

@@ -1,4 +1,4 @@
-"""`torch._dynamo.explain`: what a function comes to as a plan."""
+"""`torch._dynamo.explain`: what a function comes to as a plan, and why it is not one, if it is not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..engine import graph
+from ..tensor import Tensor
 from .hold import Hold
+from .record import Recorder
+from .scope import Scope
+from .tree import flatten
 
 
 class ExplainOutput(NamedTuple):
-    """graph_count: windows that were sent; op_count: operations in them; break_reasons: why it is not one plan, if it is not."""
+    """graph_count: windows that were sent; op_count: operations in them; break_reasons: of each graph break, and why the
+    function runs eagerly on every call, if it does."""
 
     graph_count: int
     graph_break_count: int
@@ -34,11 +39,12 @@ class _Counting(Hold):
         self.graphs = self.ops = 0
         self.reasons: list[str] = []
 
-    def count(self) -> None:
+    def __exit__(self, *exc: Any) -> None:
         for q in set(graph._queues.values()):
             if q.nodes:
                 self.graphs += 1
                 self.ops += len(q.nodes)
+        super().__exit__(*exc)
 
     def cut(self, q: Any) -> None:
         super().cut(q)
@@ -53,11 +59,25 @@ class _Counting(Hold):
 
 
 def explain(function: Callable[..., Any], args: Any, kwargs: Any) -> ExplainOutput:
-    """Runs `function` once."""
+    """Runs `function` once, as `torch.compile` does to record it."""
     hold = _Counting(function)
-    with hold:
-        getattr(function, "_torchdynamo_orig_callable", function)(*args, **kwargs)
-        hold.count()
-    graph.flush()
-    reasons = list(dict.fromkeys(hold.reasons)) or ([hold.reason] if hold.reason else [])
-    return ExplainOutput(hold.graphs, max(0, hold.graphs - 1), hold.ops, reasons)
+    own = getattr(function, "_torchdynamo_orig_callable", function)
+    tensors: list[Tensor] = []
+    objects: list[Any] = []
+    boxes: list[Any] = []
+    flatten((args, kwargs), tensors, objects, boxes)
+    scope = Scope([own, *objects])
+    reasons = hold.reasons
+    if scope.opaque:
+        with hold:
+            own(*args, **kwargs)
+        graph.flush()
+        reasons = reasons or [scope.opaque]
+    else:
+        plans: dict[Any, Any] = {}
+        recorder = Recorder(scope, tensors, boxes, True, plans)
+        recorder.run(hold, lambda: own(*args, **kwargs))
+        for plan in plans.values():
+            plan.forget()
+        reasons = reasons or ([recorder.why] if recorder.why else [])
+    return ExplainOutput(hold.graphs, max(0, hold.graphs - 1), hold.ops, list(dict.fromkeys(reasons)))

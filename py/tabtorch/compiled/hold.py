@@ -89,11 +89,11 @@ class Hold:
             file, line, text = self.place()
             where = f"{file}:{line}" + (f" (`{text}`)" if text else "")
             if self.fullgraph:
-                raise Unsupported(f"torch.compile with fullgraph=True: {self.name} {what} at {where}")
+                raise Unsupported(f"torch.compile with fullgraph=True: graph break in {self.name}: it {what} at {where}")
             if (file, line) not in self.warned:
                 self.warned.add((file, line))
                 warnings.warn_explicit(
-                    f"torch.compile: {self.name} {what} at {where}: its plan is cut there, and its Python runs on every call",
+                    f"torch.compile: graph break in {self.name}: it {what} at {where}, so that its Python runs on every call",
                     UserWarning,
                     file,
                     line,

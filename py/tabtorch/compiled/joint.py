@@ -17,7 +17,6 @@ from ..engine import graph
 from ..engine.graph import Buffer, Node, inst
 from ..engine.plan import make_plan
 from ..engine.view import contiguous_meta
-from ..layout import contiguous_format
 from ..ops import core
 from ..tensor import Tensor
 
@@ -66,7 +65,7 @@ class Joint:
         found = engine.run(roots, given, True, False, self.inputs, accumulate=False, cut=True)
         clone: Any = core.function("clone")
         with no_grad():
-            self.grads = [None if g is None else clone(g, memory_format=contiguous_format) for g in found]
+            self.grads = [g if g is None or 0 in g._meta.strides else clone(g) for g in found]
 
     def drop(self) -> None:
         """Takes what was computed for the gradients out of the window again."""

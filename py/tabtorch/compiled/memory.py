@@ -70,14 +70,9 @@ def separated(nodes: Sequence[Node], written: Iterable[int], inputs: Sequence[No
         stranger = held_beyond(memory, [len(whole) + len({id(n.buf) for n in windows})])[0]
         if not stranger and (not direct if windows else len(direct) == 1) and len(mine) == len(windows):
             continue
-        keep = not stranger and not windows
-        for n in direct:
-            if at[id(n)] in over:
-                if keep:  # one of them may stay
-                    keep = False
-                else:
-                    twins.append((n, twin_of(n, _whole(memory[0]))))
-        if mine and (stranger or len(mine) < len(windows) or any(at[id(n)] not in over for n in direct)):
+        # whoever else lies there stays, with the old nodes
+        twins += [(n, twin_of(n, _whole(memory[0]))) for n in direct if at[id(n)] in over]
+        if mine:
             base = _whole(memory[0])
             for n in mine:
                 assert n.buf is not None

@@ -271,11 +271,12 @@ class Replay:
         n = len(self.regrads)
         self.alone = Known([GIVEN if i in mine else KEPT for i in self.overwritten])
         self.alone_grads = Known([GRADIENT] * n + [ITS_STORAGE] * n + [KEPT] * n)
-        # memory that is written over: the buffers, and what is known to lie in each; of arguments, only while they are here
+        # memory that is written over, by a place in it each, and how many values are known to lie there; of arguments, only
+        # while they are here
         bases = [b.base or b for b in buffers]
-        self.memory = list({id(bases[i]): bases[i] for i in kept}.values())
+        self.lying_at = list({id(bases[i]): i for i in kept}.values())
         lying = Counter(map(id, bases))
-        self.alone_in = Known([lying[id(b)] for b in self.memory])
+        self.alone_in = Known([lying[id(bases[i])] for i in self.lying_at])
         self.given_over = [i for i in self.placed if i in mine]
         self.moves = moves[0]
         self.tensors = self.scope.tensors
@@ -307,7 +308,8 @@ class Replay:
 
     def _separate(self) -> None:
         """Raises Stale if something lies in memory that is about to be written over which did not in the recording."""
-        memory: list[Any] = self.memory
+        memory: list[Any] = [self.nodes[i].buf for i in self.lying_at]
+        memory = [b.base or b for b in memory]
         if not self.alone_in.all_there_is(memory) and any(held_beyond(memory, self.alone_in.own)):
             raise Stale("a tensor shares memory with something else")
         if self.given_over:

@@ -358,7 +358,7 @@ class Scope:
                 elif d is not opt.state:
                     self._item(d, key)
         self._sequence(dict.keys(opt.state))
-        self._seqs.append(opt.param_groups)  # not what is in them
+        self._seqs += [opt.param_groups, dict.values(opt.state)]  # which dicts they are, not what is in them
         self._sized += [opt.param_groups, *[d for d in [*opt.param_groups, *opt.state.values()] if isinstance(d, dict)]]
         self._dicts += [vars(opt)] * 2
         self._keys += ["param_groups", "state"]
