@@ -37,6 +37,7 @@ def f(x, y):
 def call(i):
     global result, x
     x, y = torch.randn(4, 6), torch.randn(2, 6)
+{before}
     result = f(x, y)
 {after}
 """
@@ -57,9 +58,10 @@ def training(
     )
 
 
-def function(body: str, top: str = "", after: str = "pass") -> str:
+def function(body: str, top: str = "", after: str = "pass", before: str = "pass") -> str:
     return INFERENCE.format(
         top=top,
+        before="\n".join(f"    {line}" for line in before.split("\n")),
         body="\n".join(f"    {line}" for line in body.split("\n")),
         after="\n".join(f"    {line}" for line in after.split("\n")),
     )
@@ -87,6 +89,13 @@ PROGRAMS = {
         "return F.linear(x, w.t()), x.sum() * w.sum()",
         top="w = torch.randn(6, 6, requires_grad=True)",
         after="kept.append(torch.autograd.grad(result[0].sum() + result[1], w))",
+    ),
+    "a hook that comes and goes": training(
+        after="global handle\nif i == 2:\n    handle = first.register_hook(lambda g: g * 0.5)\nif i == 5:\n    handle.remove()"
+    ),
+    "an argument with hooks and attributes": function(
+        "x.sum().backward()\nreturn x * (x.mark if hasattr(x, 'mark') else 1)",
+        before="x.requires_grad_()\nif i % 2:\n    x.register_hook(lambda g: kept.append(g))\nelse:\n    x.mark = i",
     ),
     "versions of kept gradients": training(
         "nn.utils.clip_grad_norm_(net.parameters(), 0.1)", after="kept.append(first.grad[:1])"

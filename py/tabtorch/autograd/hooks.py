@@ -10,6 +10,9 @@ from typing import Any
 from ..tensor import Tensor
 from .tape import GradFn
 
+#: how often a hook was added to anything: who remembers that there is none looks again
+added = [0]
+
 
 def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
     """Appends to the ordered dict `owner.where`. The handle returned takes the hook out again."""
@@ -21,6 +24,7 @@ def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
         setattr(owner, where, hooks)
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
+    added[0] += 1
     return handle
 
 

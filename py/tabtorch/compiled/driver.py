@@ -87,8 +87,10 @@ class Compiled:
         with graph.LOCK:  # a replay is for one thread at a time
             entry = self.entries.get(key)
             if entry is None:
-                entry = self.entries[key] = Entry(objects)
-                if len(self.entries) > config.limit():
+                entry = Entry(objects)
+                if len(self.entries) < config.limit():
+                    self.entries[key] = entry
+                else:  # and nothing is kept of it
                     self._limited(entry)
             for replay in entry.replays:
                 if graph.recording is not None:

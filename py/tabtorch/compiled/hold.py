@@ -89,7 +89,9 @@ class Hold:
             file, line, text = self.place()
             where = f"{file}:{line}" + (f" (`{text}`)" if text else "")
             if self.fullgraph:
-                raise Unsupported(f"torch.compile with fullgraph=True: graph break in {self.name}: it {what} at {where}")
+                raise Unsupported(
+                    f"torch.compile with fullgraph=True: graph break in {self.name}: it {what} at {where}"
+                )
             if (file, line) not in self.warned:
                 self.warned.add((file, line))
                 warnings.warn_explicit(

@@ -22,6 +22,7 @@ from itertools import chain
 from operator import is_
 from typing import Any
 
+from ..autograd import hooks
 from ..dtypes import dtype
 from ..nn.modules import _global_hooks
 from ..nn.modules.module import _STATE as _MODULE_STATE
@@ -30,6 +31,7 @@ from ..optim._state import NumberStorage
 from ..optim.optimizer import Optimizer
 from ..random import Generator
 from ..tensor import Tensor
+from ..tensorbase import inside
 
 #: compared by value
 PLAIN = (int, float, complex, str, bytes, bool, type(None))
@@ -83,6 +85,21 @@ def about(t: Tensor) -> tuple[Any, ...]:
     return type(t), t._meta, t._rg, t._fn is None, t._inference, t._storage.node.inst.out
 
 
+def hooks_of(t: Tensor) -> tuple[int, ...]:
+    """How many hooks of each kind a leaf has."""
+    kinds = (t._backward_hooks, t._post_accumulate_grad_hooks, t._after_hooks)
+    return tuple([len(h) if h else 0 for h in kinds])
+
+
+def marked(t: Tensor) -> bool:
+    """Whether there is more to a tensor than `about` tells: hooks, or attributes that a script has put on it."""
+    return not inside(t).keys() <= _ORDINARY
+
+
+#: names in the dict of a tensor without either
+_ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
+
+
 class Scope:
     """Everything reachable from `roots` (a function, arguments that are objects)."""
 
@@ -100,6 +117,8 @@ class Scope:
                 break
         self.sizes = list(map(len, self._sized))
         self.snap = list(self._now())
+        self.hooks_added = hooks.added[0]
+        self.hooks = list(map(hooks_of, self.tensors))
 
     def _clear(self) -> None:
         self.opaque = ""
@@ -116,9 +135,9 @@ class Scope:
         self._keys: list[Any] = []
         self._seen: dict[int, Any] = {}
         self._waiting: list[Any] = []
-        for name, hooks in vars(_global_hooks).items():
-            if isinstance(hooks, dict) and not name.startswith("__"):
-                self._values(hooks)
+        for name, own in vars(_global_hooks).items():
+            if isinstance(own, dict) and not name.startswith("__"):
+                self._values(own)
 
     # ---- what is watched
 
@@ -134,6 +153,10 @@ class Scope:
         try:
             if list(map(len, self._sized)) != self.sizes:
                 return False
+            if self.hooks_added != hooks.added[0]:
+                if list(map(hooks_of, self.tensors)) != self.hooks:
+                    return False
+                self.hooks_added = hooks.added[0]
             if all(map(is_, self._now(), self.snap)):
                 return True
             return self._agrees(list(self._now()))
@@ -207,9 +230,12 @@ class Scope:
             for name in ("_meta", "_rg", "_storage"):
                 self._owners.append(x)
                 self._attributes.append(name)
-            for hooks in (x._backward_hooks, x._post_accumulate_grad_hooks):
-                if hooks:
-                    self._values(hooks)
+            for own in (x._backward_hooks, x._post_accumulate_grad_hooks, x._after_hooks):
+                if own:
+                    self._values(own)
+            if marked(x):
+                for name in inside(x).keys() - vars(Tensor).keys() - _ORDINARY:
+                    self._item(inside(x), name)
         elif cls is types.FunctionType:
             self._function(x)
         elif cls is types.MethodType:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engine.view import Size
 from ..tensor import Tensor
-from .scope import PLAIN, about
+from .scope import PLAIN, about, marked
 
 
 def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any]) -> Any:
@@ -17,6 +17,9 @@ def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any])
     """
     if isinstance(x, Tensor):
         tensors.append(x)
+        if marked(x):
+            objects.append(x)
+            return (about(x), id(x))
         return about(x)
     t = type(x)
     if t in PLAIN:
