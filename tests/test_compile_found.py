@@ -103,6 +103,17 @@ PROGRAMS = {
     "a gradient that is returned": training(returned="loss, first.grad, first.grad.view(-1)"),
     "an inference tensor": function("with torch.inference_mode():\n    h = x * 2\nreturn h, x.sum()"),
     "another version of an argument": function("return x.data", after="result.add_(1)"),
+    "a gradient that stays and is returned": training(returned="first.grad").replace("optimizer.zero_grad()", "pass"),
+    "a list that is given and returned": function(
+        "return x",
+        top="items = [torch.ones(2)]\n@compile\ndef g(xs):\n    return xs, xs[0] * 2",
+        after="kept.append(g(items)[0] is items)",
+    ),
+    "a mode that is changed": function(
+        "torch.set_grad_enabled(False)\nreturn x * 2",
+        after="kept.append(torch.is_grad_enabled())\ntorch.set_grad_enabled(True)",
+    ),
+    "an attribute of a function": function("f.n = getattr(f, 'n', 0) + 1\nreturn x * f.n"),
     "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
     "a view of a parameter": function(
         "return w[1:], w.t(), x @ w",

@@ -42,6 +42,38 @@ PARTS: dict[str, tuple[str, str, str]] = {
         "K[pos] = h[:1].detach()\nh = F.scaled_dot_product_attention(h[None], K[None], K[None])[0]",
         "",
     ),
+    "past that grows": ("past = []", "past.append(h[:1].detach())\nh = h + torch.cat(past[-3:]).mean(0)", ""),
+    "parameters as a dict": (
+        "params = {'w': torch.ones(6, 6) * 0.1, 'b': torch.zeros(6)}",
+        "h = h @ params['w'] + params['b']",
+        "params = {k: v * 0.9 for k, v in params.items()}",
+    ),
+    "functional call": (
+        "layer = nn.Linear(6, 6)\nown = {k: v.detach().clone() for k, v in layer.named_parameters()}",
+        "h = torch.func.functional_call(layer, own, (h,))\nown['weight'].mul_(0.9)",
+        "",
+    ),
+    "gradient of a functional call": (
+        "layer2 = nn.Linear(6, 6)\nown2 = {k: v.detach().clone() for k, v in layer2.named_parameters()}",
+        "g = torch.func.grad(lambda p: torch.func.functional_call(layer2, p, (h.detach(),)).square().mean())(own2)\n"
+        "for k in own2:\n    own2[k].sub_(g[k], alpha=0.1)\nh = h + own2['bias']",
+        "",
+    ),
+    "hidden state": (
+        "hidden = torch.zeros(6)",
+        "hidden.copy_(torch.tanh(hidden + h.detach().mean(0)))\nh = h * hidden",
+        "",
+    ),
+    "hidden state bound anew": (
+        "memory = Box(h=torch.zeros(6))",
+        "memory.h = torch.tanh(memory.h + h.detach().mean(0))\nh = h * memory.h",
+        "",
+    ),
+    "mode changed": ("", "torch.set_grad_enabled(False)\nh = h * 2", "torch.set_grad_enabled(True)"),
+    "attribute of a function": ("def tool(a):\n    tool.n += 1\n    return a * tool.n\ntool.n = 0", "h = tool(h)", ""),
+    "attribute of itself": ("", "other.n = getattr(other, 'n', 0) + 1\nh = h * other.n", ""),
+    "class attribute": ("class Shared:\n    n = 0", "Shared.n += 1\nh = h * Shared.n", ""),
+    "no_grad function": ("@torch.no_grad()\ndef quiet(a):\n    return a * 2", "h = h + quiet(h)", ""),
     "cache in a module": (
         "class Cached(nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.register_buffer('k', torch.zeros(8, 6))\n        self.n = 0\n"
@@ -92,7 +124,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "view of a state": ("S = torch.zeros(4, 6)", "v = S[1]\nv.add_(h.detach().mean(0))\nh = h + S.sum(0)", ""),
     "state by a view": ("S2 = torch.zeros(4, 6)\nrow = S2[2]", "row.add_(1)\nh = h + S2.sum(0)", ""),
     "state through .data": ("P = nn.Parameter(torch.ones(6))", "P.data.mul_(0.9)\nh = h * P.detach()", ""),
-    "state of numbers": ("step_no = torch.zeros((), dtype=torch.long)", "step_no += 1\nh = h * step_no", ""),
+    "state of numbers": ("step_no = torch.zeros((), dtype=torch.long)", "step_no.add_(1)\nh = h * step_no", ""),
     "two states of one value": ("D = torch.zeros(6)\nE = D.clone()", "D.add_(1)\nh = h + E + D", "E.add_(2)"),
     "state set to another": ("G = torch.zeros(6)\nH = torch.ones(6)", "G.copy_(H)\nH.add_(1)\nh = h + G", ""),
     "size asked": ("", "h = h * h.shape[0] + h.numel()", ""),
@@ -323,7 +355,7 @@ def _arguments(d: Draft) -> str:
     kind = d.choice("arguments", ARGUMENTS)
     if not d.on("arguments " + kind):
         kind = "fresh"
-    sizes = d.choice("sizes", [[4], [4], [4], [4, 3], [2, 5, 4]])
+    sizes = d.choice("sizes", [[4], [4], [4], [4, 3], [2, 5, 4], [4, 0, 1]])
     if not d.on(f"sizes {sizes}"):
         sizes = [4]
     make = f"n = {sizes}[i % {len(sizes)}]\nx, y = torch.randn(n, 6), torch.randn(2, 6)\n"
@@ -439,4 +471,4 @@ def inference(d: Draft) -> str:
         line = d.choice(f"after {k}", AFTER)
         if d.on(f"after {k}: {line}"):
             d.add("after", line)
-    return d.program("kept pending result last x y scale flag flag2 U mode same_x SHARED total base")
+    return d.program("kept pending result last x y scale flag flag2 U params mode same_x SHARED total base")

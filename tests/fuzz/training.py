@@ -406,6 +406,10 @@ def _step(d: Draft, name: str) -> None:
             "loss.backward()\nF.mse_loss(first @ first, first * 2).backward()",
             "for p, g in zip(net.parameters(), torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)):\n    p.grad = g",
             "(loss / 2).backward()",
+            "for part, other in zip(out.chunk(2), y.chunk(2)):\n    F.mse_loss(part, other).backward(retain_graph=True)",
+            "torch.autograd.backward([loss, out.sum() * 0.1])",
+            "loss.backward(inputs=list(net.parameters()))",
+            "out.retain_grad()\nloss.backward()\nseen.append(out.grad)",
             "penalty = sum((p ** 2).sum() for p in net.parameters())\n(loss + 0.01 * penalty).backward()",
             "for part in (x[:2], x[2:]):\n    {net(part)}.square().mean().backward()",
             "g = torch.autograd.grad(loss, first, create_graph=True, allow_unused=True)[0]\n"
@@ -448,6 +452,28 @@ def _step(d: Draft, name: str) -> None:
         pieces = {"whole": body}
     else:
         step = "optimizer.step()"
+        if d.maybe("updated by hand", 0.12):
+            step = "with torch.no_grad():\n    for p in net.parameters():\n        if p.grad is not None:\n" + indented(
+                d.choice(
+                    "how by hand",
+                    [
+                        "p -= 0.1 * p.grad",
+                        "p.sub_(p.grad, alpha=0.1)",
+                        "p.add_(p.grad, alpha=-0.1)\np.grad.zero_()",
+                        "p.data -= 0.1 * p.grad.data",
+                        "p.copy_(p - 0.1 * p.grad)\np.grad = None",
+                        "p.data = p.data - 0.1 * p.grad",
+                    ],
+                ),
+                12,
+            )
+        elif d.maybe("a second optimizer", 0.08):
+            d.add("top", "second = torch.optim.SGD(net.first.parameters(), lr=0.01, momentum=0.5)")
+            step = "optimizer.step()\nsecond.step()"
+        elif d.maybe("scaler", 0.05):
+            d.add("top", "scaler = torch.amp.GradScaler('cpu', init_scale=4.0)")
+            backward = backward.replace("loss.backward()", "scaler.scale(loss).backward()")
+            step = "scaler.step(optimizer)\nscaler.update()"
         if d.maybe("accumulation", 0.2):
             step, zero, where_zero = "if i % 2:\n    optimizer.step()\n    optimizer.zero_grad()", "", "begin"
         if d.maybe("two steps", 0.05):
@@ -556,6 +582,9 @@ def training(d: Draft) -> str:
     """The text of a program: names, and a function `call(i)`."""
     d.add("top", "kept, seen, last_grad, handle, loss, result = [], [], None, None, None, None")
     _network(d)
+    if d.maybe("float64", 0.05):
+        d.add("top", "net = net.double() if torch.empty(0).device.type == 'cpu' else net\nfirst = net.first.weight")
+        d.picked = d.picked.replace("{x}", "{x}.to(first.dtype)")
     name = _optimizer(d)
     _around(d)
     _step(d, name)

@@ -33,6 +33,19 @@ stance = "default"
 every: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 
+def modes() -> tuple[Any, ...]:
+    """The settings on which it depends what operations do."""
+    autocast: Any = sys.modules.get("tabtorch.amp._switch")
+    return (
+        STATE.grad,
+        STATE.inference,
+        dtypes.get_default_dtype(),
+        default_device(),
+        autocast is not None and any(autocast.NOW.enabled) and (*autocast.NOW.enabled, *autocast.NOW.low_dtype),
+        deterministic(),
+    )
+
+
 class Entry:
     """What is known of calls with equal arguments."""
 
@@ -69,17 +82,7 @@ class Compiled:
         tensors: list[Tensor] = []
         objects: list[Any] = []
         boxes: list[Any] = []
-        autocast: Any = sys.modules.get("tabtorch.amp._switch")
-        key = (
-            STATE.grad,
-            STATE.inference,
-            dtypes.get_default_dtype(),
-            default_device(),
-            autocast is not None and any(autocast.NOW.enabled) and (*autocast.NOW.enabled, *autocast.NOW.low_dtype),
-            deterministic(),
-            flatten(args, tensors, objects, boxes),
-            flatten(kwargs, tensors, objects, boxes),
-        )
+        key = (*modes(), flatten(args, tensors, objects, boxes), flatten(kwargs, tensors, objects, boxes))
         bridge = graph.bridge()
         if self.runtime is not bridge:  # plans are those of a runtime
             self.reset()
@@ -138,7 +141,10 @@ class Compiled:
                 return out
             plain = last is not None and last.scope is scope
             recorder = Recorder(scope, tensors, boxes, plain, self.plans)
+            before = modes()
             out, made = recorder.run(hold, call)
+            if made is not None and modes() != before:
+                made, recorder.why = None, "it changes a mode, or a default"
         finally:
             if graph.recording is hold:
                 graph.recorded()

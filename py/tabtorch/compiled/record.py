@@ -192,7 +192,7 @@ class Recorder:
         results: list[Tensor] = []
         known = {id(t) for t in self.tensors}
         try:
-            describe(out, {**self.scope._seen, **dict.fromkeys(known)}, results)
+            describe(out, {**self.scope._seen, **dict.fromkeys(known)}, results, self.boxes)
         except Unknown as e:
             self.hold.reason = str(e)
             return
@@ -223,10 +223,12 @@ class Recorder:
         hold = self.hold
         results: list[Tensor] = []
         known = {**self.scope._seen, **{id(t): t for t in self.tensors}}
-        spec = describe(out, known, results)
+        spec = describe(out, known, results, self.boxes)
         for t, fn in zip(self.tensors, self.fns):
             if t._fn is not fn:
                 raise Unrecorded("it changes the history of a tensor")
+        if any(t is g for t in results for g in self.grads):
+            raise Unrecorded("it returns a gradient that was there before")
         new = [t for t in results if id(t) not in known]
         self.views = self.bases.made(new)
         for t in [*new, *self.views]:

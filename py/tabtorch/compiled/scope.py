@@ -294,6 +294,10 @@ class Scope:
             self.opaque = f"it uses an object of type {cls.__module__}.{cls.__qualname__}"
 
     def _function(self, f: types.FunctionType) -> None:
+        if f.__dict__ and (not ours(f.__module__) or "_torchdynamo_orig_callable" in f.__dict__):
+            self._sized.append(f.__dict__)
+            for name in sorted(self.names & f.__dict__.keys()):
+                self._item(f.__dict__, name)
         wrapped = f.__dict__.get("_torchdynamo_orig_callable")
         if wrapped is not None:
             self._put(wrapped)

@@ -48,8 +48,9 @@ class Unknown(Exception):
     """A result that cannot be made again."""
 
 
-def describe(x: Any, known: dict[int, Any], tensors: list[Tensor]) -> Any:
-    """A spec of a result, for `build`. `known`: id -> what stands for an object that is there already. Raises Unknown."""
+def describe(x: Any, known: dict[int, Any], tensors: list[Tensor], boxes: list[Any]) -> Any:
+    """A spec of a result, for `build`. `known`: id -> what stands for an object that is there already; `boxes`: the lists and
+    dicts among the arguments. Raises Unknown."""
     if isinstance(x, Tensor):
         for i, t in enumerate(tensors):
             if t is x:
@@ -59,10 +60,12 @@ def describe(x: Any, known: dict[int, Any], tensors: list[Tensor]) -> Any:
     kind: Any = type(x)
     if kind in PLAIN or id(x) in known or kind is Size:
         return ("same", x)
+    if any(x is box for box, _ in boxes):
+        raise Unknown("it returns a list or dict that it was given")
     if isinstance(x, (list, tuple)) and (kind in (list, tuple) or hasattr(x, "_fields")):
-        return (kind, [describe(v, known, tensors) for v in x])
+        return (kind, [describe(v, known, tensors, boxes) for v in x])
     if isinstance(x, dict) and type(x).__init__ is dict.__init__:
-        return (kind, list(x), [describe(v, known, tensors) for v in x.values()])
+        return (kind, list(x), [describe(v, known, tensors, boxes) for v in x.values()])
     raise Unknown(f"it returns an object of type {kind.__qualname__}")
 
 
