@@ -114,6 +114,25 @@ PROGRAMS = {
         after="kept.append(torch.is_grad_enabled())\ntorch.set_grad_enabled(True)",
     ),
     "an attribute of a function": function("f.n = getattr(f, 'n', 0) + 1\nreturn x * f.n"),
+    "an attribute of a tensor": function(
+        "x.mark = 3\nw.n = getattr(w, 'n', 0) + 1\nreturn x * w.n", top="w = torch.ones(6)"
+    ),
+    "a gradient with a history": function(
+        "(x @ w).square().sum().backward(create_graph=True)\nreturn x.sum()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="kept.append(w.grad.square().sum())\nkept[-1].backward()\nw.grad = None",
+    ),
+    "a hook that is added inside": function(
+        "w.register_hook(lambda g: g * 0.5) if len(kept) == 0 else None\n(x @ w).sum().backward()\nreturn x.sum()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="kept.append(w.grad)\nw.grad = None",
+    ),
+    "a retained gradient": function(
+        "(v * x.sum()).sum().backward()\nreturn x.sum()",
+        top="w = torch.randn(6, requires_grad=True)\nv = w * 2\nv.retain_grad()",
+        before="global v\nv = w * 2\nv.retain_grad()",
+        after="kept.append((v.grad, w.grad.clone()))",
+    ),
     "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
     "a view of a parameter": function(
         "return w[1:], w.t(), x @ w",

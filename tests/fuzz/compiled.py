@@ -132,8 +132,7 @@ def shrunk(seed: int, device: str = "cpu", torch: Any = None, seconds: float = 6
 def run_many(
     first_seed: int, count: int, device: str = "cpu", seconds: float | None = None, verbose: bool = False
 ) -> dict[str, Any]:
-    """Programs from `first_seed` on: {"programs": how many ran, "differing": {seed: differences}, "unusable": seeds of
-    programs that raise without compile}."""
+    """Programs from `first_seed` on, for `seconds` at most: {"programs": how many ran, "differing": {seed: differences}, …}."""
     started = time.time()
     result: dict[str, Any] = {"programs": 0, "first_seed": first_seed, "device": device, "differing": {}}
     for seed in range(first_seed, first_seed + count):
@@ -147,6 +146,8 @@ def run_many(
                 print(f"program {seed} on {device}:", *found[:3], sep="\n    ", flush=True)
         if result["programs"] % 20 == 0:
             gc.collect()
+        if verbose and result["programs"] % 100 == 0:
+            print(f"{result['programs']} programs, {len(result['differing'])} differ", flush=True)
     result["seconds"] = round(time.time() - started, 1)
     return result
 

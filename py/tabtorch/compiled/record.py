@@ -25,8 +25,8 @@ from .hold import Hold
 from .joint import Joint
 from .memory import separated, twin_of, unshared
 from .replay import Replay
-from .results import Bases, oddity
-from .scope import Scope
+from .results import Bases, differentiable, oddity
+from .scope import Scope, hooks_of, marks
 from .tree import Unknown, altered, describe
 
 
@@ -129,6 +129,8 @@ class Recorder:
         self.grads: list[Any] = [t._grad for t in self.leaves]
         self.had = [g is not None and (g._meta, g._rg) for g in self.grads]
         self.fns = [t._fn for t in self.tensors]
+        self.marks = list(map(marks, self.tensors))
+        self.hooks = list(map(hooks_of, self.tensors))
         self.looks = [(t._meta, t._rg, t._storage) for t in self.arguments]
         for t in [*self.tensors, *[g for g in self.grads if g is not None]]:
             self._add(t._storage.root)
@@ -227,6 +229,11 @@ class Recorder:
         for t, fn in zip(self.tensors, self.fns):
             if t._fn is not fn:
                 raise Unrecorded("it changes the history of a tensor")
+        for t, had in zip(self.tensors, self.marks):
+            if (now := marks(t)).keys() != had.keys() or any(now[k] is not had[k] for k in now):
+                raise Unrecorded("it sets an attribute of a tensor")
+        if list(map(hooks_of, self.tensors)) != self.hooks:
+            raise Unrecorded("it adds or removes a hook")
         if any(t is g for t in results for g in self.grads):
             raise Unrecorded("it returns a gradient that was there before")
         new = [t for t in results if id(t) not in known]
@@ -298,6 +305,8 @@ class Recorder:
                 self.gone.append(j)
             elif odd := oddity(new):
                 raise Unrecorded(odd)
+            elif new._rg or differentiable(new):
+                raise Unrecorded("it leaves a gradient with a history")
             elif (
                 old is not None
                 and id(new._storage.root) not in self.index

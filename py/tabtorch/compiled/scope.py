@@ -96,6 +96,14 @@ def marked(t: Tensor) -> bool:
     return not inside(t).keys() <= _ORDINARY
 
 
+def marks(t: Tensor) -> dict[str, Any]:
+    """Those hooks and attributes, and the gradient of what is no leaf."""
+    found = {k: v for k, v in inside(t).items() if k not in _ORDINARY}
+    if t._fn is not None and t._grad is not None:
+        found["_grad"] = t._grad
+    return found
+
+
 #: names in the dict of a tensor without either
 _ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
 
