@@ -143,6 +143,14 @@ def test_no_gradient_is_lost(name: str) -> None:
     assert model.weight.grad.tolist() == [[240.0] * 3] * 2 and model.bias.grad.tolist() == [240.0] * 2
 
 
+def test_no_first_gradient_is_lost() -> None:
+    for _ in range(15):
+        w = tt.ones(3, device="cpu", requires_grad=True)
+        losses = [(w * (k + 1)).sum() for k in range(8)]
+        together(*[loss.backward for loss in losses])
+        assert w.grad.tolist() == [36.0] * 3
+
+
 def shared_graph(ns: Any) -> list[str]:
     w = ns.ones(3, requires_grad=True)
     loss = (w * w).exp().sum()
@@ -159,7 +167,12 @@ def test_one_graph_is_freed_once() -> None:
 
 def test_draws() -> None:
     """A generator that is shared gives each number once; one of a thread's own, its own numbers."""
-    n = 1000
+    for seed in range(12):  # who draws first makes the state
+        tt.manual_seed(seed)
+        expected = sorted(tt.rand(8).tolist())
+        tt.manual_seed(seed)
+        assert sorted(together(*[lambda: tt.rand(1).item()] * 8)) == expected
+    n = 600
     tt.manual_seed(7)
     expected = sorted(tt.rand(8 * n).tolist())
     tt.manual_seed(7)
@@ -233,6 +246,33 @@ def test_saving_and_loading() -> None:
     assert all(f == found[0] for f in found) and found[0] == model.weight.tolist()
 
 
+def test_what_comes_while_a_window_is_taken_stays() -> None:
+    x = tt.ones(2, device="cpu")
+    q = x._storage.node.inst.queue
+    graph.flush()
+    late: list[Any] = []
+
+    class Sneaky(graph.Nodes):
+        """Another thread appends between the look and the taking out."""
+
+        __slots__ = ()
+
+        def __getitem__(self, k: Any) -> Any:
+            taken = list.__getitem__(self, k)
+            if not late:
+                late.append(None)
+                late[0] = x + 5
+            return taken
+
+    y = x + 1
+    q.nodes.__class__ = Sneaky
+    try:
+        assert y.tolist() == [2.0, 2.0]
+    finally:
+        q.nodes.__class__ = graph.Nodes
+    assert late[0].tolist() == [6.0, 6.0]
+
+
 # ---- torch.compile
 
 
@@ -292,6 +332,31 @@ def test_others_work_while_a_function_is_recorded(name: str) -> None:
     before = graph.counts["plans"]
     assert [f(x).tolist() for _ in range(4)] == [[3.0] * 3] * 4
     assert graph.counts["plans"] <= before + 2 and not graph.recorder
+
+
+def test_nodes_of_others_are_kept_apart_from_a_recording() -> None:
+    class Recording:
+        closed = over = shared_with = False
+
+        def shared(self) -> None:
+            self.shared_with = True
+
+    x = tt.ones(2, device="cpu")
+    x.tolist()
+    q = x._storage.node.inst.queue
+    recording = Recording()
+    assert graph.record(recording) and not elsewhere(lambda: graph.record(Recording()))
+    try:
+        mine = x + 1
+        theirs = elsewhere(lambda: x + 2)
+        assert [n is mine._storage.node for n in q.nodes] == [True]
+        assert [n is theirs._storage.node for n in q.nodes.others] == [True]
+        assert elsewhere(lambda: theirs.tolist()) == [3.0, 3.0] and mine._storage.node.buf is None
+        assert not recording.shared_with
+        assert elsewhere(lambda: (mine * 2).tolist()) == [4.0, 4.0] and recording.shared_with
+    finally:
+        graph.recorded()
+    assert not q.nodes.others and mine.tolist() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
