@@ -5,7 +5,8 @@
 #   make lint    ruff, mypy, tsc, biome
 #   make bench   the benchmarks, in Chromium
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
-#   make conformance-check  a few samples of every question in it
+#   make conformance-check  as much of it as four minutes take, another part with each commit
+#   make conformance-mutate disturbs every operator, and sees whether the run notices
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
@@ -36,7 +37,7 @@ WEB_SOURCES := $(call files,web) $(wildcard COMPATIBILITY.md)
 PY_TESTS = cd tests && $(CURDIR)/$(PY)
 RESULTS ?= $(CURDIR)/results
 
-.PHONY: help serve test lint bench soak conformance conformance-check wheel site runtime clean tools browsers
+.PHONY: help serve test lint bench soak conformance conformance-check conformance-mutate wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
@@ -71,7 +72,10 @@ conformance: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --page ../COMPATIBILITY.md
 
 conformance-check: .venv/.dev $(RUNTIME) $(HOST)
-	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --samples 2
+	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --samples 8 --slice auto --seconds 240
+
+conformance-mutate: .venv/.dev $(RUNTIME) $(HOST)
+	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --mutate
 
 soak: .venv/.dev $(RUNTIME) $(HOST)
 	$(PY_TESTS) -m soak --results $(RESULTS)/soak.jsonl && $(PY_TESTS) -m soak --device cpu --results $(RESULTS)/soak.jsonl
