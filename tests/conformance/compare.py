@@ -78,7 +78,7 @@ def as_near(
     """Not farther from the result in double precision than three times what PyTorch's own is: rounding, not an error.
 
     Some results lose most digits by cancellation, in both libraries; no fixed tolerance would say anything about those.
-    rounded: the result in double precision of inputs that were rounded; what it is off, any result in single precision may be.
+    rounded: a gradient in double precision of inputs that were rounded; what it is off, any in single precision may be.
     normwise: rounding is measured against the largest element, as fits gradients, whose elements are sums of such terms.
     """
     if truth.shape != got.shape or not (want.is_floating_point() or want.is_complex()):
@@ -98,7 +98,9 @@ def as_near(
         error = torch.maximum(error, torch.where(moved.isfinite(), moved, 0.0))
     allowed = 3 * error.max()
     if not normwise:  # of each element the smaller of the largest error there is, and of the largest relative one
-        allowed = torch.minimum(allowed, 3 * (error / size).nan_to_num(math.inf).max() * size)
+        some = size > 0
+        relative = 3 * (error / size)[some].max() if bool(some.any()) else 0.0
+        allowed = torch.where(some, torch.minimum(allowed, relative * size), allowed)
     eps = torch.finfo(want.dtype).eps
     return bool(((b - t)[sure].abs() <= allowed + 2 * eps * (size.max() if normwise else size)).all())
 
@@ -159,7 +161,7 @@ def same(
             t, normwise = truths[i].detach(), where == "gradient"
             if as_near(w, g, t, normwise) or _halves(w, g, t, tol(w.dtype)):
                 continue
-            rounded = _rounded(truth, len(wants))
+            rounded = _rounded(truth, len(wants)) if normwise else []
             if rounded and as_near(w, g, t, normwise, rounded[i].detach()):
                 continue
         raise _difference(w, g, tol(w.dtype), at)

@@ -246,6 +246,22 @@ LIST: tuple[LeftOut, ...] = (
         devices=("webgpu",),
     ),
     LeftOut(
+        ("cat",),
+        "PyTorch takes inputs whose strides happen to fit as channels last, and lays out the result so",
+        ("strides",),
+        2,
+        checks=("reference",),
+    ),
+    LeftOut(
+        ("normal",),
+        "an out= of sixteen elements or more, laid out otherwise: PyTorch draws its numbers one by one there, by another formula",
+        ("values",),
+        1,
+        checks=("variants",),
+        said="^out: ",
+        within=1e7,
+    ),
+    LeftOut(
         ("nn.functional.linear",),
         "PyTorch fails with an out= laid out otherwise where it folds a batch; tabtorch writes it",
         ("no error",),

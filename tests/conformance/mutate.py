@@ -183,7 +183,7 @@ def _noticed(op: Any, device: str, kind: str, dtype: str, which: int) -> tuple[V
     for change in changes:
         d = _Disturbance(change, op, which)
         tries, why = 0, ""
-        for before, after, applied in itertools.islice(_pairs(op, device, check, dtype, d), 60):
+        for before, after, applied in itertools.islice(_pairs(op, device, check, dtype, d), 400):
             if before.kind != "passed":
                 why = before.why
             elif applied and after.kind == "failed" and after.cause in causes:
