@@ -18,7 +18,7 @@ from typing import Any
 
 from . import dtypes
 from ._transfer import Span, pour, read_back, reserve
-from .engine.view import contiguous_meta
+from .engine.view import contiguous_meta, contiguous_strides
 from .storage import Storage
 from .tensor import Tensor
 from .utils.fetch import Reader, Work, drive, drive_async, is_url, join, open_reader, open_reader_async, read_bytes
@@ -201,6 +201,10 @@ class _Making:
             if "don't know how" in str(error):
                 raise SafetensorError(f"device {self.device} is invalid") from None
             raise
+        if max(shape, default=0) >= 2**63:  # in the format, but of no tensor
+            raise TypeError(f"tensor {e.name!r} has the shape {list(shape)}: Overflow when unpacking long long")
+        if max(contiguous_strides(shape), default=0) >= 2**63:
+            raise RuntimeError("Stride calculation overflowed")
         node = reserve(prod(shape), e.dtype, where)
         self.spans.append(Span(node, offset, e.name))
         t: Tensor = object.__new__(Tensor)
