@@ -133,6 +133,15 @@ PROGRAMS = {
         before="global v\nv = w * 2\nv.retain_grad()",
         after="kept.append((v.grad, w.grad.clone()))",
     ),
+    # one value in two storages, each written over by a function that remembers where it lies
+    "two functions and a copy": function(
+        "p.add_(1)\nreturn p.sum()",
+        top="p = torch.zeros(6)\nc = torch.zeros(6)\n@compile\ndef g():\n    c.mul_(2)\n    c.sub_(1)",
+        after="if i % 3 == 2:\n    with torch.no_grad():\n        c.copy_(p)\ng()\nkept.append((p.clone(), c.clone()))",
+    ),
+    "two batch sizes": training().replace(
+        "torch.randn(4, 6), torch.randn(4, 6)", "torch.randn(3 + i % 2, 6), torch.randn(3 + i % 2, 6)"
+    ),
     "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
     "a view of a parameter": function(
         "return w[1:], w.t(), x @ w",
