@@ -1,12 +1,14 @@
 # Each target does all the set-up it needs, once; nothing is done again that has not changed.
 #
 #   make serve   the page, on http://localhost:8000/ (PORT=...)
-#   make test    every test, in CPython, Node, Chromium and Firefox (BROWSERS=chromium: without Firefox)
+#   make test    every test, in CPython, Node, Pyodide, Chromium and Firefox (BROWSERS=chromium: without Firefox)
 #   make lint    ruff, mypy, tsc, biome
 #   make bench   the benchmarks, in Chromium
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
 #   make conformance-check  as much of it as four minutes take, another part with each commit
 #   make conformance-mutate disturbs every operator, and sees whether the run notices
+#   make fuzz    random programs, SECONDS=60 of each kind
+#   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
@@ -36,25 +38,43 @@ WEB_SOURCES := $(call files,web) $(wildcard COMPATIBILITY.md)
 .DEFAULT_GOAL := help
 PY_TESTS = cd tests && $(CURDIR)/$(PY)
 RESULTS ?= $(CURDIR)/results
+RECORDED ?= $(CURDIR)/dist/recorded.pt
+SAMPLES ?= 400
+PYODIDE_SECONDS ?= 20
+PYODIDE_TIMEOUT ?= 1200
+SECONDS ?= 60
 
-.PHONY: help serve test lint bench soak conformance conformance-check conformance-mutate wheel site runtime clean tools browsers
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench fuzz everything soak conformance conformance-check conformance-mutate wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -11
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
 
 # The quick test comes first; the slow ones, which want a machine to themselves, last. The files between are run a few to a
 # process, always the same ones together, in the same order. A browser that was too slow once, on a busy machine, is asked
-# again; any other failure counts at once.
+# again; any other failure counts at once. Of what is long (tests/slices.py) each commit runs another slice.
 test: .venv/.dev $(SITE) browsers
 	$(PY) -m pytest -q tests/test_tiny.py
+	$(MAKE) --no-print-directory test-cpython test-pyodide test-browsers
+
+test-cpython: .venv/.dev $(RUNTIME) $(HOST)
 	printf '%s\n' $(filter-out tests/test_tiny.py tests/test_cli.py,$(sort $(wildcard tests/test_*.py))) | \
 	  xargs -n 5 -P $(JOBS) $(PY) -m pytest -q
 	$(if $(JS_TESTS),node --test $(JS_TESTS))
-	TABTORCH_BROWSERS="$(BROWSERS)" $(PY) -m pytest -q --reruns 1 --only-rerun TimeoutError tests/test_cli.py $(wildcard tests/browser)
+
+# PyTorch's side of the operators that are compared where PyTorch is not
+recorded: .venv/.dev $(RUNTIME) $(HOST)
+	$(PY_TESTS) -m wasm.record $(RECORDED) --count $(SAMPLES)
+
+test-pyodide: .venv/.dev $(WHEEL) recorded
+	$(PY_TESTS) -m wasm -j $(JOBS) --recorded $(RECORDED) --seconds $(PYODIDE_SECONDS) --timeout $(PYODIDE_TIMEOUT)
+
+test-browsers: .venv/.dev $(SITE) browsers recorded
+	TABTORCH_BROWSERS="$(BROWSERS)" TABTORCH_RECORDED=$(RECORDED) \
+	  $(PY) -m pytest -q --reruns 1 --only-rerun TimeoutError tests/test_cli.py $(wildcard tests/browser)
 
 lint: .venv/.dev node_modules/.package-lock.json
 	$(BIN)/ruff check
@@ -76,6 +96,18 @@ conformance-check: .venv/.dev $(RUNTIME) $(HOST)
 
 conformance-mutate: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --mutate
+
+# Fresh seeds, for so long each; one that fails is printed, and can be asked for again.
+fuzz: .venv/.dev $(RUNTIME) $(HOST)
+	$(PY_TESTS) -m fuzz.aliases --seconds $(SECONDS)
+	$(PY_TESTS) -m fuzz.compiled --seconds $(SECONDS)
+	$(PY_TESTS) -m fuzz.compiled --seconds $(SECONDS) --device webgpu
+	$(PY_TESTS) -m fuzz.threads --seconds $(SECONDS) --programs 1000000
+	$(PY_TESTS) -m fuzz.files --seconds $(SECONDS) -j $(JOBS)
+
+# All of it: every slice, every operator, the fuzzers and the soak. Hours; says at the end what ran, and how it ended.
+everything: .venv/.dev $(SITE) browsers
+	.ci/everything $(RESULTS)
 
 soak: .venv/.dev $(RUNTIME) $(HOST)
 	$(PY_TESTS) -m soak --results $(RESULTS)/soak.jsonl && $(PY_TESTS) -m soak --device cpu --results $(RESULTS)/soak.jsonl

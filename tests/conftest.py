@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite. Comparing with real PyTorch is in sidebyside.py."""
+"""Fixtures of the whole suite, and the slices of what is long. Comparing with real PyTorch is in sidebyside.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ import pytest
 
 import tabtorch
 from sidebyside import DEVICES
+from slices import sliced
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of what is long, this commit's slice: see slices.py."""
+    out, said = sliced([item.nodeid for item in items])
+    if not out or config.option.keyword or any("::" in a for a in config.args):
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    for line in said:
+        if reporter:
+            reporter.write_line(f"slice: {line} (TABTORCH_SLICE=all: all)")
+    config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if i in out])
+    items[:] = [item for i, item in enumerate(items) if i not in out]
 
 
 @pytest.fixture(params=DEVICES)

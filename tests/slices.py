@@ -1,6 +1,6 @@
 """What is too long for every run is done a slice at a time, another with each commit: `make everything` does the whole.
 
-TABTORCH_SLICE=7 asks for a certain one.
+TABTORCH_SLICE=7 asks for a certain one, TABTORCH_SLICE=all for all of them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,31 @@ import functools
 import hashlib
 import os
 import subprocess
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+#: of a file, or of its tests whose name holds a word: one of so many is run. The rest is in other commits' slices; the
+#: operators are also in `make conformance-check`, the projects and demos in each other's browser and on the other device
+SLICES: tuple[tuple[str, str, int], ...] = (
+    ("tests/test_conformance.py", "webgpu", 4),
+    ("tests/test_conformance.py", "-cpu", 2),
+    ("tests/test_elementwise.py", "webgpu", 3),
+    ("tests/test_projects.py", "webgpu", 5),
+    ("tests/test_projects.py", "cpu", 3),
+    ("tests/browser/test_projects.py", "", 4),
+    ("tests/browser/test_demos.py", "firefox", 3),
+    ("tests/test_cli.py", "firefox", 3),
+)
 
 
 @functools.cache
 def number() -> int:
     """The number that chooses the slices: `TABTORCH_SLICE`, else from the commit, else 0."""
-    chosen = os.environ.get("TABTORCH_SLICE")
+    chosen = os.environ.get("TABTORCH_SLICE", "")
     if chosen:
-        return int(chosen)
+        return 0 if chosen == "all" else int(chosen)
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         commit = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
@@ -28,11 +42,37 @@ def number() -> int:
     return int(commit[:7], 16)
 
 
+def whole() -> bool:
+    """Whether all slices were asked for."""
+    return os.environ.get("TABTORCH_SLICE") == "all"
+
+
 def slice_of(n: int, of: str = "") -> int:
     """Which of `n` slices is due, 0 … n - 1. of: what is sliced, so that not all things turn together."""
-    return (number() + int(hashlib.sha256(of.encode()).hexdigest()[:6], 16)) % n if n > 1 else 0
+    return (number() + int(hashlib.sha256(of.encode()).hexdigest()[:6], 16)) % n
 
 
 def part(items: Sequence[Any], n: int, of: str = "") -> list[Any]:
     """Every n-th of `items`, from the one that is due; n slices together are all of them."""
-    return list(items[slice_of(n, of) :: n])
+    return list(items) if whole() else list(items[slice_of(n, of) :: n])
+
+
+def sliced(names: Sequence[str]) -> tuple[set[int], list[str]]:
+    """Of the tests of these names (node ids), the places of those that are not due, and what to say of it."""
+    places: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    for i, name in enumerate(names):
+        file, _, test = name.partition("::")
+        found = next((s for s in SLICES if s[0] == file and s[1] in test), None)
+        if found:
+            places[found].append(i)
+    out: set[int] = set()
+    said = []
+    for (file, word, n), at in places.items():
+        kept = part(at, n, file + word)
+        if len(at) < 2 or len(kept) == len(at):  # one test that somebody asked for by name
+            continue
+        out |= set(at) - set(kept)
+        said.append(
+            f"{len(kept)} of {len(at)} tests of {file}{f' ({word})' if word else ''}: slice {number() % n} of {n}"
+        )
+    return out, said

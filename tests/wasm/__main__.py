@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from wasm import channel, remote
-from wasm.suite import GROUPS, LEFT_OUT, ON_WEBGPU
+from wasm.suite import GROUPS, LEFT_OUT
 
 ROOT = Path(__file__).parents[2]
+RECORDED = "tests/wasm/test_recorded.py"
 
 
 def wheel() -> Path:
@@ -54,7 +55,6 @@ def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any
             "arguments": [*usual, *arguments],
             "env": env,
             "left_out": LEFT_OUT,
-            "on_webgpu": ["tests/"] if a.all_devices else ON_WEBGPU,
         }
         environ = {**os.environ, "PYTHONPATH": str(scratch / "package"), "TABTORCH_WASM": json.dumps(spec)}
         command = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node"]
@@ -76,9 +76,9 @@ def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any
         return status, json.loads(report.read_text()) if report.exists() else {}, said
 
 
-def _child(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
+def _child(device: str, arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
     """`run` in a process of its own: PyTorch and its modes belong to one suite at a time."""
-    command = [sys.executable, "-m", "wasm", "--json", "--device", a.device, "--seconds", str(a.seconds)]
+    command = [sys.executable, "-m", "wasm", "--json", "--device", device, "--seconds", str(a.seconds)]
     command += ["--timeout", str(a.timeout), *(["--recorded", str(a.recorded)] if a.recorded else [])]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT / "tests")
     try:
@@ -108,8 +108,7 @@ def summary(reports: list[dict[str, Any]], least: dict[str, int]) -> list[str]:
 
 def main() -> int:
     p = argparse.ArgumentParser(prog="wasm", description=__doc__.split("\n")[0])
-    p.add_argument("--device", default="cpu webgpu", help='"cpu", "webgpu" or (default) "cpu webgpu"')
-    p.add_argument("--all-devices", action="store_true", help="every file on every device")
+    p.add_argument("--device", default="cpu", help='of FILE: "cpu" (default), "webgpu" or "cpu webgpu"')
     p.add_argument("--timeout", type=float, default=1500)
     p.add_argument("--recorded", type=Path, help="a file of wasm.record")
     p.add_argument("--seconds", type=float, default=30, help="for its samples on each device (default: %(default)s)")
@@ -124,13 +123,12 @@ def main() -> int:
         print(said)
         summary([report], {})
         return status
-    groups = [[f for f in g if a.recorded or not f.endswith("test_recorded.py")] for g in GROUPS]
+    groups = [(device, {f: n for f, n in g.items() if a.recorded or f != RECORDED}) for device, g in GROUPS]
     with concurrent.futures.ThreadPoolExecutor(a.j) as pool:
-        answers = list(pool.map(lambda g: _child(g, a), groups))
+        answers = list(pool.map(lambda g: _child(g[0], [*g[1]], a), groups))
     for status, _, said in answers:
         print(said if status else "\n".join(said.splitlines()[-12:]))
-    least = {f: n for g in GROUPS for f, n in g.items() if any(f in x for x in groups)}
-    few = summary([r for _, r, _ in answers], least)
+    few = summary([r for _, r, _ in answers], {f: n for _, g in groups for f, n in g.items()})
     print(*few, sep="\n")
     return int(bool(few) or any(status for status, _, _ in answers))
 

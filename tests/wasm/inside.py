@@ -30,7 +30,7 @@ import pytest  # noqa: E402
 
 from wasm.report import Report  # noqa: E402
 
-report = Report(spec)
+report = Report(spec, peer)
 status: Any = pytest.main(["-p", "no:cacheprovider", *spec["arguments"]], plugins=[report])
-report.save(peer.count)
+report.save()
 raise SystemExit(int(status))

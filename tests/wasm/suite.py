@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-#: the files of one process each: the names, and how many tests of each have to pass at least
-GROUPS: tuple[dict[str, int], ...] = (
-    {
-        "tests/test_tiny.py": 1,
-        "tests/test_counts.py": 25,
-        "tests/test_compile.py": 25,
-        "tests/test_compile_programs.py": 25,
-        "tests/wasm/test_recorded.py": 1,
-    },
-    {
-        "tests/test_autograd.py": 55,
-        "tests/test_random_programs.py": 60,
-        "tests/test_aliasing.py": 3,
-        "tests/test_dispatch.py": 230,
-        "tests/test_serialization.py": 100,
-    },
+#: a process each: the devices, and its files with how many tests of each have to pass at least. What is on the GPU is the
+#: same bytes as from CPython, so webgpu is for what depends on when things are sent and let go, and for the random programs
+GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
+    (
+        "cpu",
+        {
+            "tests/test_autograd.py": 55,
+            "tests/test_compile.py": 25,
+            "tests/test_compile_programs.py": 25,
+            "tests/test_random_programs.py": 60,
+            "tests/test_aliasing.py": 3,
+            "tests/test_dispatch.py": 230,
+            "tests/test_serialization.py": 95,
+        },
+    ),
+    (
+        "cpu webgpu",
+        {
+            "tests/test_tiny.py": 1,
+            "tests/test_counts.py": 25,
+            "tests/wasm/test_recorded.py": 2,
+            "tests/wasm/test_fuzz.py": 2,
+        },
+    ),
 )
-
-#: of these also on webgpu; of the others only on `cpu`: what is on the GPU is the same bytes as from CPython
-ON_WEBGPU = ("tests/test_tiny.py", "tests/test_counts.py", "tests/wasm/test_recorded.py")
 
 _STAND_IN = "the stand-in for PyTorch cannot carry it: "
 #: tests that do not run there, and why. One that is not there any more is an error.

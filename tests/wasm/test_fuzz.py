@@ -1,0 +1,42 @@
+"""Only in Pyodide: the random programs of `fuzz`, from a place that is another with each commit."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from slices import number
+
+SECONDS = float(os.environ.get("TABTORCH_FUZZ_SECONDS", "30"))
+#: programs that there must have been time for at least, on each device
+LEAST = {"cpu": 10, "webgpu": 1}
+
+
+def first_seed() -> int:
+    """Far from the seeds of other commits."""
+    return number() * 10_000
+
+
+def test_compiled_programs(device: str, capsys: Any) -> None:
+    """Compiled is eager, in the interpreter that ships."""
+    compiled = pytest.importorskip("fuzz.compiled", reason="no such fuzzer yet")
+    found = compiled.run_many(first_seed(), 1 << 30, device, seconds=SECONDS)
+    with capsys.disabled():
+        print(f"\n{found['programs']} compiled programs from seed {first_seed()} on {device}")
+    assert not found["differing"], f"python -m fuzz.compiled --show SEED: {found['differing']}"
+    assert found["programs"] >= LEAST[device]
+
+
+def test_alias_programs(device: str, oracle: Any, capsys: Any) -> None:
+    """Views, in-place writes and gradients as PyTorch has them: it runs the programs first, and sends what it found."""
+    aliases = pytest.importorskip("fuzz.aliases", reason="no such fuzzer yet")
+    import tabtorch
+
+    count = 200 if device == "cpu" else 20
+    recorded = oracle("fuzz.aliases", "record")(range(first_seed(), first_seed() + count), device == "cpu")
+    with capsys.disabled():
+        print(f"\n{len(recorded)} alias programs from seed {first_seed()} on {device}")
+    wrong = aliases.check(recorded, tabtorch, device)
+    assert not wrong, f"python -m fuzz.aliases --seed SEED: {wrong[:3]}"
