@@ -268,8 +268,9 @@ def _like(
     shape = m.shape
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
     if memory_format is None or memory_format is preserve_format:
-        if not m.contiguous:
-            restrided(t, dense_strides(m))
+        strides = dense_strides(m)
+        if strides != t._meta.strides:
+            restrided(t, strides)
     else:
         restrided(t, format_strides(shape, memory_format))
     return finished(t, requires_grad) if requires_grad else t

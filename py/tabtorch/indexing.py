@@ -17,7 +17,10 @@ from .autograd.views import check_inplace
 from .autograd.views import view as track
 from .engine.graph import batches
 from .engine.view import Meta, meta
+from .ops.convert import _fill
 from .ops.gather import index_prepared, prepared
+from .ops.inplace import check_overlap
+from .ops.masked import fill_at
 from .ops.slices import embed
 from .shapes import TYPE_NAMES, remembered, slice_bounds
 from .tensor import Tensor
@@ -43,6 +46,10 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
     """The view that `parts` make of `m`. IndexError as PyTorch's."""
     used = sum(p is not None and p is not Ellipsis for p in parts)
     if used > m.ndim:
+        if m.ndim == 0 and len(parts) == 1 and type(parts[0]) is tuple:
+            raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+        if m.ndim == 0 and len(parts) > 1:
+            raise IndexError("too many indices for tensor of dimension 0")
         _too_many(m)
     shape: list[int] = []
     strides: list[int] = []
@@ -51,7 +58,7 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
     offset = m.offset
     name = "AliasBackward0"
     d = 0
-    for p in parts:
+    for at, p in enumerate(parts):
         if p is Ellipsis:
             for _ in range(m.ndim - used):
                 shape.append(m.shape[d])
@@ -69,7 +76,7 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
         n, st = m.shape[d], m.strides[d]
         if type(p) is int:
             if not -n <= p < n:
-                raise IndexError(f"index {p} is out of bounds for dimension {d} with size {n}")
+                raise IndexError(f"index {p} is out of bounds for dimension {at} with size {n}")
             i = p + n if p < 0 else p
             offset += i * st
             spec.append((i, None, 1))
@@ -83,7 +90,7 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
             strides.append(st * step)
             kept.append(length)
             spec.append((a, length, step))
-            if length != n or step != 1 or len(parts) == 1:  # beside other parts, a full slice is no step of its own
+            if len(parts) == 1 or not _is_full(p, n):  # beside other parts, a full slice is no step of its own
                 name = "SliceBackward0"
         d += 1
     for n, st in zip(m.shape[d:], m.strides[d:]):
@@ -163,6 +170,8 @@ def _basic_parts(index: Any) -> tuple[Part, ...] | None:
                 if p is NotImplemented:
                     return None
             out.append(p)
+        if len(out) == 1 and out[0] is not Ellipsis:
+            out.append(Ellipsis)  # which tells it from an index that is no tuple
         return tuple(out)
     q = _simple(index)
     return None if q is NotImplemented else (q,)
@@ -222,15 +231,15 @@ class _Advanced:
         basic: list[Part] = []
         self.tensors: list[Tensor | None] = []
         d = 0  # dimension of x that comes next
-        for p in parts:
+        for at, p in enumerate(parts):
             q = _simple(p)
             if q is not NotImplemented:
-                d = self._basic_part(q, basic, m, used, d)
+                d = self._basic_part(q, basic, m, used, d, at)
                 continue
             t = self._tensor(p, x)
             if isinstance(t, int):
                 if not -m.shape[d] <= t < m.shape[d]:
-                    raise IndexError(f"index {t} is out of bounds for dimension {d} with size {m.shape[d]}")
+                    raise IndexError(f"index {t} is out of bounds for dimension {at} with size {m.shape[d]}")
                 basic.append(t)
                 d += 1
                 continue
@@ -270,7 +279,7 @@ class _Advanced:
             return depth if isinstance(q, bool) else 1
         return 1
 
-    def _basic_part(self, q: Part, basic: list[Part], m: Meta, used: int, d: int) -> int:
+    def _basic_part(self, q: Part, basic: list[Part], m: Meta, used: int, d: int, at: int) -> int:
         basic.append(q)
         if q is Ellipsis:
             n = m.ndim - used
@@ -283,7 +292,7 @@ class _Advanced:
             return d
         if type(q) is int:
             if not -m.shape[d] <= q < m.shape[d]:
-                raise IndexError(f"index {q} is out of bounds for dimension {d} with size {m.shape[d]}")
+                raise IndexError(f"index {q} is out of bounds for dimension {at} with size {m.shape[d]}")
             return d + 1
         self.tensors.append(None)
         return d + 1
@@ -359,12 +368,34 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     elif index is None or index is Ellipsis:
         return _view(self, (index,))
     elif t is Tensor and index._meta.ndim and index._meta.dtype is dtypes.int64 and self._meta.ndim:
-        return index_prepared(self, prepared(self, (index,)))
+        return index_prepared(self, prepared(self, (index,)), originals=(index,))
     a = _Advanced(self, index)
     x = _view(self, a.parts) if any(p != (None, None, None) for p in a.parts) else self
     if not any(t is not None for t in a.tensors):
         return x
-    return index_prepared(x, prepared(x, a.tensors))
+    return index_prepared(x, prepared(x, a.tensors), originals=a.tensors)
+
+
+def _is_full(p: Part, n: int) -> bool:
+    """Whether a slice is one that PyTorch takes for no step at all."""
+    start, stop, step = p
+    return start in (None, 0) and (stop is None or stop >= n) and step in (None, 1)
+
+
+def _is_whole(m: Meta, parts: tuple[Part, ...]) -> bool:
+    """Whether the parts of an index leave out nothing, and add no dimension."""
+    at = m.ndim - sum(p is not Ellipsis for p in parts)
+    if at < 0 or parts.count(Ellipsis) > 1:
+        return False
+    d = 0
+    for p in parts:
+        if p is Ellipsis:
+            d += at
+            continue
+        if type(p) is not tuple or not _is_full(p, m.shape[d]):
+            return False
+        d += 1
+    return True
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
@@ -375,10 +406,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if type(index) in (int, slice, tuple) or index is None or index is Ellipsis:
         parts = _basic_parts(index)
     if parts is not None:
-        _assign(_view(self, parts), value)
+        _assign(self if _is_whole(self._meta, parts) else _view(self, parts), value)
+        return
+    if index is False:
         return
     a = _Advanced(self, index)
-    x = _view(self, a.parts) if any(p != (None, None, None) for p in a.parts) else self
+    x = self if _is_whole(self._meta, a.parts) else _view(self, a.parts)
     given = [t for t in a.tensors if t is not None]
     if not given:
         _assign(x, value)
@@ -423,7 +456,7 @@ def _fill_mask(x: Tensor, tensors: list[Tensor | None], mask: Tensor, value: Any
         from .creation import number
 
         value = number(value, x._meta.dtype)
-    x.masked_fill_(mask.reshape(*mask._meta.shape, *(1,) * tail) if tail else mask, value)
+    fill_at(x, mask.reshape(*mask._meta.shape, *(1,) * tail) if tail else mask, value, mask)
 
 
 def _value(x: Tensor, value: Any) -> Any:
@@ -441,17 +474,26 @@ def _value(x: Tensor, value: Any) -> Any:
 
 def _assign(part: Tensor, value: Any) -> None:
     if not isinstance(value, Tensor):
-        part.fill_(value)
+        check_inplace(part)
+        check_overlap(part, ())
+        _fill(
+            part, value, "FillBackward3" if part._meta.ndim else "CopyBackwards"
+        )  # of which PyTorch makes a tensor first
         return
     m = value._meta
-    if m is part._meta and value._storage is part._storage and not (STATE.grad and part._rg):
-        check_inplace(part)
-        part._storage.version += 1  # `x[i] += y` comes here with the part itself: it has been written already
+    if m is part._meta and value._storage is part._storage and not (STATE.grad and (part._rg or value._rg)):
+        check_inplace(part, (value,))
+        part._storage.written()  # `x[i] += y` comes here with the part itself: it has been written already
         return
-    extra = m.ndim - part._meta.ndim
+    if m.shape == part._meta.shape:
+        part.copy_(value)
+        return
+    if m.ndim == 0:
+        part.fill_(value)
+        return
     lead = 0
-    while lead < m.ndim and m.shape[lead] == 1 and extra > lead:
+    while lead < m.ndim and m.shape[lead] == 1:
         lead += 1
     if lead:
-        value = value.reshape(m.shape[lead:])
+        value = value.view(m.shape[lead:])
     part.copy_(value.expand(part._meta.shape))

@@ -12,7 +12,7 @@ from operator import index as _index
 from typing import Any, TypeVar
 
 from .dtypes import TYPE_NAMES
-from .engine.view import Meta, contiguous_strides, meta, ordered_strides, view_strides
+from .engine.view import Meta, meta, ordered_strides, view_strides
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -149,8 +149,9 @@ def retyped(m: Meta, dtype: Any) -> Meta:
     what = f"to view {type_name(m.dtype)} as {type_name(dtype)} (different element sizes)"
     if m.ndim == 0:
         raise RuntimeError(f"self.dim() cannot be 0 {what}")
-    if m.strides[-1] != 1:
-        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {m.strides[-1]}")
+    last = f"self.stride(-1) must be 1 {what}, but got {m.strides[-1]}"
+    if a > b and m.strides[-1] != 1:
+        raise RuntimeError(last)
     if a > b:
         k = a // b
         return meta(
@@ -161,6 +162,8 @@ def retyped(m: Meta, dtype: Any) -> Meta:
         raise RuntimeError(f"self.size(-1) must be divisible by {k} {what}, but got {m.shape[-1]}")
     if m.offset % k:
         raise RuntimeError(f"self.storage_offset() must be divisible by {k} {what}, but got {m.offset}")
+    if m.strides[-1] != 1:
+        raise RuntimeError(last)
     for d, s in enumerate(m.strides[:-1]):
         if s % k:
             raise RuntimeError(f"self.stride({d}) must be divisible by {k} {what}, but got {s}")
@@ -183,8 +186,6 @@ def real_as_complex(m: Meta) -> Meta:
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
             + type_name(m.dtype)
         )
-    if m.dtype.name == "float16":
-        raise NotImplementedError("complex32 is not supported by tabtorch: view_as_complex of a float16 tensor")
     if m.ndim == 0:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if m.shape[-1] != 2:
@@ -196,6 +197,8 @@ def real_as_complex(m: Meta) -> Meta:
             raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     if m.offset % 2:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")
+    if m.dtype.name == "float16":
+        raise NotImplementedError("complex32 is not supported by tabtorch: view_as_complex of a float16 tensor")
     return meta(m.shape[:-1], tuple(s // 2 for s in m.strides[:-1]), m.offset // 2, m.dtype.to_complex(), m.device)
 
 
@@ -235,8 +238,14 @@ def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
     """`expand`: -1 keeps a size, new dimensions have stride 0. RuntimeError as PyTorch's."""
     lead = len(shape) - m.ndim
     if lead < 0:
+        from .autograd.tape import OLD_TYPES
+
+        name = type_name(m.dtype)
+        kind = (
+            f"torch.{name}Tensor" if name in OLD_TYPES else f"{'CPU' if m.device.type == 'cpu' else 'WebGPU'}{name}Type"
+        )
         raise RuntimeError(
-            f"expand(torch.{type_name(m.dtype)}Tensor{{{list(m.shape)}}}, size={list(shape)}): the number of sizes provided "
+            f"expand({kind}{{{list(m.shape)}}}, size={list(shape)}): the number of sizes provided "
             f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor ({m.ndim})"
         )
     size: list[int] = []
@@ -298,9 +307,9 @@ def flat_shape(m: Meta, start: int, end: int) -> tuple[int, ...]:
 
 def unflat_shape(m: Meta, dim: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape `unflatten(dim, sizes)` gives."""
-    d = wrap_dim(dim, m.ndim)
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
+    d = wrap_dim(dim, m.ndim)
     n = m.shape[d] if m.ndim else 1
     try:
         full = infer_size(sizes, n)
@@ -320,7 +329,7 @@ def selected(m: Meta, dim: int, i: int) -> Meta:
     d = wrap_dim(dim, m.ndim)
     n = m.shape[d]
     if not -n <= i < n:
-        raise IndexError(f"select(): index {i} out of range for tensor of size {list(m.shape)} at dimension {dim}")
+        raise IndexError(f"select(): index {i} out of range for tensor of size {list(m.shape)} at dimension {d}")
     k = i + n if i < 0 else i
     return meta(
         m.shape[:d] + m.shape[d + 1 :],
@@ -381,7 +390,7 @@ def unfolded(m: Meta, dim: int, size: int, step: int) -> Meta:
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")
     if size > n:
-        raise RuntimeError(f"maximum size for tensor at dimension {dim} is {n} but size is {size}")
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     if m.ndim == 0:
@@ -485,7 +494,7 @@ def pieces(m: Meta, dim: int, sizes: tuple[int, ...]) -> tuple[Meta, ...]:
 def dense_strides(m: Meta) -> tuple[int, ...]:
     """Strides of a new tensor like `m` (`preserve_format`): the same order of dimensions, without gaps or overlap."""
     if m.contiguous:
-        return contiguous_strides(m.shape)
+        return m.strides
     dense = sorted((st, n) for n, st in zip(m.shape, m.strides) if n != 1)
     expect = 1
     for st, n in dense:

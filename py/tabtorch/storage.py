@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 _addresses = itertools.count(1 << 40, 1 << 40)
 
 
-class Storage:
-    """`node` is the present value (flat); an in-place write sets another one and adds 1 to `version`.
+#: `Tensor._stale` of a view that had no history until its base was written to
+UNRECORDED: Any = ("unrecorded",)
 
-    `views`: weak references to the differentiable views made of it, which an in-place write has to tell; None: no such view.
+
+class Storage:
+    """`node` is the present value (flat); an in-place write sets another one and calls `written`.
+
+    `views`: (weak reference, version when it was made) of the differentiable views of it; None: no such view.
     """
 
     __slots__ = ("__weakref__", "_address", "node", "version", "views")
@@ -28,6 +32,25 @@ class Storage:
         self.node = node
         self.version = 0
         self.views: Any = None
+
+    def written(self) -> None:
+        """There is another version: the views of what requires grad have to look for their history anew."""
+        self.version += 1
+        if self.views is not None:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tells the views that there is another version."""
+        live = []
+        for entry in self.views:
+            v = entry[0]()
+            if v is not None:
+                live.append(entry)
+                if v._fn is not None or v._base._rg:
+                    v._stale = v._fn or v._stale or UNRECORDED
+                    v._fn = None
+                    v._rg = True
+        self.views = live or None
 
     @property
     def root(self) -> Storage:

@@ -14,7 +14,7 @@ from .engine.graph import Node
 from .engine.view import Meta
 from .modes import STATE
 from .ops import core
-from .storage import Storage
+from .storage import UNRECORDED, Storage
 from .tensorbase import Attributes, TensorBase, inside
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _fn: Any = None  # GradFn, or Port of one with several outputs
     _grad: Tensor | None = None
     _base: Tensor | None = None  # of a differentiable view: the tensor that is no view
-    _stale: bool = False  # a view whose base was written to: its grad_fn is made anew when asked for
+    _stale: Any = (
+        False  # of a view whose base was written to: its grad_fn until then, or True; it is made anew when asked for
+    )
+    _borrowed: bool = False  # of a view: it requires grad only because its base does
+    _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
     _view_state: int = 0  # how the view was made: see autograd/views.py
     _inference: bool = False
     _beside: Any = None  # of a generator's state: the other generator's at that moment
@@ -183,7 +187,17 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def requires_grad(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if value and self._meta.dtype.category < 2 and self._fn is None:
+        if (self._fn is not None or self._stale) and self._rg:
+            more = (
+                ""
+                if value
+                else (
+                    " If you want to use a computed variable in a subgraph that doesn't require differentiation use "
+                    "var_no_grad = var.detach()."
+                )
+            )
+            raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{more}")
+        if value and not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(value)
 
@@ -214,7 +228,13 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 raise RuntimeError(
                     "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
                 )
-        self._rg = bool(requires_grad)
+        self._rg = bool(requires_grad) or self._borrowed
+        if requires_grad:
+            self._borrowed = False
+        if self._storage.views is not None and self._base is None:
+            from .autograd.views import lend
+
+            lend(self)
         return self
 
     def is_inference(self) -> bool:
@@ -224,7 +244,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def is_leaf(self) -> bool:
         """Whether its gradient goes to `.grad`: it was not computed, or autograd does not record it."""
-        return (self._fn is None and not self._stale) or not self.requires_grad
+        if self._stale:
+            from .autograd.views import refresh
+
+            refresh(self)
+        return self._fn is None or not self.requires_grad
 
     @property
     def grad_fn(self) -> GradFn | None:
@@ -243,7 +267,8 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def output_nr(self) -> int:
         """Which of the outputs of its `grad_fn` it is."""
-        return self._fn.nr if self._fn is not None and self._fn.is_port else 0
+        fn = self._fn or self._stale
+        return fn.nr if fn and fn is not True and fn is not UNRECORDED and fn.is_port else 0
 
     @property
     def grad(self) -> Tensor | None:
@@ -290,6 +315,8 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def detach_(self) -> Tensor:
         """Cuts this tensor from the tape and makes it a leaf. RuntimeError for a view."""
+        if STATE.inference:
+            return self
         if self._base is not None:
             raise RuntimeError(
                 "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
@@ -307,7 +334,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         t: Tensor = _new(Tensor)
         t._storage = self._storage.untracked()
         t._meta = self._meta
-        if self._inference:
+        if self._inference and STATE.inference:
             t._inference = True
         return t
 
@@ -517,6 +544,8 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def mH(self) -> Tensor:
         """The conjugate transpose of a batch of matrices."""
+        if self._meta.ndim == 0:
+            return self
         if self._meta.ndim < 2:
             raise RuntimeError(
                 f"tensor.mH is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import shapes
+from .autograd.mode import STATE
 from .autograd.views import as_strided_backward, views_of_several
 from .autograd.views import view as track
 from .dtypes import dtype as Dtype
@@ -53,10 +54,12 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
 
 
 def _view_dtype(x: Tensor, dtype: Dtype) -> Tensor:
-    m = shapes.retyped(x._meta, dtype)
-    if dtype.category < 2 and x._rg:  # PyTorch does not record a view as integers
-        return Tensor._view_of(x, m)
-    return _view(x, m, "ViewBackward1", view, x._meta.dtype)
+    """The same bytes as another type: autograd knows nothing of it, as in PyTorch."""
+    t = Tensor._view_of(x, shapes.retyped(x._meta, dtype))
+    if t._inference != STATE.inference:
+        t._inference = STATE.inference
+        t._storage = x._storage.untracked()
+    return t
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
@@ -79,7 +82,10 @@ def _reshape(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     if r is False:
         full = shapes.infer_size(shape, m.numel)
         out = t.clone(memory_format=contiguous_format)
-        return _view(out, shapes.viewed(out._meta, full), "UnsafeViewBackward0", _reshape_back, m.shape)
+        r = _view(out, shapes.viewed(out._meta, full), "UnsafeViewBackward0", _reshape_back, m.shape)
+        r._base = None  # nobody sees what it is a view of
+        out._storage.views = None
+        return r
     return _view(t, r, "ViewBackward0" if m.contiguous else "ReshapeAliasBackward0", _reshape_back, m.shape)
 
 
@@ -151,7 +157,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*(t._meta.shape for t in tensors))
-    return tuple(expand(t, shape) for t in tensors)
+    return tuple(t if t._meta.shape == shape else expand(t, shape) for t in tensors)
 
 
 def atleast_1d(*tensors: Any) -> Any:
@@ -220,7 +226,9 @@ def adjoint(input: Tensor) -> Tensor:
     n = input._meta.ndim
     if n == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
-    r = transpose(input, -2, -1) if n else permute(input, ())
+    if not n:
+        return input.conj() if input._meta.dtype.is_complex else input
+    r = transpose(input, -2, -1)
     return r.conj() if r._meta.dtype.is_complex else r
 
 
@@ -228,7 +236,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     src = (source,) if isinstance(source, int) else tuple(source)
     dst = (destination,) if isinstance(destination, int) else tuple(destination)
-    return permute(input, shapes.moved(input._meta.ndim, src, dst))
+    order = shapes.moved(input._meta.ndim, src, dst)
+    return permute(input, order) if order else _view(input, input._meta, "AliasBackward0", _same)
 
 
 # ---- parts
@@ -352,7 +361,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         )
     if sum(sizes) != m.shape[d]:
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {m.shape[d]} (input tensor's size at dimension {d}), "
+            f"split_with_sizes expects split_sizes to sum exactly to {m.shape[d]} (input tensor's size at dimension {dim}), "
             f"but got split_sizes={list(sizes)}"
         )
     return _pieces(tensor, d, sizes, "SplitWithSizesBackward0")
@@ -455,7 +464,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, each without that dimension."""
     m = input._meta
     if m.ndim == 0:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, m.ndim)
     metas = [shapes.selected(m, d, i) for i in range(m.shape[d])]
     if not metas:

@@ -48,7 +48,7 @@ def unscale_all(grads: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> No
         value = parts[0] * inv_scale
         for g, node in zip(grads, multi.windows(value._storage.node, [g._meta for g in grads]), strict=True):
             g._storage.node = node
-            g._storage.version += 1
+            g._storage.written()
 
 
 def update_scale(scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int) -> Tensor:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from ..engine import graph
+from ..engine.view import contiguous_strides, meta
 from ..ops import core
 from ..tensor import Tensor
 from . import flat
@@ -298,14 +299,11 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         have = leaf._grad
         if have is None:
             if create_graph or (STATE.duals and g._rg):
-                leaf._grad = g.contiguous() if g._fn is None else g
+                leaf._grad = _laid_out_as(leaf, g) if g._fn is None else g
             else:
-                m = g._meta
-                if not m.contiguous:
-                    g = g.contiguous()
-                    m = g._meta
+                g = _laid_out_as(leaf, g)
                 # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
-                leaf._grad = Tensor._wrap(g._storage.node, m)
+                leaf._grad = Tensor._wrap(g._storage.node, g._meta)
         elif create_graph:
             leaf._grad = _add(have, g)
         else:
@@ -317,6 +315,28 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
             if r is not None:
                 raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
+
+
+def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
+    """A gradient lies in memory as its leaf does, if that is dense, else row by row: PyTorch's contract."""
+    want, m = leaf._meta, g._meta
+    if not want.numel:
+        return Tensor._view_of(g, meta(want.shape, want.strides, 0, m.dtype, m.device))
+    if want.contiguous:
+        g = g if m.contiguous else g.contiguous()
+        plain = contiguous_strides(want.shape)
+        return g if g._meta.strides == plain else Tensor._view_of(g, meta(m.shape, plain, m.offset, m.dtype, m.device))
+    from ..ops.convert import converted
+    from ..ops.dispatch import layout_of
+    from ..ops.inplace import is_dense
+
+    if not is_dense(want):
+        return g if m.contiguous else g.contiguous()
+    if m.strides == want.strides and not m.offset:
+        return g
+    r = converted(g, want.shape, m.dtype, layout_of([want], want.shape))
+    r._meta = meta(want.shape, want.strides, 0, m.dtype, m.device)
+    return r
 
 
 # ---- hooks

@@ -85,7 +85,7 @@ def increment_version(tensor: Any) -> None:
         if not isinstance(t, Tensor):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
         if not t._inference:
-            t._storage.version += 1
+            t._storage.written()
 
 
 # ---- what is saved

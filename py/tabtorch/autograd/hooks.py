@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ..storage import UNRECORDED
 from ..tensor import Tensor
 from .tape import GradFn
 
@@ -55,7 +56,9 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]
 def retain_grad(t: Tensor) -> None:
     if not t._rg:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    fn = t.grad_fn
+    fn = (
+        None if t._stale is UNRECORDED else t.grad_fn
+    )  # with no history until its base was written to: as PyTorch, a leaf
     if fn is None or t._retain is not None:
         return
     t._retain = True

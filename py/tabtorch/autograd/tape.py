@@ -126,6 +126,19 @@ class Port:
         self.nr = nr
 
 
+class Nowhere(GradFn):
+    """Where gradients of a view end that requires grad because its base does, and has no history that leads there."""
+
+    def apply(self, g: Any) -> Sequence[Tensor | None]:
+        return ()
+
+
+def _nowhere(t: Tensor) -> GradFn:
+    fn = Nowhere()
+    fn.outs = t._meta
+    return fn
+
+
 class AccumulateGrad:
     """What `grad_fn.next_functions` shows for a leaf."""
 
@@ -176,7 +189,7 @@ def accumulator(t: Tensor) -> AccumulateGrad:
 
 
 def _public_edge(e: Any) -> tuple[Any, int]:
-    if e is None:
+    if e is None or type(e) is Nowhere:
         return (None, 0)
     if e.edge_kind == LEAF:
         return (accumulator(e), 0)
@@ -190,7 +203,7 @@ def edge(t: Tensor) -> Any:
 
         refresh(t)
         return t._fn
-    return t
+    return _nowhere(t) if t._borrowed else t
 
 
 def inference_error() -> RuntimeError:
@@ -295,10 +308,17 @@ def _leaf_alias(leaf: Tensor) -> GradFn:
     return fn
 
 
+#: the types that have had classes of their own, by which errors still call them
+OLD_TYPES = ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+
+
 def type_string(t: Tensor) -> str:
     """`torch.FloatTensor`, or `torch.cuda.FloatTensor` where scripts take webgpu for cuda."""
+    name = TYPE_NAMES[t.dtype.name]
+    if name not in OLD_TYPES:
+        return f"{'CPU' if t.device.type == 'cpu' else 'CUDA' if t.is_cuda else 'WebGPU'}{name}Type"
     where = "" if t.device.type == "cpu" else "cuda." if t.is_cuda else "webgpu."
-    return f"torch.{where}{TYPE_NAMES[t.dtype.name]}Tensor"
+    return f"torch.{where}{name}Tensor"
 
 
 def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeError:
@@ -315,7 +335,13 @@ def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeErr
 
 def short_name(fn: GradFn) -> str:
     """Exp for ExpBackward0, as PyTorch's messages say it."""
-    return fn.name().partition("Backward")[0]
+    head, found, number = fn.name().partition("Backward")
+    return head + number if found and number.isdigit() and number != "0" else head
+
+
+def short_class(cls: type) -> str:
+    """The same of a class."""
+    return cls.__name__.partition("Backward")[0]
 
 
 class OpFn(GradFn):

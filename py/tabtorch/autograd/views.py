@@ -10,7 +10,7 @@ from typing import Any
 
 from ..engine.view import Meta, contiguous_strides, meta
 from ..ops import core
-from ..storage import Storage
+from ..storage import UNRECORDED, Storage
 from ..tensor import Tensor
 from .mode import STATE
 from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name
@@ -28,6 +28,8 @@ def view(x: Tensor, m: Meta, name: str, backward: Callable[[Tensor], Tensor]) ->
     t._storage = x._storage
     t._meta = m
     attach(t, x)
+    if name.startswith("ViewAs"):
+        t._retype = name
     if x._rg and STATE.grad:
         fn: Any = _new(grad_class(name, ViewFn))
         fn.edges = (x._fn or edge(x),)
@@ -54,29 +56,46 @@ def attach(t: Tensor, x: Tensor, state: int = PLAIN) -> None:
     if x._inference:
         t._inference = True
         return
-    t._base = x if x._base is None else x._base
+    base = t._base = x if x._base is None else x._base
     if not STATE.grad:
-        t._view_state = INFERENCE if STATE.inference else NO_GRAD
-        if x._rg and not STATE.inference and t._meta.dtype.category > 1:
-            t._rg = True  # as PyTorch: a view keeps the flag, only its history is not recorded
-        return
-    if state or x._view_state:
+        t._view_state = state or (INFERENCE if STATE.inference else NO_GRAD)
+        if base._rg and t._meta.dtype.category > 1:
+            t._rg = t._borrowed = (
+                True  # as PyTorch: a view requires grad where its base does, though no history says how
+            )
+    elif state or x._view_state:
         t._view_state = state or x._view_state
     s = x._storage
     views = s.views
     if views is None:
-        s.views = [_ref(t)]
+        s.views = [(_ref(t), s.version)]
         return
-    views.append(_ref(t))
+    views.append((_ref(t), s.version))
     if not len(views) & 63:  # the dead ones go, now and then
-        s.views = [r for r in views if r() is not None]
+        s.views = [r for r in views if r[0]() is not None]
+
+
+def lend(base: Tensor) -> None:
+    """`base`, a leaf, was told whether it requires grad: so do its views."""
+    on = base._rg
+    for r, version in base._storage.views or ():
+        v = r()
+        if v is None or v._base is not base or v._fn is not None:
+            continue
+        if on and version != base._storage.version:
+            v._rg = True
+            v._stale = v._stale or UNRECORDED
+        elif on and not v._rg:
+            v._rg = v._borrowed = v._meta.dtype.category > 1
+        elif not on and (v._borrowed or v._stale is UNRECORDED):
+            v._rg = v._borrowed = v._stale = False
 
 
 def views_of_several(x: Tensor, metas: Sequence[Meta], name: str, backward: Callable[[Any], Tensor]) -> list[Tensor]:
     """The views of a function that returns many, as `split` and `unbind`. `backward` gets a list of gradients, some None."""
     out = [Tensor._view_of(x, m) for m in metas]
     for t in out:
-        attach(t, x, SEVERAL)
+        attach(t, x, SEVERAL if STATE.grad else PLAIN)
     if x._rg:
         record(name, (x,), out, backward)
     return out
@@ -89,47 +108,63 @@ _LEAF = "a leaf Variable that requires grad is being used in an in-place operati
 _VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
 
 
-def check_inplace(x: Tensor) -> None:
-    """Raises PyTorch's error for a write to `x` that autograd cannot follow. To be called before anything is changed."""
+def check_inplace(x: Tensor, others: Any = ()) -> None:
+    """Raises PyTorch's error for a write to `x` that autograd cannot follow. To be called before anything is changed.
+
+    others: what is written, whose gradient would have to be followed too; what is no tensor does not count.
+    """
+    if STATE.duals:
+        from .forward_ad import remember
+
+        remember(x)
+    if STATE.grad and not STATE.hidden:
+        _check_history(x, others)
     if x._inference and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
             "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
-    if STATE.duals:
-        from .forward_ad import remember
 
-        remember(x)
-    if not (STATE.grad and x._rg) or STATE.hidden:
-        return
+
+def _check_history(x: Tensor, others: Any) -> None:
     base = x._base
-    if base is not None:
+    if x._rg:
+        if base is not None:
+            _check_view_state(x)
+            if not base._rg or (base._fn is None and not base._stale):
+                raise RuntimeError(_VIEW_OF_LEAF)
+        if x._fn is None and (
+            not x._stale or x._stale is UNRECORDED
+        ):  # with no history until its base was written to: as PyTorch
+            raise RuntimeError(_LEAF)
+    elif base is not None and x._view_state and any(isinstance(t, Tensor) and t._rg for t in others):
         _check_view_state(x)
-        if not base._rg or (base._fn is None and not base._stale):
-            raise RuntimeError(_VIEW_OF_LEAF)
-    if x._fn is None and not x._stale:
-        raise RuntimeError(_LEAF)
 
 
-def _check_view_state(x: Tensor) -> None:
+def _check_view_state(x: Tensor, indirect: bool = False) -> None:
+    """RuntimeError for a view whose history cannot change: it is written to, or (indirect) its base was."""
     state = x._view_state
     if state == PLAIN:
         return
+    fn = x._fn or (x._stale if x._stale not in (False, True, UNRECORDED) else None)
+    what = "its base or another view of its base has been" if indirect else "is being"
+    name = "" if fn is None else f"Output {fn.nr if fn.is_port else 0} of {short_name(fn.fn)} is a view"
+    if fn is not None and state == SEVERAL:
+        head = f"{name} and {what} modified inplace. "
+    else:
+        who = f"{name} of a view which was" if fn is not None else "A view was"
+        mode, where = ("inference", "in normal mode") if state == INFERENCE else ("no_grad", "with grad mode enabled")
+        head = f"{who} created in {mode} mode and {what} modified inplace {where}. "
     if state == SEVERAL:
-        fn = x.grad_fn
-        who = f"Output {x.output_nr} of {short_name(fn)}" if fn is not None else "This view"
         raise RuntimeError(
-            f"{who} is a view and is being modified inplace. This view is the output of a function that returns multiple "
-            "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
-            "operation by an out-of-place one."
+            f"{head}This view is the output of a function that returns multiple views. Such functions do not allow the "
+            "output views to be modified inplace. You should replace the inplace operation by an out-of-place one."
         )
-    mode, where = ("no_grad", "with grad mode enabled") if state == NO_GRAD else ("inference", "in normal mode")
     block = "no_grad" if state == NO_GRAD else "inference_mode"
     raise RuntimeError(
-        f"A view was created in {mode} mode and is being modified inplace {where}. Given that this use case "
-        "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-        f"either both inside the {block} block (if you don't want the inplace to be tracked) or both outside (if you want "
-        "the inplace to be tracked)."
+        f"{head}Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+        f"both the view and the inplace either both inside the {block} block (if you don't want the inplace to be tracked) or "
+        "both outside (if you want the inplace to be tracked)."
     )
 
 
@@ -161,11 +196,6 @@ def rebase(x: Tensor, fn: GradFn) -> None:
         x._stale = False
         base = x
     else:
-        _check_view_state(x)
-        if base._meta.dtype is not x._meta.dtype:
-            raise NotImplementedError(
-                "writing to a view that shows another dtype than its base, where autograd records, is not there yet in tabtorch"
-            )
         copy: Any = _new(CopySlices)
         # the write replaces part of the base: its edge to what was there, then those of the other inputs
         copy.edges = ((base._fn or edge(base)) if base._rg else None, *fn.edges[1:])
@@ -178,14 +208,10 @@ def rebase(x: Tensor, fn: GradFn) -> None:
         base._rg = True
         base._fn = copy
         base._stale = False
-    views = x._storage.views
-    if views:
-        for r in views:
-            v = r()
-            if v is not None and v._base is base:
-                v._rg = True
-                v._fn = None
-                v._stale = True
+    if x._storage.views is not None:
+        x._storage.tell()
+    if x is not base:
+        refresh(x)
 
 
 def _move_retain(x: Tensor, fn: GradFn) -> None:
@@ -199,8 +225,10 @@ def refresh(t: Tensor) -> None:
     """Gives a view whose base was written to its new grad_fn."""
     base = t._base
     assert base is not None
-    fn: Any = _new(grad_class("AsStridedBackward0", ViewFn))
-    fn.edges = (base._fn or edge(base),)
+    _check_view_state(t, True)
+    name = t._retype or "AsStridedBackward0"
+    fn: Any = _new(grad_class(name, ViewFn))
+    fn.edges = ((base._fn or edge(base)) if base._rg else None,)
     fn.metas = (base._meta,)
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta
@@ -233,6 +261,7 @@ class CopySlices(GradFn):
     def release(self) -> None:
         if self.inner is not None:
             self.inner.release()
+            self.inner = None
 
 
 def _extent(m: Meta) -> int:
@@ -247,13 +276,26 @@ def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
     strided: Any = core.function("as_strided")
     if base.whole:
         result = g.contiguous().clone() if not g._meta.contiguous else g.clone()
-        return result, strided(result, region.shape, region.strides, region.offset)
-    n = max(_extent(base), _extent(region))
+        return result, strided(_as_type(result, region.dtype), region.shape, region.strides, region.offset)
+    n = max(_extent(base), _extent_as(region, base.dtype))
     make: Any = core.function("zeros")
     flat = make((n,), dtype=g.dtype, device=g.device)
     result = strided(flat, base.shape, base.strides, base.offset)
     result.copy_(g)
-    return result, strided(flat, region.shape, region.strides, region.offset)
+    return result, strided(_as_type(flat, region.dtype), region.shape, region.strides, region.offset)
+
+
+def _as_type(t: Tensor, dtype: Any) -> Tensor:
+    """`t`, contiguous, as one dimension of numbers of that type: complex numbers as pairs of real ones, or the other way."""
+    if t._meta.dtype is dtype:
+        return t
+    r: Tensor = t.reshape(-1).view(dtype)
+    return r
+
+
+def _extent_as(m: Meta, dtype: Any) -> int:
+    """`_extent` in elements of `dtype`."""
+    return -(-_extent(m) * m.dtype.itemsize // dtype.itemsize)
 
 
 def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
@@ -263,7 +305,8 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
     if repeated:
         g = g.sum(repeated, keepdim=True)
         m = meta(tuple(g.shape), m.strides, m.offset, m.dtype, m.device)
-    n = max(_extent(base), _extent(m))
+    n = max(_extent_as(base, m.dtype), _extent(m))
+    n += n % 2 if base.dtype is not m.dtype else 0
     make: Any = core.function("zeros")
     strided: Any = core.function("as_strided")
     flat = make((n,), dtype=g.dtype, device=g.device)
@@ -278,6 +321,9 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
         flat = flat.index_add(0, index.reshape(-1), g.reshape(-1))
     else:
         strided(flat, m.shape, m.strides, m.offset).copy_(g)
+    if base.dtype is not m.dtype:
+        pairs: Any = core.function("view_as_complex" if base.dtype.is_complex else "view_as_real")
+        flat = pairs(flat.reshape(-1, 2)) if base.dtype.is_complex else pairs(flat).reshape(-1)
     return strided(flat, base.shape, base.strides, base.offset)
 
 

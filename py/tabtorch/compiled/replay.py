@@ -380,6 +380,8 @@ class Replay:
             self.tensors = None
         for i, bump in self.bumps:
             roots[i].version += bump
+            if roots[i].views is not None:
+                roots[i].tell()
         for counter, bump in self.counted:
             counter.version += bump
         for (d, k), x in zip(self.after, after):

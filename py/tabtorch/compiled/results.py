@@ -6,13 +6,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ..autograd.views import INFERENCE, NO_GRAD
-from ..storage import Storage
+from ..storage import UNRECORDED, Storage
 from ..tensor import Tensor
 from ..tensorbase import inside
 
 #: what a tensor may consist of that is made again
-_PLAIN = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _retain".split())
+_PLAIN = frozenset("_storage _meta _rg _fn _grad _base _stale _borrowed _retype _view_state _inference _retain".split())
 
 
 def oddity(t: Tensor) -> str:
@@ -78,12 +77,13 @@ class Made:
     __slots__ = (
         "base",
         "base_known",
+        "borrowed",
         "fn",
         "inference",
         "known",
         "meta",
         "new",
-        "registered",
+        "retype",
         "rg",
         "stale",
         "state",
@@ -101,8 +101,9 @@ class Made:
         self.base = -1  # which of the new tensors it is a view of
         self.base_known: int | None = None
         self.state = t._view_state
-        self.registered = t._view_state not in (NO_GRAD, INFERENCE)
-        self.stale = t._stale
+        self.borrowed = t._borrowed
+        self.retype = t._retype
+        self.stale = t._stale if t._stale is UNRECORDED else bool(t._stale)
 
     def make(self, storage: Any) -> Tensor:
         t: Tensor = object.__new__(Tensor)
@@ -112,8 +113,10 @@ class Made:
             t._inference = True
         if self.rg:
             t._rg = True
+            if self.borrowed:
+                t._borrowed = True
             if self.stale:
-                t._stale = True
+                t._stale = self.stale
             else:
                 t._fn = self.fn
         return t
@@ -121,10 +124,11 @@ class Made:
     def attach(self, t: Tensor, base: Tensor) -> None:
         """Makes `t` a view of `base` for autograd."""
         t._base = base
+        if self.retype:
+            t._retype = self.retype
         if self.state:
             t._view_state = self.state
-        if self.registered:
-            s = t._storage
-            if s.views is None:
-                s.views = []
-            s.views.append(weakref.ref(t))
+        s = t._storage
+        if s.views is None:
+            s.views = []
+        s.views.append((weakref.ref(t), s.version))

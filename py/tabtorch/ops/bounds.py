@@ -120,7 +120,7 @@ elementwise(
         "input, brought into [min, max].",
         operands=3,
         method=False,
-        backward_name="ClampBackward1",
+        backward_name=lambda operands: f"ClampBackward{int(not any(hasattr(x, '_meta') for x in operands[1:]))}",
     )
 )
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes, ops, views
+from .. import dtypes, ops, shapes, views
+from ..autograd.mode import STATE
+from ..autograd.tape import named, record
 from ..autograd.views import before_write, check_inplace
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
@@ -279,32 +281,52 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = 
         n = input.shape[dim]
         at = start + n if start < 0 else start
         raise RuntimeError(f"start ({at}) + length ({length}) exceeds dimension size ({n}).")
-    return into(out, _plain(views.narrow(input, dim, start, length)))
+    r = _plain(views.narrow(input, dim, start, length))
+    return into(out, named(r, "NarrowCopyBackward0", input))
 
 
-def _apart(pieces: tuple[Tensor, ...], x: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """The same pieces as views that each may be written to."""
+def _apart(name: str, pieces: tuple[Tensor, ...], x: Tensor, dim: int) -> tuple[Tensor, ...]:
+    """The same pieces, each of which autograd takes for a tensor of its own: a write to one is not seen in the others' history."""
     at, out = 0, []
     for p in pieces:
         n = p.shape[dim]
-        out.append(views.narrow(x, dim, at, n))
+        if STATE.inference:  # where autograd has no say they are what `split` gives
+            out.append(views.narrow(x, dim, at, n))
+            at += n
+            continue
+        t = Tensor._view_of(x, shapes.narrowed(x._meta, dim % max(x.ndim, 1), at, n))
+        t._storage = x._storage.untracked()
+        out.append(t)
         at += n
+    if x._rg and not STATE.inference:
+        metas = [t._meta for t in out]
+
+        def backward(gs: list[Tensor | None]) -> Tensor:
+            given = next(g for g in gs if g is not None)
+            return ops.cat([given.new_zeros(m.shape) if g is None else g for g, m in zip(gs, metas)], dim)
+
+        record(name, (x,), out, backward)
     return tuple(out)
 
 
 @register("unsafe_chunk", method=True)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`chunk`, of which each piece may be written to in place."""
-    return _apart(views.chunk(input.detach(), chunks, dim), input, dim)
+    name = (
+        "UnsafeSplitBackward0"
+        if not input.ndim or input.shape[wrap_dim(dim, input.ndim)]
+        else "UnsafeSplitWithSizesBackward0"
+    )
+    return _apart(name, views.chunk(input.detach(), chunks, dim), input, dim)
 
 
 @register("unsafe_split", method=True)
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`, of which each piece may be written to in place."""
-    return _apart(views.split(tensor.detach(), split_size, dim), tensor, dim)
+    return _apart("UnsafeSplitBackward0", views.split(tensor.detach(), split_size, dim), tensor, dim)
 
 
 @register("unsafe_split_with_sizes", method=True)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`, of which each piece may be written to in place."""
-    return _apart(views.split(input.detach(), split_sizes, dim), input, dim)
+    return _apart("UnsafeSplitWithSizesBackward0", views.split(input.detach(), split_sizes, dim), input, dim)

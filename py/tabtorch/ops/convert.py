@@ -44,6 +44,8 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
                 f"({m.shape[-1] if m.shape else 1}) at non-singleton dimension {max(len(shape) - 1, 0)}"
             ) from None
         perm = order or range(len(shape))
+        if 0 in shape:
+            perm = range(len(shape))
         source = meta(tuple([shape[k] for k in perm]), tuple([st[k] for k in perm]), m.offset, m.dtype, m.device)
         inner, out = laid_out(shape, order, d, m.device)
         entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
@@ -302,23 +304,28 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if x is None:
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
         return fill_(self, x)
-    check_inplace(self)
+    check_inplace(self, (src,))
     m, v = self._meta, src._meta
-    check_overlap(self, (src,))
+    if m is v and src._storage.root is self._storage.root:
+        if not (STATE.grad and (self._rg or src._rg)):
+            self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
+            return self
+    else:
+        check_overlap(self, (src,))
     if v.shape != m.shape:
         check_shape(self, broadcast_shapes(m.shape, v.shape))
     recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
-    inputs = (before_write(self) if recording else None, src)
+    fn = None
+    if recording:
+        fn = record("CopyBackwards", (before_write(self), src), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
     value = src
     if v.device.number != m.device.number:
         if m.device.number == 0 and v.dtype in WIDE:
             value = converted(src, v.shape, m.dtype)
         value = _moved(value, m.device)
     set_tensor(self, value)
-    if recording:
-        fn = record("CopyBackwards", inputs, Tensor._view_of(self, m), (_zeros_like, lambda g: g))
-        if fn is not None:
-            rebase(self, fn)
+    if fn is not None:
+        rebase(self, fn)
     return self
 
 
@@ -332,35 +339,46 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
     x = as_operand(value)
     if x is None:
         raise TypeError(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
+    check_inplace(self, (x,))
     if isinstance(x, Tensor):
         if x._meta.ndim:
             raise RuntimeError(
                 f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
             )
         if x._rg or x._meta.device.number == self._meta.device.number:
-            before = self._fn
-            copy_(self, x)
-            return named(self, "FillBackward3") if self._fn is not before and self._base is None else self
+            return _fill_with(self, x)
         x = x.item()
     m = self._meta
     if isinstance(x, complex) and not m.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type float without overflow")
     check_inplace(self)
     recording = STATE.grad and self._rg
-    check_overlap(self, ())
-    old = before_write(self) if recording else None
+    fn = None
+    if recording:
+        fn = record(name, (before_write(self),), Tensor._view_of(self, m), (_zeros_like,))
     out = self._storage.node.inst.out
     covers = out.dtype is m.dtype and covering_order(m, out.numel) != ()
     node = filled(out if covers else contiguous_meta(m.shape, m.dtype, m.device), x)
     if covers:
         self._storage.node = node
-        self._storage.version += 1
+        self._storage.written()
     else:
         set_node(self, node)
-    if recording:
-        fn = record(name, (old,), Tensor._view_of(self, m), (_zeros_like,))
-        if fn is not None:
-            rebase(self, fn)
+    if fn is not None:
+        rebase(self, fn)
+    return self
+
+
+def _fill_with(self: Tensor, x: Tensor) -> Tensor:
+    """Fills with the one element of `x`."""
+    m = self._meta
+    check_overlap(self, ())
+    fn = None
+    if STATE.grad and (self._rg or x._rg):
+        fn = record("FillBackward3", (before_write(self), x), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
+    set_tensor(self, x.detach())
+    if fn is not None:
+        rebase(self, fn)
     return self
 
 

@@ -100,10 +100,13 @@ def _arranged(expr: Callable[..., Any], pattern: tuple[Any, ...]) -> Callable[..
 # ---- shapes and layout
 
 
-def layout_of(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The order of dimensions, slowest first, in which PyTorch lays out the result; None for row-major."""
+def layout_of(metas: list[Meta], shape: tuple[int, ...], numbers: bool = False) -> tuple[int, ...] | None:
+    """The order of dimensions, slowest first, in which PyTorch lays out the result; None for row-major.
+
+    numbers: there are operands that are no tensors, which count as tensors of another shape.
+    """
     nd = len(shape)
-    if nd < 2 or all(m.contiguous and m.shape == shape for m in metas):
+    if nd < 2 or (not numbers and all(m.contiguous and m.shape == shape for m in metas)):
         return None
     strides = [broadcast_strides(m, shape) for m in metas]
     perm = list(range(nd - 1, -1, -1))
@@ -142,8 +145,34 @@ def expanded(m: Meta, shape: tuple[int, ...], order: tuple[int, ...] | None = No
     return meta(tuple([shape[d] for d in order]), tuple([st[d] for d in order]), m.offset, m.dtype, m.device)
 
 
-def laid_out(shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, device: Any) -> tuple[Meta, Meta]:
-    """What a node over `shape` in `order` gives, and that as the user sees it."""
+def dense_alike(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The strides that operands of one shape have in common, where they are dense; None: they have none, or are row-major."""
+    first = metas[0]
+    if any(m.shape != shape or m.strides != first.strides for m in metas) or first.contiguous:
+        return None
+    from ..layout import channels_last, format_strides, is_contiguous
+    from .inplace import is_dense
+
+    if first.ndim == 4 and is_contiguous(first, channels_last):
+        return format_strides(shape, channels_last)
+    return first.strides if is_dense(first) else None
+
+
+def laid_out(
+    shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, device: Any, strides: Any = None
+) -> tuple[Meta, Meta]:
+    """What a node over `shape` in `order` gives, and that as the user sees it: with these strides, if some are asked for."""
+    if order is not None and 0 in shape:
+        if strides is None:
+            n, some = 1, [0] * len(shape)
+            for k in reversed(order):
+                some[k] = n
+                n *= shape[k]
+            strides = tuple(some)
+        return contiguous_meta(shape, d, device), meta(shape, strides, 0, d, device)
+    if strides is not None:
+        inner = shape if order is None else tuple([shape[k] for k in order])
+        return contiguous_meta(inner, d, device), meta(shape, strides, 0, d, device)
     if order is None:
         m = contiguous_meta(shape, d, device)
         return m, m
@@ -216,10 +245,13 @@ def infer(
             numbers.append(v)
         else:
             pattern.append(("opt", name, ("const", v)))
+    strides = None
     if order == ():
-        order = layout_of(metas, shape)
-    node_meta, out = laid_out(shape, order, result, device)
-    ins = tuple([expanded(m, shape, order) for m in metas])
+        several = len(metas) < len(operands) - operands.count(None)
+        order = layout_of(metas, shape, several)
+        strides = None if several else dense_alike(metas, shape)
+    node_meta, out = laid_out(shape, order, result, device, strides)
+    ins = tuple([expanded(m, shape, None if 0 in shape else order) for m in metas])
     op = _map_op(row, tuple(pattern), f.ops)
     i = inst(op, ins, node_meta, (computed.compute,) * len(numbers), None, computed.compute)
     # arithmetic of 16-bit floats takes a number as float32, a comparison brings it to their type first

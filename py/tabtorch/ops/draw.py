@@ -170,7 +170,7 @@ def fill(t: Tensor, gen: Any, law: Law) -> Tensor:
     if have.dtype is m.dtype and covering_order(m, have.numel) != ():
         # in the order of the memory, which is what a node holds
         s.node = drawn(gen, law, have, m.contiguous)
-        s.version += 1
+        s.written()
         return t
     shape, strides = _strides_in_reals(m)
     order = streams.fill_order(shape, strides)

@@ -147,7 +147,7 @@ elementwise(
     Row(
         "true_divide",
         lambda x, y: x / y,
-        (lambda g, x, y, out: g / conj(y), lambda g, x, y, out: -g * conj(out / y)),
+        (lambda g, x, y, out: g / conj(y), lambda g, x, y, out: -g * conj((x / y) / y)),
         "float",
         "input, other",
         "input / other; integers become floats.",
@@ -220,6 +220,12 @@ for _name in ("div", "divide"):
     register(_name, _div, method=True)
     register(_name + "_", _div_, method=True, torch=False)
 
+
+def _by_divisor(name: str) -> Any:
+    """PyTorch numbers the forms with a number, and with a tensor, for a divisor."""
+    return lambda operands: f"{name}Backward{int(len(operands) > 1 and hasattr(operands[1], '_meta'))}"
+
+
 elementwise(
     Row(
         "remainder",
@@ -229,6 +235,7 @@ elementwise(
         "input, other",
         "The remainder with the divisor's sign (Python's %).",
         cost=8,
+        backward_name=_by_divisor("Remainder"),
     )
 )
 elementwise(
@@ -241,6 +248,7 @@ elementwise(
         "The remainder with the dividend's sign (C's %).",
         cost=8,
         numbers="1",
+        backward_name=_by_divisor("Fmod"),
     )
 )
 elementwise(
@@ -347,6 +355,9 @@ elementwise(
         "input, other",
         "|input| with the sign of other.",
         numbers="1",
+        backward_name=lambda operands: (
+            f"CopysignBackward{int(len(operands) > 1 and not hasattr(operands[1], '_meta'))}"
+        ),
     )
 )
 

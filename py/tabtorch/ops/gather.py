@@ -10,7 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.tape import record
 from ..engine.graph import Map, emit, inst
-from ..engine.view import Meta, broadcast_shapes, contiguous_meta, meta
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta, contiguous_strides, meta, view_strides
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint
@@ -44,7 +44,7 @@ _INDEX = Map("index", _index_at, indexed=True, cost=10)
 
 
 #: (Meta of the source, Metas of the indices) -> (Inst, Meta of the result)
-_ready: dict[tuple, tuple[Any, Meta]] = {}
+_ready: dict[tuple, tuple[Any, Meta, Any]] = {}
 
 
 def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor | None, ...]:
@@ -118,15 +118,20 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
 
 def index(x: Tensor, indices: Any) -> Tensor:
     """`x[indices]` for a tuple of index tensors, None where a dimension is kept."""
-    return index_prepared(x, prepared(x, indices))
+    return index_prepared(x, prepared(x, indices), originals=indices)
 
 
 def _from_one(m: Meta) -> Meta:
     return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
 
 
-def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "IndexBackward0") -> Tensor:
-    """The same, of what `prepared` gave."""
+def index_prepared(
+    x: Tensor, indices: tuple[Tensor | None, ...], name: str = "IndexBackward0", originals: Any = None
+) -> Tensor:
+    """The same, of what `prepared` gave; row by row, unless it is that index itself.
+
+    originals: the index, as `prepared` was given it: it must not change before backward, and says how the result is laid out.
+    """
     given = [t for t in indices if t is not None]
     m = x._meta
     if not given:
@@ -139,22 +144,50 @@ def index_prepared(x: Tensor, indices: tuple[Tensor | None, ...], name: str = "I
         if len(_ready) > 20_000:
             _ready.clear()
         like = layout(_from_one(m), tuple(t and _from_one(t) for t in key[1:]))  # the same wherever the views begin
-        entry = _ready[key] = (inst(_INDEX, (lay.source, *lay.ins), flat, (), like), shown)
-    i, shown = entry
+        i = inst(_INDEX, (lay.source, *lay.ins), flat, (), like)
+        entry = _ready[key] = (i, shown, _order(m, key[1:], shown.shape))
+    i, shown, order = entry
     if shown.numel == 0 or m.numel == 0:
         r = x.new_empty(shown.shape)
     else:
         r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
+    if order is not None and originals is not None:
+        from .convert import converted
+
+        r = converted(r, shown.shape, m.dtype, order)
     if x._rg:
         shape = m.shape
         holes = tuple(t is None for t in indices)
 
+        first = tuple(t for t in originals or () if t is not None)
+
         def backward(g: Tensor, *saved: Tensor) -> Tensor:
-            rest = iter(saved)
+            rest = iter(saved[len(first) :])
             return _spread(g, shape, tuple(None if h else next(rest) for h in holes))
 
-        record(name, (x,), r, backward, given)
+        record(name, (x,), r, backward, (*first, *given))
     return r
+
+
+def _order(m: Meta, given: tuple[Meta | None, ...], shape: tuple[int, ...]) -> Any:
+    """The order of dimensions in which PyTorch lays out `x[given]`: that of what is read, then that of the indices."""
+    from .dispatch import layout_of
+
+    at = [d for d, i in enumerate(given) if i is not None]
+    lead = at[0] if at[-1] - at[0] + 1 == len(at) else 0
+    ins = [i for i in given if i is not None]
+    n = ins[0].ndim
+    kept = [st for d, st in enumerate(m.strides) if d >= len(given) or given[d] is None]
+    zeros = (0,) * n
+    read = meta(shape, (*kept[:lead], *zeros, *kept[lead:]), 0, m.dtype, m.device)
+    places = []
+    for i in ins:  # as PyTorch reshapes it: a dimension of size 1 has a stride
+        wide = (*(1,) * lead, *i.shape, *(1,) * (len(shape) - lead - n))
+        strides = view_strides(i, wide) or contiguous_strides(wide)
+        places.append(
+            meta(shape, tuple([st if a == b else 0 for st, a, b in zip(strides, wide, shape)]), 0, i.dtype, i.device)
+        )
+    return layout_of([read, *places], shape, True)
 
 
 def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...]) -> Tensor:
@@ -167,9 +200,9 @@ def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...
 # ---- along one dimension
 
 
-def check_index_dtype(index: Tensor, message: str, error: type[Exception] = RuntimeError) -> None:
-    """Raises `message` unless the index is int64 or int32."""
-    if index._meta.dtype is not dtypes.int64 and index._meta.dtype is not dtypes.int32:
+def check_index_dtype(index: Tensor, message: str, error: type[Exception] = RuntimeError, long: bool = False) -> None:
+    """Raises `message` unless the index is int64 or (not where it has to be `long`) int32."""
+    if index._meta.dtype is not dtypes.int64 and (long or index._meta.dtype is not dtypes.int32):
         raise error(message)
 
 
@@ -240,16 +273,19 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
         record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,))
     if out is None:
         return r
-    from .launch import exact_out, into
+    from .launch import exact_out, into, no_grad_with_out
 
+    no_grad_with_out("gather", input, out)
     exact_out(out, m.dtype)
     return into(out, r, input, index)
 
 
-def _out(r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
+def _out(name: str, r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
     if out is None:
         return r
-    from .launch import into
+    from .launch import into, no_grad_with_out
+
+    no_grad_with_out(name, *inputs, out)
 
     return into(out, r, *inputs)
 
@@ -262,7 +298,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype)
     )
     if dim is None:
-        return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out)
+        return _out("take_along_dim", gather(input.reshape(-1), 0, indices.reshape(-1)), out)
     a, b = input._meta.ndim, indices._meta.ndim
     if a != b:
         raise RuntimeError(
@@ -276,7 +312,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     common = list(broadcast_shapes(tuple(sa), tuple(sb)))
     wide = input.expand(common)
     common[d] = sb_d
-    return _out(gather(wide, d, _positive(indices.expand(common), n)), out)
+    return _out("take_along_dim", gather(wide, d, _positive(indices.expand(common), n)), out)
 
 
 def _positive(i: Any, n: int) -> Any:
@@ -308,14 +344,14 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         check_range(index, 1, 0, OUT_OF_RANGE, "index_select")
         r = input.detach().clone()
         record("IndexSelectBackward0", (input,), r, lambda g: g)
-        return _out(r, out, input, index)
+        return _out("index_select", r, out, input, index)
     check_range(index, m.shape[d], 0, _SELECT if d == 1 else OUT_OF_RANGE, "index_select")
     i = index if index._meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
     if input._rg:
         shape = m.shape
         record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (i,))
-    return _out(r, out, input, index)
+    return _out("index_select", r, out, input, index)
 
 
 @register("take", method=True)
@@ -331,7 +367,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._rg:
         shape = input._meta.shape
         record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,))
-    return _out(r, out, input, index)
+    return _out("take", r, out, input, index)
 
 
 #: for a flat index out of range

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..autograd.views import check_inplace
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .core import register
 from .gather import OUT_OF_RANGE, TAKE_ERROR, check_index_dtype, range_error
+from .inplace import check_overlap
 from .launch import into, with_out
 from .mixing import beside
 from .places import check_range
@@ -40,6 +42,8 @@ def _at_least_1d(t: Tensor) -> Tensor:
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, in_place: bool) -> Tensor:
+    if in_place:
+        check_inplace(x, (source,))
     d = vector_dim("index_add_", x, dim, index)
     index, source = beside(x, index), beside(x, source)
     m, ms = x._meta, source._meta
@@ -58,6 +62,8 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
             "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
             f"{list(m.shape)} source.shape = {list(ms.shape)}"
         )
+    if in_place:
+        check_overlap(x, (index, source), True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, 0, range_error(d) if m.ndim > 1 else OUT_OF_RANGE, "index_add")
     value = source if alpha == 1 else source.detach() * alpha
@@ -73,7 +79,15 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
         r = r if alpha == 1 else r * alpha
         return r.reshape(ms.shape)
 
-    return finish(x, node, in_place, "IndexAddBackward0", (source,), (lambda g, i: g, source_grad), (index,))
+    return finish(
+        x,
+        node,
+        in_place,
+        "IndexAddBackward0",
+        (source,),
+        (lambda g, i: g, source_grad),
+        (index if source._rg else None,),
+    )
 
 
 def index_add(
@@ -89,10 +103,14 @@ def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 
 def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bool) -> Tensor:
+    if in_place:
+        check_inplace(x, (source,))
     d = vector_dim("index_copy_", x, dim, index)
     index, source = beside(x, index), beside(x, source)
     m, ms = x._meta, source._meta
-    check_index_dtype(index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype))
+    check_index_dtype(
+        index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype), long=True
+    )
     if ms.dtype is not m.dtype:
         raise RuntimeError(
             f"index_copy_(): self and source expected to have the same dtype, but got (self) {type_name(m.dtype)} and "
@@ -101,6 +119,8 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
     n = index._meta.numel
     if ms.ndim and n != ms.shape[d]:
         raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})")
+    if in_place:
+        check_overlap(x, (index, source), True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, 0, range_error(d, IndexError, "index_copy_(): "), "index_copy")
     if m.ndim and (ms.shape[:d] != m.shape[:d] or ms.shape[d + 1 :] != m.shape[d + 1 :]):
@@ -139,15 +159,19 @@ def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) -> Tensor:
     from ..creation import number
 
+    if in_place:
+        check_inplace(x, (value,))
     d = vector_dim("index_fill_", x, dim, index)
     index = beside(x, index)
-    check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError)
+    check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError, True)
     m = x._meta
     tensor_value = value if isinstance(value, Tensor) else None
     if tensor_value is not None and tensor_value._meta.ndim:
         raise RuntimeError(
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
+    if in_place:
+        check_overlap(x, (index,), True, True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, -size, range_error(d, IndexError), "index_fill")
     v = number(value, m.dtype) if tensor_value is None else tensor_value.detach().to(m.dtype).to(m.device)
@@ -190,9 +214,11 @@ register("index_fill", index_fill, method=True, inplace=index_fill_)
 
 
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: bool) -> Tensor:
+    if in_place:
+        check_inplace(x, (source,))
     index, source = beside(x, index), beside(x, source)
     m = x._meta
-    check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}")
+    check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}", long=True)
     if source._meta.dtype is not m.dtype:
         raise RuntimeError(
             f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_name(m.dtype)} and "
@@ -203,6 +229,10 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{source._meta.numel}, index.numel() = {index._meta.numel}"
         )
+    if not m.numel and index._meta.numel:
+        raise IndexError("put_(): Tried to put elements into an empty tensor")
+    if in_place:
+        check_overlap(x, (index, source), True)
     check_range(index, m.numel, -m.numel, TAKE_ERROR, "put")
 
     def node(t: Tensor) -> Any:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import record, short_class
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import Inst, Node, Write, batches, emit, inst
-from ..engine.view import Meta, contiguous_meta
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta, meta
 from ..tensor import Tensor
 from .arguments import as_operand, bind, must_be_tensor
 from .core import Row
@@ -86,7 +86,7 @@ def set_node(t: Tensor, node: Node) -> None:
             if s.node is before:
                 s.node = after
                 break
-    s.version += 1
+    s.written()
 
 
 def _region(base: Node, m: Meta, value: Node) -> Node:
@@ -108,47 +108,65 @@ def set_tensor(t: Tensor, value: Tensor) -> None:
         check_batched(t._storage, value._storage.node)
     if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value) and not STATE.levels:
         t._storage.node = value._storage.node  # values never change: sharing one is copying it
-        t._storage.version += 1
+        t._storage.written()
         return
     set_node(t, converted(value, m.shape, m.dtype)._storage.node)
 
 
 def is_dense(m: Meta) -> bool:
     """Whether the elements fill a piece of memory without gaps, each once."""
+    if m.contiguous:
+        return True
+    if m.ndim == 1:
+        return m.shape[0] < 2 or m.strides[0] == 1
     expected = 1
-    for st, n in sorted((st, n) for n, st in zip(m.shape, m.strides) if n != 1):
+    for st, n in sorted((st, n) for n, st in zip(m.shape, m.strides) if n > 1):
         if st != expected:
             return False
         expected *= n
     return True
 
 
-def check_overlap(t: Tensor, inputs: Any, whole: bool = False) -> None:
+def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = False) -> None:
     """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read.
 
     whole: an input that is `t`, or shows all of it, will not do either, for the places that are read are not those written.
+    repeats: `t` may show an element twice, where each then gets the same value.
     """
     m = t._meta
-    if not m.contiguous and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
+    dense = m.contiguous or is_dense(m)
+    if not dense and not repeats and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
+    if not dense or not m.numel:
+        if whole and any(x is t for x in inputs):
+            raise _partial()
+        return
     for x in inputs:
-        if not isinstance(x, Tensor) or (x is t and not whole) or x._storage.root is not t._storage.root:
+        if not isinstance(x, Tensor):
+            continue
+        if x is t:
+            if whole:
+                raise _partial()
+            continue
+        if x._storage.root is not t._storage.root:
             continue
         v = x._meta
-        if not m.numel or not v.numel or not is_dense(m) or not is_dense(v):
+        if not v.numel or not (v.contiguous or is_dense(v)):
             continue
-        if m.offset == v.offset and m.numel == v.numel:
-            partial = whole or m.strides != v.strides
-        else:
-            partial = m.offset < v.offset + v.numel and v.offset < m.offset + m.numel
-        if partial:
-            raise RuntimeError(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                "memory location. Please clone() the tensor before performing the operation."
-            )
+        a, b = m.offset * m.dtype.itemsize, v.offset * v.dtype.itemsize
+        end, last = a + m.numel * m.dtype.itemsize, b + v.numel * v.dtype.itemsize
+        if (whole or m.strides != v.strides) if a == b and end == last else a < last and b < end:
+            raise _partial()
+
+
+def _partial() -> RuntimeError:
+    return RuntimeError(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+        "memory location. Please clone() the tensor before performing the operation."
+    )
 
 
 def check_shape(t: Tensor, shape: tuple[int, ...]) -> None:
@@ -161,18 +179,16 @@ def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any =
 
     inputs: `t` first, then the others; backward, saved: as for `tape.record` (`t` among `saved` is `t` as it was before).
     """
-    check_inplace(t)
-    recording = STATE.grad and backward is not None and any(x is not None and x._rg for x in inputs)
-    if recording:
+    check_inplace(t, inputs)
+    fn = None
+    if STATE.grad and backward is not None and any(x is not None and x._rg for x in inputs):
         old = before_write(t)
         inputs = [old if x is t else x for x in inputs]
         saved = [old if x is t else x for x in saved]
+        fn = record(name, inputs, Tensor._view_of(t, t._meta), backward, saved)
     set_tensor(t, value)
-    if recording:
-        stand_in = Tensor._view_of(t, t._meta)
-        fn = record(name, inputs, stand_in, backward, saved)
-        if fn is not None:
-            rebase(t, fn)
+    if fn is not None:
+        rebase(t, fn)
     return t
 
 
@@ -188,16 +204,35 @@ def _inst_for(f: Family, operands: list[Any], options: dict[str, Any], t: Tensor
     key = ("to", m, covers, *key_of(operands, options))
     entry = f.any.get(key)
     if entry is None:
+        check_shape(t, broadcast_shapes(*[x._meta.shape for x in operands if isinstance(x, Tensor)]))
         i, res, (compute, d), _ = infer(f, operands, options, into=m, order=order if covers else None)
         check_shape(t, res.shape)
         entry = f.any[key] = (i, compute, d, covers)
     return entry
 
 
+#: what they write has gradients that are zero, so PyTorch records them; as new tensors they are of bools
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def _compared(name: str, t: Tensor, x: Tensor, y: Any) -> Any:
+    """The GradFn of a comparison that was written to `t`."""
+    tensor = y if isinstance(y, Tensor) else None
+    zero = lambda g: g.new_zeros(g.shape)  # noqa: E731
+    return record(
+        f"{name.capitalize()}Backward{int(tensor is not None)}",
+        (x, tensor),
+        Tensor._view_of(t, t._meta),
+        (zero, zero),
+    )
+
+
 def row_inplace(row: Row, name: str) -> Callable[..., Any]:
     """The in-place function of a row."""
     f = family(row)
 
+    differentiable = not row.name.startswith("logical_")
+    recorded = f.backward is not None or row.name in _COMPARISONS
     fast = table() if row.operands == 2 else None  # (Meta, Meta or type) -> (Inst, convert)
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -221,6 +256,8 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                             break
                         node = s.node
                     s.version += 1
+                    if s.views is not None:
+                        s.tell()
                     return self
         if len(args) == 1 and not kwargs and row.operands == 2:
             other = as_operand(args[0])
@@ -230,9 +267,10 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             options: dict[str, Any] = {}
         else:
             operands, options, _ = bind(row, name, (self, *args), kwargs)
-        check_inplace(self)
+        if differentiable or self._inference:
+            check_inplace(self, operands[1:])
         operands = [beside(self, x, scalars=True) for x in operands]
-        recording = STATE.grad and f.backward is not None and any(isinstance(x, Tensor) and x._rg for x in operands)
+        recording = STATE.grad and recorded and any(isinstance(x, Tensor) and x._rg for x in operands)
         check_overlap(self, operands[1:])
         i, compute, d, covers = _inst_for(f, operands, options, self)
         s = self._storage
@@ -240,12 +278,13 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         base = s.node
         node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
         if recording:  # what it saves of the others has the version from before the write
-            fn = make_node(f.backward, self, [before_write(self), *operands[1:]], options)
+            inputs = [before_write(self), *operands[1:]]
+            fn = make_node(f.backward, self, inputs, options) if f.backward else _compared(row.name, self, *inputs)
         if batches[0]:
             check_batched(s, node, True)
         if recording and covers:
             s.node = node
-            s.version += 1
+            s.written()
         elif recording or (not covers and whole_storage(self)):
             set_node(self, node)
         else:
@@ -256,7 +295,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                     break
                 base = s.node
                 node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
-            s.version += 1
+            s.written()
         if fast is not None and covers and len(args) == 1 and not kwargs:
             other = args[0]
             if isinstance(other, Tensor):
@@ -265,10 +304,10 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             elif type(other) in (int, float) and i.scalars:
                 fast[self._meta, type(other)] = (i, convert_of(compute, d))
         if fn is not None:
-            if fn.out is not None:
+            if f.backward and fn.out is not None:
                 fn.out = (s, self._meta, s.version)
             rebase(self, fn)
-            if STATE.hooks:
+            if STATE.hooks and f.backward:
                 pack(self, fn)
         return self
 
@@ -277,7 +316,13 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
 
 def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], out: Any) -> Tensor:
     """`out=`: the result is written to `out`, which is returned; an empty one is resized."""
-    check_out(name, out, [x for x in operands if isinstance(x, Tensor)])
+    if f.backward is not None:
+        if name.startswith("_") or name == "square":  # a form of another operation
+            name = short_class(f.backward).lower()
+        check_out(name, out, [x for x in operands if isinstance(x, Tensor)])
+    else:
+        check_out(name, out, [], False)
+    check_overlap(out, operands)
     operands = together(operands)
     before = STATE.grad
     STATE.grad = False
@@ -285,15 +330,20 @@ def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], 
         value = apply(f, operands, options)
     finally:
         STATE.grad = before
+    if value._meta.shape != out._meta.shape and any(
+        x is out for x in operands
+    ):  # it is read too: no other size will do
+        check_shape(out, value._meta.shape)
     return write_out(out, value)
 
 
-def check_out(name: str, out: Any, inputs: list[Tensor]) -> None:
+def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = True) -> None:
     """Raises PyTorch's error for an `out` argument that is no tensor, or where gradients would be lost."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    no_grad_with_out(name, *inputs)
-    if STATE.grad:
+    if differentiable:
+        no_grad_with_out(name, *inputs, out)
+    if out._inference and not STATE.inference:
         check_inplace(out)
 
 
@@ -305,12 +355,10 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
     check_cast(v.dtype, m.dtype)
     if v.shape != m.shape:
         warn_resized(m, v)
-        out._meta = contiguous_meta(v.shape, m.dtype, m.device)
-        from .convert import converted
+        from .resizing import resize
 
-        out._storage.node = converted(value, v.shape, m.dtype)._storage.node
-        out._storage.version += 1
-        return out
+        resize(out, v.shape)
+        out._meta = meta(v.shape, v.strides, m.offset, m.dtype, m.device)
     set_tensor(out, value)
     return out
 

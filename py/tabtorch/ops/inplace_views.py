@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import views
+from ..autograd.tape import GradFn, grad_class
 from ..autograd.views import _move_retain, check_inplace, refresh
 from ..tensor import Tensor
 from .core import register
@@ -17,13 +18,22 @@ def _become(self: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
     if self._stale:
         refresh(self)
     v = view(self._shallow())
+    fn = v._fn
     self._meta = v._meta
-    self._storage.version += 1  # what saved it has the old geometry in mind
-    if v._fn is not None:
-        _move_retain(self, v._fn)
+    self._storage.written()  # what saved it has the old geometry in mind
+    if fn is not None:
+        fn.__class__ = grad_class(_named(fn, fn.name()), type(fn))
+        _move_retain(self, fn)
         self._rg = True
-        self._fn = v._fn
+        self._fn = fn
+        self._stale = False
     return self
+
+
+def _named(fn: GradFn, name: str) -> str:
+    """PyTorch numbers the forms of a function, those in place after the others."""
+    head, _, number = name.partition("Backward")
+    return f"{head}Backward{int(number) + (3 if head == 'Squeeze' else 1)}"
 
 
 @register("squeeze_", method=True, torch=False)
@@ -59,6 +69,7 @@ def swapdims_(self: Tensor, dim0: int, dim1: int) -> Tensor:
 @register("t_", method=True, torch=False)
 def t_(self: Tensor) -> Tensor:
     """In-place `t`. RuntimeError for more than 2 dimensions."""
+    check_inplace(self)
     if self.ndim > 2:
         raise RuntimeError(f"t_() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
     return _become(self, views.t)

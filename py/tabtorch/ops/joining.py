@@ -14,7 +14,7 @@ from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .arguments import class_name
 from .core import NOTHING, overridden, register
-from .launch import into
+from .launch import into, no_grad_with_out
 from .mixing import device_of, together
 
 #: inputs of one map; more are written one group after another, so that no kernel binds too many buffers
@@ -124,6 +124,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         if r is NOTHING:
             raise
         return r
+    if out is not None:
+        no_grad_with_out("cat", *ts, out)
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for k, t in enumerate(ts):
@@ -230,6 +232,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
     if axis is not None:
         dim = axis
     ts = _some("stack", tensors)
+    if out is not None:
+        no_grad_with_out("stack", *ts, out)
     first = ts[0]._meta
     for k, t in enumerate(ts):
         if t._meta.shape != first.shape:
@@ -245,7 +249,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
     )
     r = _windows(ts) if d == 0 and len(ts) > 1 and om.numel else None
     if r is not None:
-        return into(out, r)
+        return into(out, r, *ts)
     if om.numel:
         metas = [shapes.unsqueezed(t._meta, d) for t in ts]
         r = Tensor._wrap(_cat_node(metas, [t._storage.node for t in ts], d, om), om)
@@ -253,7 +257,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
     if any(t._rg for t in ts):
         record("StackBackward0", ts, r, tuple([lambda g, k=k: g.select(d, k) for k in range(len(ts))]))
-    return into(out, r)
+    return into(out, r, *ts)
 
 
 @register("hstack")

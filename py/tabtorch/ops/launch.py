@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..autograd.views import before_write, check_inplace
+from ..autograd.tape import Saved, edge
+from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
@@ -71,7 +72,9 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
     """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor. structured: PyTorch's message is that of such kernels."""
 
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
-        check_inplace(self)
+        from .inplace import check_overlap, set_tensor
+
+        check_inplace(self, args)
         d = kw.get("dtype")
         if d is not None and d is not self._meta.dtype:
             from .resizing import c_type
@@ -81,7 +84,9 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
                 f"{c_type(d.name)} should match"
             )
         # where it is recorded, it is recorded of the tensor as it was: its own value is gone by the time of backward
-        result = f(before_write(self) if self._rg and STATE.grad else self, *args, **kw)
+        recording = STATE.grad and (self._rg or any(isinstance(x, Tensor) and x._rg for x in args))
+        old = before_write(self) if recording else self
+        result = f(old, *args, **kw)
         have, want = self._meta, result._meta
         if have.shape != want.shape:
             if structured:
@@ -93,6 +98,20 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
                 f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
             )
         check_cast(want.dtype, have.dtype)
+        check_overlap(self, [x for x in args if x is not self])
+        fn = result._fn
+        if fn is not None and not fn.is_port and want.dtype is have.dtype:
+            first = fn.edges[0]
+            if first is (old._fn or edge(old) if old._rg else None):  # it is the operation itself, and not a last step
+                set_tensor(self, result.detach())
+                for s in getattr(fn, "saved", ()):
+                    if (
+                        isinstance(s, Saved) and s.is_output
+                    ):  # what is saved of the result is this tensor, which may be written to
+                        s.tensor = Tensor._view_of(self, self._meta)
+                        s.version = self._storage.version
+                rebase(self, fn)
+                return self
         self.copy_(result)
         return self
 
@@ -177,13 +196,15 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     from .inplace import check_overlap
 
     have, want = out._meta, result._meta
-    check_overlap(out, ())
+    check_overlap(out, inputs, True)
     if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
     check_cast(want.dtype, have.dtype)
     if have.shape != want.shape:
         warn_resized(have, want)
-        out.resize_(want.shape)
+        from .resizing import resize
+
+        resize(out, tuple(want.shape))
         if not want.contiguous and dense_strides(want) == want.strides:  # laid out as the result, as LAPACK's are
             out._meta = meta(want.shape, want.strides, have.offset, have.dtype, have.device)
     check_overlap(out, inputs, True)

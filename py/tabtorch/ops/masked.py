@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.tape import record
+from ..autograd.views import check_inplace
 from ..engine.expr import where
 from ..engine.graph import Map, emit, inst
 from ..engine.view import broadcast_shapes, contiguous_meta
@@ -14,6 +15,7 @@ from ..tensor import Tensor
 from .arguments import class_name
 from .core import register
 from .gather import index_prepared
+from .inplace import check_overlap
 from .mixing import beside, moved
 from .nonzero import nonzero_tuple
 from .places import every_example, expanded, host_values
@@ -36,7 +38,12 @@ def _fill_node(x: Tensor, mask: Tensor, value: Any, shape: tuple[int, ...]) -> A
     return emit(inst(op, ins, out, (m.dtype.compute,)), nodes, (value,))
 
 
-def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
+def fill_at(x: Tensor, mask: Tensor, value: Any, given: Tensor) -> None:
+    """`x[given] = value`, where `mask` is `given` with a dimension for each of `x`."""
+    _masked_fill(x, mask, value, True, given)
+
+
+def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Tensor | None = None) -> Tensor:
     from ..creation import number
 
     if isinstance(value, str) or value is None:
@@ -46,17 +53,23 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
             f"masked_fill{'_' * in_place}() received an invalid combination of arguments - got {got}, but expected one of:\n"
             f" * (Tensor mask, Tensor value)\n{bad} * (Tensor mask, Number value)\n{bad}"
         )
+    if in_place:
+        check_inplace(x, (value,))
     m = x._meta
     if mask._meta.dtype is not dtypes.bool_:
-        name = mask._meta.dtype.name
-        named = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int", "uint8": "unsigned char"}
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {named.get(name, name)}")
+        from .resizing import c_type
+
+        raise RuntimeError(
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {c_type(mask._meta.dtype.name)}"
+        )
     tensor_value = value if isinstance(value, Tensor) else None
     if tensor_value is not None and tensor_value._meta.ndim:
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
     mask = beside(x, mask)
+    if in_place:
+        check_overlap(x, (mask,), repeats=True)
     shape = broadcast_shapes(mask._meta.shape, m.shape) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
@@ -74,6 +87,15 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool) -> Tensor:
 
     name = "MaskedFillBackward0" if tensor_value is None else "MaskedFillBackward1"
     grads = (lambda g, mask: g.masked_fill(mask, 0), value_grad)
+    if given is not None:
+        wide = mask._meta.shape
+        grads = (
+            lambda g, mask: g.masked_fill(mask.reshape(wide), 0),
+            lambda g, mask: value_grad(g, mask.reshape(wide)),
+        )
+        return finish(
+            x, lambda t: _fill_node(t, mask, v, shape), True, "IndexPutBackward0", (tensor_value,), grads, (given,)
+        )
     if shape == m.shape:
         return finish(x, lambda t: _fill_node(t, mask, v, shape), in_place, name, (tensor_value,), grads, (mask,))
     r = Tensor._wrap(_fill_node(x, mask, v, shape), contiguous_meta(shape, m.dtype, m.device))
@@ -122,6 +144,8 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> Tensor:
+    if in_place:
+        check_inplace(x, (source,))
     if source._meta.dtype is not x._meta.dtype:
         raise RuntimeError(
             f"masked_scatter: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
@@ -131,6 +155,8 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
             "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name
         )
     mask, source = beside(x, mask), beside(x, source)
+    if in_place:
+        check_overlap(x, (mask, source))
     shape = broadcast_shapes(x._meta.shape, mask._meta.shape)
     if shape != x._meta.shape:
         if in_place:

@@ -12,7 +12,8 @@ from .. import dtypes, shapes
 from ..autograd.tape import record
 from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
-from ..engine.view import contiguous_meta, meta
+from ..engine.view import contiguous_meta, contiguous_strides, meta
+from ..layout import contiguous_format
 from ..shapes import ints, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import function, register
@@ -64,6 +65,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 def _roll_flat(x: Tensor, shift: int) -> Tensor:
     r = _roll(x.detach().reshape(-1), ((0, shift),)).reshape(x._meta.shape)
+    r = Tensor._wrap(r._storage.node, r._meta)
     if x._rg:
         record("RollBackward0", (x,), r, lambda g: _roll_flat(g, -shift))
     return r
@@ -76,7 +78,10 @@ def _roll(x: Tensor, moves: tuple[tuple[int, int], ...]) -> Tensor:
         if m.ndim and m.shape[d]:
             total[d] = (total.get(d, 0) + s) % m.shape[d]
     static = tuple((d, s) for d, s in sorted(total.items()) if s)
-    r = _moved(_ROLL, x, m.shape, static) if static and m.numel else x.detach().clone()
+    if static and m.numel:
+        r = _moved(_ROLL, x, m.shape, static)
+    else:
+        r = x.detach().clone(memory_format=contiguous_format if m.numel else None)
     if x._rg:
         record("RollBackward0", (x,), r, lambda g: _roll(g, tuple((d, -s) for d, s in moves)))
     return r
@@ -102,13 +107,14 @@ def flip(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     static = tuple(d for d in ds if m.ndim and m.shape[d] > 1)
     if not (static and m.numel):
         r = input.detach().clone()
-    elif m.contiguous or shapes.dense_strides(m) != m.strides:
+    elif m.strides == contiguous_strides(m.shape):
         r = _moved(_FLIP, input, m.shape, static)
     else:  # the result lies in memory as the input does
-        order = tuple(sorted(range(m.ndim), key=lambda d: -m.strides[d]))
+        strides = shapes.dense_strides(m)
+        order = tuple(sorted(range(m.ndim), key=lambda d: (-strides[d], m.shape[d] == 1)))
         plain = Tensor._view_of(input, shapes.permuted(m, order))
         r = _moved(_FLIP, plain, plain._meta.shape, tuple(sorted(order.index(d) for d in static)))
-        r._meta = meta(m.shape, m.strides, 0, m.dtype, m.device)
+        r._meta = meta(m.shape, strides, 0, m.dtype, m.device)
     if input._rg:
         record("FlipBackward0", (input,), r, lambda g: flip(g, ds))
     return r

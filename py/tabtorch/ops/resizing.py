@@ -61,7 +61,10 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None, **kw: Any) -> 
         raise RuntimeError("numel: integer multiplication overflow")
     if memory_format is preserve_format:
         raise RuntimeError("Unsupported memory formatPreserve")
-    return resize(self, shape, memory_format)
+    if shape != self._meta.shape or memory_format is not None:
+        resize(self, shape, memory_format)
+        self._storage.written()
+    return self
 
 
 @register("resize_as_", method=True)
@@ -77,7 +80,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
             reserve(self._storage, new)
             self._meta = new
         return self
-    return resize(self, tuple(the_template.shape), memory_format)
+    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
 
 
 def c_type(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes, shapes
+from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import emit, inst
@@ -25,7 +26,7 @@ from .gather import (
     prepared,
     range_error,
 )
-from .inplace import set_node
+from .inplace import check_overlap, set_node
 from .launch import with_out
 from .mixing import beside
 from .places import check_range, expanded, layout, lines
@@ -64,21 +65,21 @@ def finish(
 
     node: makes the new value, of shape and dtype of `x`.
     """
-    recorded = x._rg or any(t is not None and t._rg for t in others)
+    recorded = STATE.grad and (x._rg or any(t is not None and t._rg for t in others))
     if not in_place:
         m = x._meta
         r = Tensor._wrap(node(x), contiguous_meta(m.shape, m.dtype, m.device))
         if recorded:
             record(name, (x, *others), r, grads, saved)
         return r
-    check_inplace(x)
-    old = before_write(x) if recorded else x
-    set_node(x, node(x))
+    check_inplace(x, others)
+    new = node(x)
+    fn = None
     if recorded:
-        probe = Tensor._view_of(x, x._meta)
-        fn = record(name, (old, *others), probe, grads, saved)
-        if fn is not None:
-            rebase(x, fn)
+        fn = record(name, (before_write(x), *others), Tensor._view_of(x, x._meta), grads, saved)
+    set_node(x, new)
+    if fn is not None:
+        rebase(x, fn)
     return x
 
 
@@ -126,12 +127,21 @@ def index_put_prepared(x: Tensor, indices: tuple[Tensor | None, ...], values: Te
     return _index_put(x, indices, values, accumulate, False)
 
 
-def _index_put(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool, in_place: bool) -> Tensor:
+def _index_put(
+    x: Tensor,
+    indices: tuple[Tensor | None, ...],
+    values: Any,
+    accumulate: bool,
+    in_place: bool,
+    originals: tuple[Tensor | None, ...] = (),
+) -> Tensor:
     given = tuple(t for t in indices if t is not None)
     holes = tuple(t is None for t in indices)
 
+    first = tuple(t for t in originals if t is not None)
+
     def again(saved: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-        rest = iter(saved)
+        rest = iter(saved[len(first) :])
         return tuple(None if h else next(rest) for h in holes)
 
     def self_grad(g: Tensor, *saved: Tensor) -> Tensor:
@@ -148,12 +158,15 @@ def _index_put(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accum
         "IndexPutBackward0",
         (v,),
         (self_grad, values_grad),
-        given,
+        (*first, *given),
     )
 
 
 def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: bool) -> Tensor:
     """`index_put` with PyTorch's checks; `values` may be a Python number that fits the dtype."""
+    if in_place:
+        check_inplace(x, (values,))
+        check_overlap(x, (values, *indices), True, True)
     ready = prepared(x, indices, "index_put")
     if isinstance(values, Tensor):
         m, vm = x._meta, values._meta
@@ -174,7 +187,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
             return x.add_(values) if in_place else x + values
         target = x if in_place else x.clone()
         return target.copy_(values) if isinstance(values, Tensor) else target.fill_(values)
-    return _index_put(x, ready, values, accumulate, in_place)
+    return _index_put(x, ready, values, accumulate, in_place, tuple(indices))
 
 
 def _broadcast_values(values: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -216,17 +229,23 @@ register("index_put", index_put, method=True, inplace=index_put_)
 def _scatter(
     name: str, x: Tensor, dim: int, index: Tensor, src: Any, mode: str, in_place: bool, grad_name: str
 ) -> Tensor:
+    if in_place:
+        check_inplace(x, (src,))
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = beside(x, index), beside(x, src)
     m, mi = x._meta, index._meta
     tensor_src = src if isinstance(src, Tensor) else None
     if tensor_src is not None:
         _check_src(x, index, tensor_src, d)
+    if in_place:
+        check_overlap(x, (index, src), True)
     if mi.numel == 0:
         if in_place:
-            return x
+            grads = (lambda g, i: g, lambda g, i: g.new_zeros(index.shape))
+            saved = index if mode != "add" or (tensor_src is not None and tensor_src._rg) else None
+            return finish(x, base_node, True, grad_name, (tensor_src,), grads, (saved,))
         r = x.detach().clone()
-        record(grad_name, (x, tensor_src), r, (lambda g: g, lambda g: g.new_zeros(src.shape)))
+        record(grad_name, (x, tensor_src), r, (lambda g: g, lambda g: g.new_zeros(index.shape)))
         return r
     if mi.ndim:
         for k in range(m.ndim):
@@ -242,14 +261,7 @@ def _scatter(
         return g if mode == "add" else scatter(g, d, i, 0)
 
     def src_grad(g: Tensor, i: Tensor) -> Tensor:
-        own = g.gather(d, i)
-        assert tensor_src is not None
-        want = tensor_src._meta.shape
-        if own._meta.shape == want:
-            return own
-        from .slices import embed
-
-        return embed(own, want, tuple((0, n, 1) for n in own._meta.shape))
+        return g.gather(d, i)  # of another shape than `src`, as PyTorch's, where `src` is larger than the index
 
     return finish(
         x,
@@ -258,7 +270,7 @@ def _scatter(
         grad_name,
         (tensor_src,),
         (self_grad, src_grad),
-        (index,),
+        (index if mode != "add" or (tensor_src is not None and tensor_src._rg) else None,),
     )
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..autograd.views import check_inplace
 from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
 from .gather import OUT_OF_RANGE, check_index_dtype, check_index_shape, range_error
 from .index_writes import vector_dim
+from .inplace import check_overlap
 from .launch import with_out
 from .mixing import beside
 from .places import check_range
@@ -64,9 +66,13 @@ def _reduced(
 ) -> Tensor:
     if reduce not in _MODES:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if in_place:
+        check_inplace(x, (src,))
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = beside(x, index), beside(x, src)
     _check_src(x, index, src, d)
+    if in_place:
+        check_overlap(x, (index, src), True)
     n = x._meta.shape[d] if x._meta.ndim else 1
     check_range(index, n, 0, range_error(d), "scatter_reduce")
     return _finish(x, d, index, src, reduce, include_self, in_place, name)
@@ -76,7 +82,10 @@ def _finish(
     x: Tensor, d: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool, name: str
 ) -> Tensor:
     if index._meta.numel == 0:
-        return x if in_place else x.clone()
+        if in_place:
+            x._storage.written()
+            return x
+        return x.clone()
     full = src
     for k, n in enumerate(index._meta.shape):
         if src._meta.shape[k] != n:
@@ -164,6 +173,8 @@ def _index_reduce(
 ) -> Tensor:
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    if in_place:
+        check_inplace(x, (source,))
     d = vector_dim("index_reduce_", x, dim, index)
     index, source = beside(x, index), beside(x, source)
     check_index_dtype(index, "index_reduce(): Expected dtype int32/int64 for index")
@@ -178,6 +189,8 @@ def _index_reduce(
             f"index_reduce(): Number of indices ({index._meta.numel}) should be equal to source.size(dim): ({ms.shape[d]}), "
             f"for dim: {d}"
         )
+    if in_place:
+        check_overlap(x, (index, source), True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, 0, OUT_OF_RANGE, "index_reduce")
     shape = [1] * ms.ndim

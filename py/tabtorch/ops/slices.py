@@ -221,7 +221,7 @@ def _scatter_part(x: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
             f"slice size = {list(p.shape)}"
         )
     p.copy_(src.detach())
-    r = Tensor._view_of(out, out._meta)
+    r = Tensor._wrap(out._storage.node, out._meta)
 
     def self_grad(g: Tensor) -> Tensor:
         g = g.clone()

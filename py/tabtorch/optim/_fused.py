@@ -45,7 +45,7 @@ def update_all(formula, params, grads, states, settings, batched=False):
         for p, window in zip(params, multi.windows(node, [p._meta for p in params]), strict=True):
             storage = p._storage
             storage.node = window
-            storage.version += 1
+            storage.written()
     return None
 
 

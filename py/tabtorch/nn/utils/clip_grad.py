@@ -78,7 +78,7 @@ def _scale(grads, max_norm, total_norm, flat):
     scaled = flat * coefficient.to(flat.device)
     for g, window in zip(grads, multi.windows(scaled._storage.node, [g._meta for g in grads]), strict=True):
         g._storage.node = window
-        g._storage.version += 1
+        g._storage.written()
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
