@@ -131,8 +131,10 @@ class Compiled:
         try:
             last = entry.provisional
             if not entry.why:
-                known = last is not None and last.scope.unchanged()
-                scope = last.scope if known else Scope([self.function, *objects, *every_log()])
+                if last is not None and last.scope.unchanged():
+                    scope = last.scope
+                else:
+                    scope = Scope([self.function, *objects, *every_log()])
                 entry.why = scope.opaque
             if entry.why:
                 with hold:

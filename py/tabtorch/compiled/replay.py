@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _node = attrgetter("node")
 _grad = attrgetter("_grad")
-_out = attrgetter("inst.out")
+_size = attrgetter("inst.out.numel", "inst.out.dtype")
 _buffer = attrgetter("buf")
 _ident = attrgetter("id")
 
@@ -67,7 +67,7 @@ class Replay:
         for i, j in of.of_grad.items():
             place.setdefault(i, (at[id(of.leaves[j])], True))
         self.where = [place[i] for i in range(len(of.roots))]
-        self.outs = [n.inst.out for n in of.nodes]
+        self.sizes = list(map(_size, of.nodes))
         self.signature, self.uploads = of.signature, of.uploads
         self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
         self.looks = [(of.place[i], m, wanted) for i, m, wanted in of.hold.looks if i in of.place]
@@ -187,13 +187,14 @@ class Replay:
                 raise Stale("a setting has another type")
             if any(a != b and not ok for a, b, ok in zip(values, self.values, self.trusted, strict=True)):
                 raise Stale("a number has changed")
+        self._separate()
         before = [g._offset for g in self.words]
         made = self.make(values, [g.next() for g in self.words])
         if made is None:
             for g, offset in zip(self.words, before, strict=True):
                 g._offset = offset
             raise Stale("a number leads elsewhere")
-        self._alone()
+        self._alone()  # from here on it is carried out: what was drawn is used
         try:
             return self._send(*made, arguments)
         finally:
@@ -250,7 +251,7 @@ class Replay:
         ):
             raise Stale("tensors share memory otherwise")
         self.nodes = nodes = list(map(_node, roots))
-        if list(map(_out, nodes)) != self.outs:
+        if list(map(_size, nodes)) != self.sizes:
             raise Stale("a tensor has another size")
         buffers = list(map(graph.buffer_of, nodes))
         self.pool = [b.id for b in buffers]
@@ -267,7 +268,7 @@ class Replay:
         self.taken = {self.pool[i] for i in kept} | {self.pool[len(roots) + i] for i in kept}
         self.loose = [i for i in range(len(roots)) if i not in mine and i not in over]
         self.loose_roots = [roots[i] for i in self.loose]
-        self.loose_outs = [self.outs[i] for i in self.loose]
+        self.loose_outs = [nodes[i].inst.out for i in self.loose]
         n = len(self.regrads)
         self.alone = Known([GIVEN if i in mine else KEPT for i in self.overwritten])
         self.alone_grads = Known([GRADIENT] * n + [ITS_STORAGE] * n + [KEPT] * n)
@@ -283,7 +284,6 @@ class Replay:
 
     def _alone(self) -> None:
         """Gives a copy of a value that is about to be written over to whoever else has it."""
-        self._separate()
         over = [self.nodes[i] for i in self.overwritten]
         if not self.alone.all_there_is(over):
             shared = held_beyond(over, self.alone.own)

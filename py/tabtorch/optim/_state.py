@@ -95,7 +95,7 @@ def set_number(state: dict[str, Any], key: str, value: Any) -> None:
     if type(t._storage) is not NumberStorage:
         _adopt(t, value)
     t._storage.box["value"] = value
-    t._storage.version += 1
+    t._storage.written()
 
 
 def advance(state: dict[str, Any], device: Any = "cpu") -> int:

@@ -1,0 +1,79 @@
+"""That ordinary functions are replayed: what goes stale in every call gives the right numbers too, and is no faster than eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tabtorch as torch
+from tabtorch import nn
+from tabtorch.compiled.record import Recorder
+
+
+def batch_norm() -> Callable[[], Any]:
+    net = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)))
+    return lambda: net(torch.ones(6, 4))
+
+
+def _step(make: Callable[[Any], Any], net: nn.Module, clip: bool = False) -> Callable[[], Any]:
+    optimizer = make(net.parameters())
+
+    @torch.compile
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = net(torch.ones(6, 4)).pow(2).mean()
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def training(make: Callable[[Any], Any], clip: bool = False) -> Callable[[], Callable[[], Any]]:
+    def program() -> Callable[[], Any]:
+        return _step(make, nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2)), clip)
+
+    return program
+
+
+def cache() -> Callable[[], Any]:
+    kept, weight = torch.zeros(8, 4), torch.ones(4, 4)
+
+    @torch.compile
+    def write(x: Any) -> Any:
+        kept[2] = x @ weight
+        return kept.sum(0)
+
+    return lambda: write(torch.ones(4))
+
+
+PROGRAMS = {
+    "a model with state": batch_norm,
+    "sgd with momentum, clipped": training(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), clip=True),
+    "adamw": training(lambda p: torch.optim.AdamW(p, lr=0.1)),
+    "rmsprop": training(lambda p: torch.optim.RMSprop(p, lr=0.1)),
+    "a cache that is written to": cache,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_replayed(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = []
+    run = Recorder.run
+
+    def counted(self: Recorder, *args: Any) -> Any:
+        recorded.append(1)
+        return run(self, *args)
+
+    monkeypatch.setattr(Recorder, "run", counted)
+    call = PROGRAMS[name]()
+    for _ in range(4):  # states are made, the world settles, and what was recorded is checked
+        call()
+    recorded.clear()
+    for _ in range(4):
+        call()
+    assert not recorded
