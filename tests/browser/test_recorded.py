@@ -13,6 +13,7 @@ from browser.pages import run_script
 from slices import number
 
 HERE = Path(__file__).parents[1]
+MAIN = "/work/main.py"  # what it imports lies beside it
 SECONDS = {"recorded": 30, "compiled": 20}
 
 RECORDED = """import json, sys, torch, recorded
@@ -45,7 +46,7 @@ def test_recorded(chromium: Any) -> None:
     if not file:
         pytest.skip("no samples were recorded: python -m wasm.record")
     files = {"recorded.pt": Path(file).read_bytes(), "recorded.py": (HERE / "wasm" / "recorded.py").read_bytes()}
-    passed, wrong = said(run_script(chromium, RECORDED, files=files, argv=["main.py", str(SECONDS["recorded"])]))
+    passed, wrong = said(run_script(chromium, RECORDED, files=files, argv=[str(SECONDS["recorded"])], filename=MAIN))
     assert not wrong, "\n".join(wrong)
     assert passed >= 20
 
@@ -53,7 +54,7 @@ def test_recorded(chromium: Any) -> None:
 def test_compiled_programs(chromium: Any) -> None:
     files = {f"fuzz/{path.name}": path.read_bytes() for path in (HERE / "fuzz").glob("*.py")}
     seed = number() * 10_000 + 5000
-    argv = ["main.py", str(seed), str(SECONDS["compiled"])]
-    programs, differing = said(run_script(chromium, COMPILED, files=files, argv=argv))
+    argv = [str(seed), str(SECONDS["compiled"])]
+    programs, differing = said(run_script(chromium, COMPILED, files=files, argv=argv, filename=MAIN))
     assert not differing, f"python -m fuzz.compiled --device webgpu --show SEED: {differing}"
     assert programs >= 1, f"from seed {seed}"

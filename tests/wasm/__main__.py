@@ -9,6 +9,7 @@ import argparse
 import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -47,7 +48,8 @@ def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any
         usual = ["--rootdir", str(ROOT), "-c", "pyproject.toml", "--basetemp", f"{name}/tmp", "-q", "--color=no"]
         env = {"TABTORCH_TEST_DEVICES": a.device, "TABTORCH_RECORDED_SECONDS": str(a.seconds)}
         if a.recorded:
-            env["TABTORCH_RECORDED"] = str(a.recorded.resolve())
+            env["TABTORCH_RECORDED"] = f"{name}/recorded.pt"  # where Pyodide sees it
+            shutil.copyfile(a.recorded, scratch / "recorded.pt")
         spec = {
             "root": str(ROOT),
             "site": str(Path(sysconfig.get_paths()["purelib"]).resolve()),

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from conformance import checks, compare, left_out, translate
+from conformance import checks, compare, drawn, left_out, translate
 from slices import number
 
 #: dtypes whose samples are taken, in this order, where the operator has them
@@ -30,13 +30,12 @@ def path_of(op: Any) -> str | None:
 
 def operators() -> list[str]:
     """The titles of the operators that can be recorded: they do not draw, and have one right answer."""
-    left = {*checks._UNINITIALISED, *checks._UP_TO_GAUGE, *checks._TIES}
+    left = {*left_out.UNINITIALISED, *left_out.UP_TO_GAUGE, *left_out.TIES, *left_out.FORMULAS}
     return [
         title
         for title, op in checks.operators().items()
         if path_of(op)
         and op.name not in left
-        and not checks._DRAWN_ON_GPU.match(op.name)
         and not any(
             left_out.reason(checks.Answer(title, "cpu", c, "float32", failed=1)) for c in ("forward", "gradient")
         )
@@ -59,7 +58,7 @@ def dense(t: torch.Tensor) -> torch.Tensor:
     """The elements, with no marks."""
     if t._is_zerotensor():
         return torch.zeros(t.shape, dtype=t.dtype)
-    return t.detach().resolve_conj().resolve_neg().contiguous()
+    return t.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
 
 
 def slack(want: torch.Tensor, truth: torch.Tensor | None) -> float:
@@ -92,6 +91,8 @@ def case(title: str, op: Any, dtype: str, sample: Any) -> dict[str, Any] | None:
     if not sendable(args) or any(t.is_conj() or t.is_neg() for t in translate.tensors(args)):
         return None
     try:
+        if drawn.draws(op, lambda: checks._call(op.op, sample)):
+            return None
         out, grads, seeds = results(op, sample, None)
     except Exception:
         return None
@@ -99,12 +100,16 @@ def case(title: str, op: Any, dtype: str, sample: Any) -> dict[str, Any] | None:
         return None
     wants = [dense(t) for t in translate.tensors(out)]
     grads = [None if g is None else dense(g) for g in grads]
+    torch.set_default_dtype(torch.float64)  # what integers become
     try:
         truths, wide, _ = results(op, sample.transform(compare.double), [compare.double(w) for w in seeds])
         truths = translate.tensors(truths)
     except Exception:  # what has no double form is judged by the tolerance alone
         truths, wide = [None] * len(wants), [None] * len(grads)
-    tol = compare.tolerance(op, getattr(torch, dtype))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    if len(truths) != len(wants) or len(wide) != len(grads):
+        truths, wide = [None] * len(wants), [None] * len(grads)
     return {
         "name": f"{title} {dtype}",
         "path": path_of(op),
@@ -116,7 +121,8 @@ def case(title: str, op: Any, dtype: str, sample: Any) -> dict[str, Any] | None:
         "weights": seeds,
         "grads": grads,
         "grad slack": [0.0 if g is None or t is None else slack(g, t) for g, t in zip(grads, wide, strict=True)],
-        "tolerance": list(tol),
+        "tolerance": [compare.tolerance(op, w.dtype) for w in wants],
+        "grad tolerance": compare.tolerance(op, getattr(torch, dtype)),
     }
 
 

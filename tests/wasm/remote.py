@@ -397,9 +397,8 @@ class Peer:
                 warnings.simplefilter("always")
                 value = getattr(self, f"_do_{what[0]}")(*what[1:])
         except Exception as error:
-            ok, value = False, (_described(type(error)), [str(error)])
-            if isinstance(error, KeyError) and error.args:
-                value = (_described(type(error)), [error.args[0] if type(error.args[0]) in PLAIN else str(error)])
+            plain = all(type(x) in PLAIN for x in error.args)
+            ok, value = False, (_described(type(error)), list(error.args) if plain else [str(error)])
         self._depth -= 1
         warned = [(_described(w.category), str(w.message)) for w in caught if w.category is not DeprecationWarning]
         del what

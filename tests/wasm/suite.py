@@ -9,8 +9,8 @@ GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
         "cpu",
         {
             "tests/test_autograd.py": 55,
-            "tests/test_compile.py": 25,
-            "tests/test_compile_programs.py": 25,
+            "tests/test_compile.py": 30,
+            "tests/test_compile_programs.py": 18,
             "tests/test_random_programs.py": 60,
             "tests/test_aliasing.py": 3,
             "tests/test_dispatch.py": 230,
