@@ -116,7 +116,7 @@ class Joint:
             if id(n) in needed:
                 get(n)
         self.results = [None if g is None else get(g._storage.node) for g in self.grads]
-        del get  # it refers to itself, and so would hold the recording, and what that holds, until cycles are collected
+        get = None  # type: ignore[assignment]  # it refers to itself, and so would hold the recording, and what that holds, until cycles are collected
         self.metas: list[Any] = [None if g is None else g._meta for g in self.grads]
         self.drop()
         for p, n in enumerate(self.nodes):
