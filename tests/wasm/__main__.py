@@ -20,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from slices import number
 from wasm import channel, remote
 from wasm.suite import GROUPS, LEFT_OUT
 
@@ -47,6 +48,7 @@ def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any
         channel.make(scratch)
         usual = ["--rootdir", str(ROOT), "-c", "pyproject.toml", "--basetemp", f"{name}/tmp", "-q", "--color=no"]
         env = {"TABTORCH_TEST_DEVICES": a.device, "TABTORCH_RECORDED_SECONDS": str(a.seconds)}
+        env["TABTORCH_SLICE"] = os.environ.get("TABTORCH_SLICE") or str(number())  # there is no git in there
         if a.recorded:
             env["TABTORCH_RECORDED"] = f"{name}/recorded.pt"  # where Pyodide sees it
             shutil.copyfile(a.recorded, scratch / "recorded.pt")

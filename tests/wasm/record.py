@@ -31,11 +31,13 @@ def path_of(op: Any) -> str | None:
 def operators() -> list[str]:
     """The titles of the operators that can be recorded: they do not draw, and have one right answer."""
     left = {*left_out.UNINITIALISED, *left_out.UP_TO_GAUGE, *left_out.TIES, *left_out.FORMULAS}
+    variants = {"as_strided.partial_views"}  # sees a storage around its argument, which does not move to another device
     return [
         title
         for title, op in checks.operators().items()
         if path_of(op)
         and op.name not in left
+        and title not in variants
         and not any(
             left_out.reason(checks.Answer(title, "cpu", c, "float32", failed=1)) for c in ("forward", "gradient")
         )
