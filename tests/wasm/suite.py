@@ -11,7 +11,7 @@ GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
             "tests/test_autograd.py": 55,
             "tests/test_compile.py": 30,
             "tests/test_compile_programs.py": 18,
-            "tests/test_random_programs.py": 60,
+            "tests/test_view_rules.py": 40,
             "tests/test_aliasing.py": 3,
             "tests/test_dispatch.py": 230,
             "tests/test_serialization.py": 95,
