@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 def _expect(a: Answer) -> None:
     if a.failed:
         reason = left_out.reason(a)
-        assert reason, "\n".join(f"{sample}\n  {why}" for sample, why in a.failures)
+        assert reason, "\n".join(f"{f.sample}\n  {f.why}" for f in a.failures)
         pytest.skip(reason)
 
 

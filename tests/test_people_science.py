@@ -23,7 +23,7 @@ def on_cpu() -> Any:
         yield
     overriding = sys.modules.get("tabtorch._overriding")
     if overriding is not None:  # the classes of a test are gone: other tests find functions as they are without any
-        overriding.STATE.classes = False
+        type(overriding.STATE).classes = False  # of all threads
         overriding.switch()
 
 
