@@ -204,12 +204,12 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
 
 
 def _copied(x: Tensor) -> Tensor:
-    """A copy with the same strides, gaps included; dense where elements share memory."""
+    """A copy of all memory of `x`, seen as `x` is, as PyTorch makes it; dense where elements share memory."""
     m = x._meta
-    if m.contiguous or not m.numel or any(s == 0 and n > 1 for n, s in zip(m.shape, m.strides)):
+    if any(s == 0 and n > 1 for n, s in zip(m.shape, m.strides)):
         return x.clone()
-    extent = 1 + sum((n - 1) * s for n, s in zip(m.shape, m.strides))
-    return x.as_strided((extent,), (1,), m.offset).clone().as_strided(m.shape, m.strides, 0)
+    size = x._storage.nbytes // m.dtype.itemsize
+    return x.as_strided((size,), (1,), 0).clone().as_strided(m.shape, m.strides, m.offset)
 
 
 def _scatter_part(x: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
