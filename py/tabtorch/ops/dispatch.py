@@ -247,7 +247,7 @@ def infer(
             pattern.append(("opt", name, ("const", v)))
     strides = None
     if order == ():
-        several = len(metas) < len(operands) - operands.count(None)
+        several = len(metas) < sum(x is not None for x in operands)
         order = layout_of(metas, shape, several)
         strides = None if several else dense_alike(metas, shape)
     node_meta, out = laid_out(shape, order, result, device, strides)
