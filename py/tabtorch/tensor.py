@@ -20,6 +20,8 @@ from .tensorbase import Attributes, TensorBase, inside
 if TYPE_CHECKING:
     from .autograd.tape import GradFn
 
+#: what `_inference` is of the `.data` of an inference tensor
+DATA = "data"
 _new = object.__new__
 
 
@@ -71,7 +73,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _borrowed: bool = False  # of a view: it requires grad only because its base does
     _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
     _view_state: int = 0  # how the view was made: see autograd/views.py
-    _inference: bool = False
+    _inference: Any = False  # or True; DATA: the `.data` of such a tensor, which has a version and may be written to
     _beside: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
@@ -170,7 +172,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def _version(self) -> int:
-        if self._inference:
+        if self._inference is True:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
@@ -239,7 +241,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode: autograd will never record it."""
-        return self._inference
+        return bool(self._inference)
 
     @property
     def is_leaf(self) -> bool:
@@ -334,8 +336,8 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         t: Tensor = _new(Tensor)
         t._storage = self._storage.untracked()
         t._meta = self._meta
-        if self._inference and STATE.inference:
-            t._inference = True
+        if self._inference:
+            t._inference = DATA
         return t
 
     @data.setter

@@ -119,7 +119,7 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
         remember(x)
     if STATE.grad and not STATE.hidden:
         _check_history(x, others)
-    if x._inference and not STATE.inference:
+    if x._inference is True and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
             "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."

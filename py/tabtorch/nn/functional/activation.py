@@ -5,6 +5,8 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
+from ...autograd.mode import quiet
+from ...autograd.tape import record
 from ._common import named, scalar_type, widened, wrapped_dim
 
 
@@ -223,11 +225,18 @@ def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim``, with the maximum taken out first."""
     input, dim = _to_softmax("softmax", input, dim, dtype, _stacklevel)
     if input.numel() == 0:
-        return input.clone()
-    x = widened(input)
-    # The shift cancels in the quotient, so its gradient is zero: it is detached.
-    e = (x - x.detach().amax(dim, keepdim=True)).exp()
-    return named((e / e.sum(dim, keepdim=True)).to(input.dtype), "SoftmaxBackward0", input)
+        return named(input.clone(), "SoftmaxBackward0", input)
+    with quiet():
+        x = widened(input)
+        e = (x - x.amax(dim, keepdim=True)).exp()
+        r = (e / e.sum(dim, keepdim=True)).to(input.dtype)
+
+    def backward(g, y):
+        gy = widened(g) * widened(y)
+        return (gy - widened(y) * gy.sum(dim, keepdim=True)).to(g.dtype)
+
+    record("SoftmaxBackward0", (input,), r, backward, (r,))
+    return r
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
@@ -241,10 +250,18 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along ``dim``: x - max - log(sum(exp(x - max)))."""
     input, dim = _to_softmax("log_softmax", input, dim, dtype, _stacklevel)
     if input.numel() == 0:
-        return input.clone()
-    x = widened(input)
-    z = x - x.detach().amax(dim, keepdim=True)
-    return named((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype), "LogSoftmaxBackward0", input)
+        return named(input.clone(), "LogSoftmaxBackward0", input)
+    with quiet():
+        x = widened(input)
+        z = x - x.amax(dim, keepdim=True)
+        r = (z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype)
+
+    def backward(g, y):
+        wide = widened(g)
+        return (wide - widened(y).exp() * wide.sum(dim, keepdim=True)).to(g.dtype)
+
+    record("LogSoftmaxBackward0", (input,), r, backward, (r,))
+    return r
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
