@@ -398,17 +398,19 @@ def test_what_pytorch_says(source: str, device: str) -> None:
 class TestOnTheGpu:
     def test_two_devices(self) -> None:
         a, b = tabtorch.ones(3), tabtorch.ones(3, device="cpu")
-        word = "Expected all tensors to be on the same device, but found at least two devices, webgpu:0 and cpu!"
-        for function in (
-            lambda: a + b,
-            lambda: a.add_(b),
-            lambda: tabtorch.where(a > 0, a, b),
-            lambda: a @ b,
-            lambda: tabtorch.cat([a, b]),
-            lambda: tabtorch.nn.functional.linear(a[None], b[None]),
-            lambda: tabtorch.nn.functional.mse_loss(a, b),
+        two = "found at least two devices, webgpu:0 and cpu!"
+        argument = "got {} is on cpu, different from other tensors on webgpu:0 (when checking argument in method wrapper_WEBGPU_{})"
+        for function, said in (
+            (lambda: a + b, two),
+            (lambda: a.add_(b), two),
+            (lambda: tabtorch.where(a > 0, a, b), two),
+            (lambda: a @ b, argument.format("tensor", "_dot")),
+            (lambda: tabtorch.cat([a, b]), argument.format("tensors", "cat")),
+            (lambda: tabtorch.nn.functional.linear(a[None], b[None]), argument.format("mat2", "mm")),
+            (lambda: tabtorch.nn.functional.mse_loss(a, b), two),
         ):
-            with pytest.raises(RuntimeError, match=re.escape(word)):
+            word = "Expected all tensors to be on the same device, but " + said
+            with pytest.raises(RuntimeError, match=re.escape(word) + "$"):
                 function()
         check_all_is_well("webgpu")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -161,16 +162,48 @@ def test_beside_a_named_one(name: str, kinds: str) -> None:
         assert r.device.type == (named if named != "none" else "webgpu")
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in (*TOGETHER, *BESIDE) if n not in ("copy_", "index", "mask", "select_scatter")]
-)
+_HERE = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+#: name -> (argument, where it is, where the others are, the function): what PyTorch's checks of CUDA's arguments say
+_ARGUMENT = {
+    "cat": ("tensors", "webgpu:0", "cpu", "cat"),
+    "stack": ("tensors", "webgpu:0", "cpu", "cat"),
+    "twice": ("tensors", "webgpu:0", "cpu", "cat"),
+    "dot": ("tensor", "webgpu:0", "cpu", "_dot"),
+    "matmul": ("mat2", "webgpu:0", "cpu", "mm"),
+    "linear": ("mat1", "cpu", "webgpu:0", "addmm"),
+    "linear bias": ("mat1", "cpu", "webgpu:0", "addmm"),
+    "gather": ("index", "webgpu:0", "cpu", "gather"),
+    "index_select": ("index", "webgpu:0", "cpu", "_index_select"),
+    "embedding": ("index", "webgpu:0", "cpu", "_index_select"),
+}
+_OF_ITS_OWN = {
+    "conv": "Input type (torch.FloatTensor) and weight type (torch.webgpu.FloatTensor) should be the same or input should be a "
+    "MKLDNN tensor and weight is a dense tensor",
+    "searchsorted": "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries "
+    "tensor device type cpu and input value tensor device type webgpu",
+    "index": _HERE,
+    "mask": _HERE,
+    "index_put": _HERE,
+}
+
+
+def two_devices(name: str) -> str:
+    if name in _OF_ITS_OWN:
+        return _OF_ITS_OWN[name]
+    same = "Expected all tensors to be on the same device, but "
+    if name not in _ARGUMENT:
+        return same + "found at least two devices, cpu and webgpu:0!"
+    which, here, others, f = _ARGUMENT[name]
+    return (
+        f"{same}got {which} is on {here}, different from other tensors on {others} "
+        f"(when checking argument in method wrapper_WEBGPU_{f})"
+    )
+
+
+@pytest.mark.parametrize("name", [n for n in (*TOGETHER, *BESIDE) if n not in ("copy_", "select_scatter")])
 def test_two_named_ones(name: str) -> None:
     f = (TOGETHER | BESIDE)[name]
-    if name in ("out", "searchsorted", "index_put", "embedding"):
-        message = "device"
-    else:
-        message = "Expected all tensors to be on the same device, but found at least two devices, "
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(RuntimeError, match=re.escape(two_devices(name)) + "$"):
         f(make("cpu", [1.0, 2.0]), make("webgpu", [2.0, 1.0]))
 
 
@@ -205,7 +238,7 @@ def test_where_it_leads() -> None:
     m = tt.nn.Linear(2, 2)
     p = m.weight
     assert m.to("webgpu").weight is p and p.is_leaf
-    with pytest.raises(RuntimeError, match="at least two devices"):
+    with pytest.raises(RuntimeError, match="got mat1 is on cpu, different from other tensors on webgpu:0"):
         m(tt.ones(1, 2, device="cpu"))
     assert tt.get_default_device() == tt.device("webgpu", 0) and str(x.device) == "webgpu:0"
 
