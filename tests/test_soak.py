@@ -8,7 +8,7 @@ import soak
 import tabtorch
 
 
-@pytest.mark.filterwarnings("ignore:torch.compile. .* was recorded for 8 kinds")
+@pytest.mark.filterwarnings("ignore:torch.compile. .* was recompiled for 8 kinds")
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("program", list(soak.PROGRAMS))
 def test_nothing_grows_on_the_cpu(program: str, compiled: bool) -> None:
