@@ -34,7 +34,8 @@ def test_in_another_python(version: str) -> None:
     python = shutil.which(f"python{version}")
     if python is None:
         pytest.skip(f"there is no python{version}")
-    env = dict(os.environ)
+    # those of this interpreter would lead another to the wrong library
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONHOME", "PYTHONPATH")}
     if shutil.which("pyenv"):  # it starts only what it is told
         found = subprocess.run(["pyenv", "whence", f"python{version}"], capture_output=True, text=True).stdout.split()
         env["PYENV_VERSION"] = ":".join(found)
