@@ -686,3 +686,14 @@ def test_explain_says_why(capsys: pytest.CaptureFixture[str]) -> None:
             assert all(a.startswith(b) for a, b in zip(told.break_reasons, why, strict=True)), told
         assert torch._dynamo.explain(cases[0][0])(torch.ones(3)).op_count == 2
     assert "Break Reasons:" in str(told)
+
+
+def test_a_result_that_is_not_differentiated(device: str) -> None:
+    """What only the other results depend on gets no gradient, rather than one of zeros."""
+    first, second = nn.Linear(3, 3), nn.Linear(3, 3)
+    f = torch.compile(lambda x: (first(x), second(x)))
+    for i in range(5):
+        first.zero_grad()
+        second.zero_grad()
+        f(torch.ones(2, 3))[i % 2].sum().backward()
+        assert [p.grad is None for p in (first.weight, second.weight)] == [i % 2 == 1, i % 2 == 0]

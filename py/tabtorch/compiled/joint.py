@@ -43,6 +43,8 @@ class Joint:
         ):
             raise ValueError("a gradient flows to a tensor that does not belong to what its Python sees")
         self.inputs = [t for t in inputs if t._fn is not None or t in leaves]
+        #: of each input, the outputs that depend on it: it has a gradient only if one of them has
+        self.reaching = self._reaching(roots, before)
         (self.queue,) = {t._storage.node.inst.queue for t in outputs}
         self.start = len(self.queue.nodes)
         try:
@@ -50,6 +52,17 @@ class Joint:
         except BaseException:
             self.drop()
             raise
+
+    def _reaching(self, roots: list[Any], before: set[Any]) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self.inputs]
+        for j, root in enumerate(roots):
+            order, leaves = engine._collect([root], list(before))
+            edges = [root, *[e for fn in order if fn not in before for e in fn.edges if e is not None]]
+            ends = {(e.fn, e.nr if e.is_port else 0) for e in edges if e.edge_kind != LEAF}
+            for k, t in enumerate(self.inputs):
+                if t in leaves or (t._fn is not None and (t._fn.fn, t._fn.nr if t._fn.is_port else 0) in ends):
+                    found[k].append(j)
+        return found
 
     def _compute(self, roots: list[Any]) -> None:
         given = []
@@ -210,7 +223,11 @@ class Joint:
                 own[p] = n
                 ids.append(n.buf.id)
             plan.pack(*ids, *plan.flat(fn.scalars))
-        return [None if p is None else Tensor._wrap(own[p], m) for p, m in zip(self.places_of, self.metas)]
+        there = [any(given[j] is not None for j in outputs) for outputs in self.reaching]
+        return [
+            Tensor._wrap(own[p], m) if p is not None and on else None
+            for p, m, on in zip(self.places_of, self.metas, there, strict=True)
+        ]
 
     def _plan(self) -> None:
         live = [False] * len(self.nodes)
