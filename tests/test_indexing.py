@@ -151,9 +151,21 @@ def split(text: str) -> list[str]:
     return [e.strip() for line in text.strip().split("\n") for e in line.split(";") if e.strip()]
 
 
+#: writes to one place more than once -> the same without: which of them a GPU lets win is nowhere said
+DISTINCT = {
+    "x.scatter(1, kk, s[1:, :2])": "x.scatter(1, L([[0, 1], [2, 3]]), s[1:, :2])",
+    "x.scatter_(1, kk, s[1:, 2:])": "x.scatter_(1, L([[0, 1], [2, 3]]), s[1:, 2:])",
+    "x.index_put((k,), s)": "x.index_put((L([1, 0, -1]),), s)",
+    "x.index_put_((k,), s)": "x.index_put_((L([1, 0, -1]),), s)",
+    "x[k] = s": "x[L([1, 0, -1])] = s",
+    "x[k, None] = s[:, None]": "x[L([1, 0, -1]), None] = s[:, None]",
+    "x[kk, 0] = s[:2, :2]": "x[kk, L([0, 1])] = s[:2, :2]",
+}
+
+
 def check_all(expressions: list[str], device: str, **kw: bool) -> None:
     wrong = []
-    for e in expressions:
+    for e in [DISTINCT.get(e, e) if device == "webgpu" else e for e in expressions]:
         try:
             compare(e, inputs, device, **kw)
         except Exception as err:  # all of them are wanted in one report

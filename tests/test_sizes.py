@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_the_audit_finds(f: Any, fault: str) -> None:
         lambda x: tabtorch.logspace(x.amin(), 2, 7),
         lambda x: tabtorch.histc(x, 4),
         lambda x: tabtorch.normal(x, x.abs()),
-        lambda x: x.repeat_interleave(x.abs().long(), output_size=9),
+        lambda x: x.repeat_interleave((x.abs() + 1).long(), output_size=9),
         lambda x: tabtorch.nn.functional.one_hot(x.abs().long(), 9),
         lambda x: tabtorch.istft(tabtorch.stft(x, 4, window=x[:4], return_complex=True), 4, window=x[:4]),
     ],
@@ -67,6 +68,27 @@ def test_a_check_of_an_argument_does_not_wait(f: Any) -> None:
         kept = f(x)
         assert not cost(1).reads
     del kept
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([1.0, 2.0, 1.0], "the sum of the elements in the `repeats` tensor (4)"),
+        ([3.0, -1.0, 3.0], "repeats can not be negative"),
+    ],
+)
+def test_an_output_size_that_is_wrong_is_heard_of(counts: list[float], said: str) -> None:
+    x = tabtorch.arange(3.0)
+    r = x.repeat_interleave((tabtorch.tensor(counts) * 1.0).long(), output_size=5)
+    with pytest.raises(RuntimeError, match=re.escape(said)):
+        r.tolist()
+    assert x.repeat_interleave((tabtorch.tensor([2.0, 0.0, 3.0]) * 1.0).long(), output_size=5).tolist() == [
+        0,
+        0,
+        2,
+        2,
+        2,
+    ]
 
 
 def test_what_depends_on_data_is_one_read() -> None:

@@ -55,7 +55,11 @@ CASES: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "embedding": (lambda t: lambda w, i: t.nn.functional.embedding(i, w), (X[0], I), (None, 0)),
     "scatter": (lambda t: lambda x, i: (x.scatter_add(1, i, x), x.scatter(0, i, 1.5)), (X, I), 0),
     "index_put": (lambda t: lambda x, i: x.index_put((i[:, 0],), x, accumulate=True), (X, I), 0),
-    "index_put behind": (lambda t: lambda x, i: x.index_put((t.arange(3)[:, None], i[:, :2]), x[:, :2]), (X, I), 0),
+    "index_put behind": (
+        lambda t: lambda x, i: x.index_put((t.arange(3)[:, None], t.stack([i[:, 0], i[:, 0] + 1], 1)), x[:, :2]),
+        (X, I),
+        0,
+    ),
     "scan": (lambda t: lambda x: (x.cumsum(0), x.cumprod(1), x.cummax(0).values, x.logcumsumexp(1)), (X,), 0),
     "sort": (lambda t: lambda x: (*x.sort(0), *x.topk(2), x.median()), (X,), 0),
     "search": (lambda t: lambda x, y: t.searchsorted(y.sort()[0], x.contiguous()), (X, Y[:, :, 0].contiguous()), 0),

@@ -16,9 +16,11 @@ from ..engine.view import contiguous_meta, contiguous_strides, meta
 from ..layout import contiguous_format
 from ..shapes import ints, wrap_dim, wrap_dims
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import function, register
 from .launch import into
 from .places import every_example
+from .ranges import Range
 
 # ---- elements that come from another place, one for one
 
@@ -251,6 +253,14 @@ def repeat_interleave(
     return wide.clone().reshape(*s[:d], s[d] * repeats, *s[d + 1 :])
 
 
+_SUM = Complaint(
+    RuntimeError,
+    "Invalid input! In `repeat_interleave`, the `output_size` argument must be the same as the sum of the elements in the "
+    "`repeats` tensor ({i})",
+)
+_NEGATIVE = Complaint(RuntimeError, "repeats can not be negative")
+
+
 def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
     """0 as often as the first count says, then 1, … `total`: their sum; where it is not given, or on cpu, one read."""
     from ..creation import arange
@@ -270,9 +280,14 @@ def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
         if total is not None and total != size:
             raise RuntimeError("allocated size does not match required size")
         total = size
+    else:
+        last, least = every_example(ends)[..., -1:], every_example(counts)
+        assert_range(last, Range(total, total), _SUM, "repeat_interleave")
+        assert_range(least, Range(0, 2**63 - 1), _NEGATIVE, "repeat_interleave")
     places = arange(total, dtype=ends.dtype, device=ends.device)
     r: Tensor = function("searchsorted")(ends, places, right=True)  # type: ignore[misc]
-    return r.to(counts.dtype)
+    # where the sum is another than `total`, which was complained of, they stay places of the tensor
+    return r.clamp(max=counts.numel() - 1).to(counts.dtype)
 
 
 def _method_repeat_interleave(
