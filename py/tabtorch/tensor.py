@@ -20,8 +20,8 @@ from .tensorbase import Attributes, TensorBase, inside
 if TYPE_CHECKING:
     from .autograd.tape import GradFn
 
-#: what `_inference` is of the `.data` of an inference tensor
-DATA = "data"
+#: what `_inference` is of the `.data` of an inference tensor, and of an inference tensor whose `.data` was set to another
+DATA, UNVERSIONED = "data", "unversioned"
 _new = object.__new__
 
 
@@ -73,7 +73,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _borrowed: bool = False  # of a view: it requires grad only because its base does
     _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
     _view_state: int = 0  # how the view was made: see autograd/views.py
-    _inference: Any = False  # or True; DATA: the `.data` of such a tensor, which has a version and may be written to
+    _inference: Any = False  # or True; DATA, which has a version and may be written to; UNVERSIONED, of which neither holds
     _beside: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
@@ -172,7 +172,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def _version(self) -> int:
-        if self._inference is True:
+        if self._inference and self._inference is not DATA:
             raise RuntimeError("Inference tensors do not track version counter.")
         return self._storage.version
 
@@ -241,7 +241,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode: autograd will never record it."""
-        return bool(self._inference)
+        return bool(self._inference) and self._inference is not UNVERSIONED
 
     @property
     def is_leaf(self) -> bool:
@@ -346,6 +346,8 @@ class Tensor(TensorBase, metaclass=TensorMeta):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         self._storage = value._storage
         self._meta = value._meta
+        if self._inference or value._inference:  # as PyTorch: the kind goes over too
+            self._inference = (self._inference or DATA) if value._inference else UNVERSIONED
 
     def retain_grad(self) -> None:
         """Keeps the gradient of a tensor that is no leaf in its `.grad`."""

@@ -11,7 +11,7 @@ from typing import Any
 from ..engine.view import Meta, contiguous_strides, meta
 from ..ops import core
 from ..storage import UNRECORDED, Storage
-from ..tensor import Tensor
+from ..tensor import DATA, Tensor
 from .mode import STATE
 from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name
 
@@ -119,7 +119,7 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
         remember(x)
     if STATE.grad and not STATE.hidden:
         _check_history(x, others)
-    if x._inference is True and not STATE.inference:
+    if x._inference and x._inference is not DATA and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
             "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."

@@ -343,7 +343,7 @@ def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = 
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if differentiable:
         no_grad_with_out(name, *inputs, out)
-    if out._inference is True and not STATE.inference:
+    if out._inference and not STATE.inference:
         check_inplace(out)
 
 
