@@ -161,6 +161,25 @@ def test_found(name: str, device: str) -> None:
     assert judged(PROGRAMS[name], 0, torch, device) == []
 
 
+def test_an_exception_after_a_clip(device: str) -> None:
+    """Which waiting values were to be windows is forgotten with the window that they are in."""
+    p, q = torch.ones(4, requires_grad=True), torch.ones(2, requires_grad=True)
+
+    @torch.compile
+    def step() -> None:
+        p.grad = q.grad = None
+        ((p * torch.arange(4.0)).sum() + q.sum()).backward()
+        torch.nn.utils.clip_grad_norm_([p, q], 1.0, norm_type=1.0)
+        raise ValueError("after the clip")
+
+    for _ in range(2):
+        kept = torch.ones(3)  # in a window that is shorter than that of the clip
+        with pytest.raises(ValueError, match="after the clip"):
+            step()
+        assert kept.tolist() == [1.0] * 3
+        assert q.grad is not None and q.grad.tolist() == pytest.approx([1 / 8, 1 / 8], 1e-4)
+
+
 def test_a_window_onto_a_state(device: str) -> None:
     """Eager: a buffer that gradients are windows onto is a state's value too, and is not written over in place."""
     net = torch.nn.Linear(3, 1)

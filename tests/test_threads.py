@@ -25,6 +25,7 @@ from sidebyside import DEVICES
 from tabtorch import modes
 from tabtorch.bridge import base, get_bridge
 from tabtorch.engine import graph
+from tabtorch.ops import asserts
 
 BOTH = (torch, tt)
 
@@ -391,6 +392,31 @@ def test_a_recording_that_shares_values_is_given_up(both_ways: bool) -> None:
     assert found == ([[12.0] * 2, None] if both_ways else [[12.0] * 2, [10.0] * 2])
     assert not graph.recorder and not tt.compiler.is_compiling()
     assert type(graph.queue_of(tt.ones(1)._meta.device).nodes) is graph.Nodes
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_gradients_of_a_recording_that_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what was computed for them is taken back, wherever it stands among what other threads have added."""
+    own, theirs = asserts._emit, []
+
+    def emitted(*args: Any) -> None:
+        own(*args)
+        if not theirs:  # the log leads from the function to another thread, and back
+            theirs.append(None)
+            theirs.append(elsewhere(lambda: x[k * 1]))
+
+    monkeypatch.setattr(asserts, "_emit", emitted)
+    w, x = tt.ones(3, device=name, requires_grad=True), tt.arange(3.0, device=name)
+    i, j, k = (tt.tensor(v, device=name).to(tt.int32) for v in ([1, 2], [2, 0], [0, 2]))
+
+    def function(x: Any) -> Any:
+        return (w[i * 1] * x[j * 1]).exp()
+
+    out = tt.compile(function)(x)
+    out.sum().backward()
+    e = 2.718281828**2
+    assert out.tolist() == pytest.approx([e, 1.0], 1e-5) and theirs[1].tolist() == [0.0, 2.0]
+    assert w.grad is not None and w.grad.tolist() == pytest.approx([0.0, 2 * e, 0.0], 1e-5)
 
 
 # ---- modes

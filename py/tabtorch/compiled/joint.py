@@ -47,8 +47,12 @@ class Joint:
         self.reaching = self._reaching(roots, before)
         (self.queue,) = {t._storage.node.inst.queue for t in outputs}
         self.start = len(self.queue.nodes)
+        self.own: list[Any] = []
         try:
-            self._compute(roots)
+            try:
+                self._compute(roots)
+            finally:
+                self.own = self.queue.nodes[self.start :]
         except BaseException:
             self.drop()
             raise
@@ -81,12 +85,15 @@ class Joint:
             self.grads = [g if g is None or 0 in g._meta.strides else clone(g) for g in found]
 
     def drop(self) -> None:
-        """Takes what was computed for the gradients out of the window again."""
-        q = self.queue
-        if self.start >= 0:
-            del q.nodes[self.start :], q.windows[sum(p < self.start for p in q.windows) :]
-            self.start = -1
-        self.grads = []
+        """Takes what was computed for the gradients out of the window again, where other threads' may have come in between."""
+        q, own = self.queue, set(map(id, self.own))
+        with graph.LOCK:
+            nodes = q.nodes[:]
+            places = {id(nodes[p]) for p in q.windows}
+            kept = [n for n in nodes if id(n) not in own]
+            q.nodes[: len(nodes)] = kept
+            q.windows = [p for p, n in enumerate(kept) if id(n) in places]
+        self.own = self.grads = []
 
     def partition(self, ref: Any, results: Sequence[Tensor]) -> list[Any]:
         """The nodes of the first part that have to be saved. `ref` tells of other nodes where they come from."""

@@ -353,7 +353,7 @@ class Queue:
         self.nodes = kind()
         self.nodes.others = Nodes()
         self.bytes = 0
-        self.windows: list[int] = []  # positions of nodes that are to be windows onto another node's memory
+        self.windows: list[int] = []  # positions in `nodes` of those that are to be windows onto another node's memory
 
     def waiting(self) -> Nodes:
         """The nodes of the thread that asks, and of those with which it shares a window."""
@@ -511,7 +511,7 @@ class Window:
         nodes = self.nodes = waiting[:]
         del waiting[: len(nodes)]
         aliases: list[int] = []
-        if recorder and get_ident() == recorder:
+        if waiting is q.nodes:
             aliases, q.windows = q.windows, []
         q.bytes = 0
         key: list[Any] = []
