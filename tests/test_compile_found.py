@@ -14,7 +14,7 @@ first = net[0].weight
 kept = []
 {optimizer}
 def step(x, y):
-    optimizer.zero_grad()
+    optimizer.zero_grad({zeroed})
     out = net(x)
     loss = F.mse_loss(out, y)
     loss.backward()
@@ -48,6 +48,7 @@ def training(
     after: str = "pass",
     optimizer: str = "torch.optim.SGD(net.parameters(), lr=0.1)",
     returned: str = "loss",
+    zeroed: str = "",
 ) -> str:
     inside = f"{inside}\noptimizer.step()".strip()
     return TRAINING.format(
@@ -55,6 +56,7 @@ def training(
         inside="\n".join(f"    {line}" for line in inside.split("\n")),
         after="\n".join(f"    {line}" for line in after.split("\n")),
         returned=returned,
+        zeroed=zeroed,
     )
 
 
@@ -142,6 +144,10 @@ PROGRAMS = {
     "two batch sizes": training().replace(
         "torch.randn(4, 6), torch.randn(4, 6)", "torch.randn(3 + i % 2, 6), torch.randn(3 + i % 2, 6)"
     ),
+    # the gradients are windows onto one buffer, and a layer norm's are written by one launch
+    "gradients that are written to where they are": training(
+        zeroed="set_to_none=False", after="nn.utils.clip_grad_norm_(net.parameters(), 0.1)"
+    ).replace("nn.Tanh()", "nn.LayerNorm(4)"),
     "the value before a write": function("old = C.clone()\nC.add_(1)\nreturn old, C + 1", top="C = torch.zeros(6)"),
     "a view of a parameter": function(
         "return w[1:], w.t(), x @ w",

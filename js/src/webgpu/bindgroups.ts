@@ -122,9 +122,13 @@ export class BindGroups {
       entries: [
         { binding: 0, resource: { buffer: this.uniforms.buffer, offset: 0, size: layout.paramBytes } },
         // The whole block, not the bytes in use: the group then serves whoever has the block next.
-        ...handles.map(({ block, offset }, i) => ({
+        ...handles.map(({ block, offset, span }, i) => ({
           binding: i + 1,
-          resource: { buffer: block.buffer, offset, size: Math.min(block.capacity - offset, largest) },
+          resource: {
+            buffer: block.buffer,
+            offset,
+            size: Math.min(span || block.capacity, block.capacity - offset, largest),
+          },
         })),
       ],
     });

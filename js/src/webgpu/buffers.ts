@@ -36,7 +36,7 @@ export class Block implements Pooled {
   destroyed = false;
   reason: ErrorRecord | null = null;
   readonly whole: Handle;
-  private windows: Map<number, number> | null = null;
+  private windows: Map<string, number> | null = null;
 
   constructor(
     readonly buffer: GPUBuffer,
@@ -51,25 +51,29 @@ export class Block implements Pooled {
   }
 
   /** The same number for the same window, so that bind groups of it are found again. */
-  keyAt(offset: number): number {
-    if (offset === 0) return this.whole.key;
+  keyAt(offset: number, span: number): number {
     this.windows ??= new Map();
-    let key = this.windows.get(offset);
+    const place = `${offset} ${span}`;
+    let key = this.windows.get(place);
     if (key === undefined) {
       key = nextKey++;
-      this.windows.set(offset, key);
+      this.windows.set(place, key);
     }
     return key;
   }
 }
 
-/** A window onto a block. `key` names block and offset, once and for all. */
+/**
+ * A window onto a block. `key` names block, offset and span, once and for all. `span`: the bytes that a bind group binds; 0:
+ * all from `offset` on. Windows that do not overlap have spans that do not, so that one dispatch may write to several.
+ */
 export class Handle {
   constructor(
     readonly block: Block,
     readonly offset: number,
     public nbytes: number,
     readonly key: number,
+    readonly span = 0,
   ) {}
 }
 

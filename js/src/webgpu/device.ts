@@ -284,9 +284,10 @@ export class GpuDevice {
     if (offset + nbytes > on.nbytes)
       fail("internal", "alias", `${offset} + ${nbytes} bytes of a buffer of ${on.nbytes}`);
     const start = on.offset + offset;
-    if (start % this.device.limits.minStorageBufferOffsetAlignment !== 0)
-      fail("internal", "alias", `offset ${start} is not aligned`);
-    this.name(id, new Handle(on.block, start, nbytes, on.block.keyAt(start)));
+    const unit = this.device.limits.minStorageBufferOffsetAlignment;
+    if (start % unit !== 0) fail("internal", "alias", `offset ${start} is not aligned`);
+    const span = Math.max(1, Math.ceil(nbytes / unit)) * unit;
+    this.name(id, new Handle(on.block, start, nbytes, on.block.keyAt(start, span), span));
     on.block.refs++;
   }
 
