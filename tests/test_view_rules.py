@@ -90,6 +90,12 @@ CASES = {
     "a number beside a tensor with odd strides": "x = t.zeros(9).as_strided((1, 3), (1, 1))\n(x + 1).stride(), x.sin().stride()",
     "zeros_like of odd strides": "t.zeros_like(t.zeros(9).as_strided((1, 3), (7, 1))).stride()",
     "flip of columns": "t.ones(2, 3).t().flip(0).stride(), t.ones(4, 6)[:, ::2].t().flip(0).stride()",
+    "views of a base whose places come to share memory": """
+        x = t.arange(6.).requires_grad_()
+        a = x * 1
+        b, c = a.view(2, 3), a[1:]
+        a.as_strided_((2, 3), (3, 0), 1)
+        [t.autograd.grad((y * y.detach()).sum(), x, retain_graph=True)[0] for y in (a, b, c)]""",
     "slice_scatter keeps the place": "t.ones(4)[2:].slice_scatter(t.zeros(1), 0, 0, 1).storage_offset()",
     "movedim of nothing": "t.ones((), requires_grad=True).movedim(0, 0).grad_fn.name()",
     "slices that leave out nothing": """

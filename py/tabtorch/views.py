@@ -319,13 +319,14 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
     out = shapes.restrided(m, nbytes, size, stride, storage_offset)
-    return _view(input, out, "AsStridedBackward0", _unstride, m, out)
+    return _view(input, out, "AsStridedBackward0", unstride, m, out)
 
 
-def _unstride(g: Any, m: Meta, out: Meta) -> Tensor:
+def unstride(g: Any, m: Meta, out: Meta) -> Tensor:
+    """The gradient of a tensor `m`, of that of a view `out` of its storage."""
     r: Any = as_strided_backward(g, m, out)
     if overlaps(m):  # every place that shows an element gets its share, as in PyTorch
-        r = r / as_strided_backward(g.new_ones(m.shape), m, m)
+        r = r / as_strided_backward(r.new_ones(m.shape), m, m)
     return r
 
 

@@ -223,6 +223,8 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
 
 def refresh(t: Tensor) -> None:
     """Gives a view whose base was written to its new grad_fn."""
+    from ..views import unstride
+
     base = t._base
     assert base is not None
     _check_view_state(t, True)
@@ -232,7 +234,7 @@ def refresh(t: Tensor) -> None:
     fn.metas = (base._meta,)
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta
-    fn.backward = lambda g: as_strided_backward(g, base_meta, m)
+    fn.backward = lambda g: unstride(g, base_meta, m)
     fn.seq = next_seq()
     t._fn = fn
     t._stale = False
