@@ -350,7 +350,7 @@ elementwise(
     Row(
         "copysign",
         lambda x, y: fn.copysign(x, y),
-        (lambda g, x, y, out: g * ops.sgn(x) * ops.sgn(out), lambda g, x, y, out: nothing(g)),
+        (lambda g, x, y, out: g * (out / x).masked_fill(x == 0, 0), lambda g, x, y, out: nothing(g)),
         real_float(),
         "input, other",
         "|input| with the sign of other.",
