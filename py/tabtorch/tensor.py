@@ -73,7 +73,9 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _borrowed: bool = False  # of a view: it requires grad only because its base does
     _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
     _view_state: int = 0  # how the view was made: see autograd/views.py
-    _inference: Any = False  # or True; DATA: it may be written to; UNVERSIONED: it may not, and is no such tensor itself
+    _inference: Any = (
+        False  # or True; DATA: it may be written to; UNVERSIONED: it may not, and is no such tensor itself
+    )
     _beside: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
