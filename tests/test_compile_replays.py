@@ -40,6 +40,46 @@ def training(make: Callable[[Any], Any], clip: bool = False) -> Callable[[], Cal
     return program
 
 
+def transformer() -> Callable[[], Any]:
+    """A step as people write it for a language model: embeddings, attention, AdamW, clipping, a schedule."""
+    embed, head = nn.Embedding(12, 8), nn.Linear(8, 12)
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    net = nn.ModuleList([embed, block, head])
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01, weight_decay=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min(1.0, (i + 1) / 4))
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(head(block(embed(x))).flatten(0, 1), y.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    def call() -> Any:
+        loss = step(torch.tensor([[1, 2, 3]]), torch.tensor([[2, 3, 4]]))
+        schedule.step()
+        return loss
+
+    return call
+
+
+def convolutional() -> Callable[[], Any]:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return lambda: step(torch.randn(4, 1, 5, 5), torch.tensor([0, 1, 2, 0])).item()
+
+
 def cache() -> Callable[[], Any]:
     kept, weight = torch.zeros(8, 4), torch.ones(4, 4)
 
@@ -56,6 +96,8 @@ PROGRAMS = {
     "sgd with momentum, clipped": training(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), clip=True),
     "adamw": training(lambda p: torch.optim.AdamW(p, lr=0.1)),
     "rmsprop": training(lambda p: torch.optim.RMSprop(p, lr=0.1)),
+    "a language model, adamw, clipped, scheduled": transformer,
+    "a convolutional network, nesterov": convolutional,
     "a cache that is written to": cache,
 }
 
