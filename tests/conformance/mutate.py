@@ -22,7 +22,7 @@ from .translate import tensors
 from .workers import Question
 
 #: samples that are tried before it is said that a disturbance is not noticed; results of one operator that are disturbed
-_TRIES, _RESULTS = 6, 4
+_TRIES, _RESULTS = 20, 4
 _PERCENT = 0.01
 
 Change = Callable[
@@ -31,20 +31,22 @@ Change = Callable[
 
 
 def _value(t: Any, leaves: list[Any], op: Any) -> Any:
-    """The same tensor, with an element of middling size written over: views stay views, and nothing else changes."""
+    """The same tensor, with a finite element of middling size written over: views stay views, and nothing else changes."""
     found = translate.back(t)
-    if not found.numel():
-        return None
     real = found.abs() if found.is_complex() or found.is_floating_point() else found.double()
-    flat = real.double().nan_to_num(0.0, 0.0, 0.0).reshape(-1).median(0).indices
-    index = torch.unravel_index(flat, found.shape) if found.dim() else ()
+    flat = real.double().reshape(-1)
+    finite = flat.isfinite().nonzero().reshape(-1)
+    if not len(finite):  # what is not finite is no number that could be off
+        return None
+    size, at = flat[finite].median(0)
+    index = torch.unravel_index(finite[at], found.shape) if found.dim() else ()
     place = t.storage_offset() + sum(int(i) * s for i, s in zip(index, t.stride()))
     element = tabtorch.as_strided(t.detach(), (), (), place)
     if t.dtype is tabtorch.bool:
         element.logical_not_()
     elif found.is_floating_point() or found.is_complex():
         rtol, atol = compare.tolerance(op, found.dtype)
-        element.add_(4 * (atol + rtol * max(float(real.reshape(-1)[flat]), 0.0)))
+        element.add_(4 * (atol + rtol * float(size)))
     else:
         element.add_(1)
     return t
@@ -61,7 +63,13 @@ def _dtype(t: Any, leaves: list[Any], op: Any) -> Any:
 
 
 def _strides(t: Any, leaves: list[Any], op: Any) -> Any:
-    return tabtorch.stack([t, t], -1).select(-1, 0) if t.numel() > 1 else None
+    if t.numel() < 2:
+        return None
+    for times in (2, 3):  # the real parts of complex numbers lie two apart already
+        new = tabtorch.stack([t] * times, -1).select(-1, 0)
+        if any(a != b for a, b, n in zip(new.stride(), t.stride(), t.shape) if n > 1):
+            break
+    return new
 
 
 def _gradient(t: Any, leaves: list[Any], op: Any) -> Any:
@@ -202,7 +210,7 @@ def _noticed(op: Any, device: str, kind: str, dtype: str, which: int) -> tuple[V
 
 def _nothing(kind: str) -> str:
     return {
-        "values": "its results have no elements",
+        "values": "its results have no finite elements",
         "dtype": "its result is neither a tensor nor a number",
         "strides": "its results have one element at most",
     }.get(kind, "its results take no gradient")
