@@ -66,7 +66,8 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Any = None) -> Tenso
 @operation("cholesky")
 def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """`linalg.cholesky`, which is newer."""
-    return into(out, _cholesky("cholesky", input, upper, True)[0])
+    L = _cholesky("cholesky", input, upper, True)[0]
+    return into(out, L if out is None else L.contiguous())  # an empty out= becomes row-major
 
 
 # ---- LU
@@ -146,6 +147,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
 def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
     """`linalg.lu_factor_ex`, of which `info` comes with `get_infos`. It is no error where U has a zero on its diagonal."""
     r = _lu_factor("lu", A, pivot, False)
+    if out is not None:
+        r = (r[0].contiguous(), *r[1:])  # as an empty out= becomes
     return into_two(out, _LuWithInfo(r)) if get_infos else tuple(into_two(out, _LuFactor(r[:2])))
 
 

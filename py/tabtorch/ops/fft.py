@@ -197,7 +197,8 @@ def _one(short: str, kind: int, inverse: bool, doc: str) -> Any:
         d = _wrapped(dim, input.ndim)
         if n is None:
             n = 2 * (input.shape[d] - 1) if kind == FROM_HALF else input.shape[d]
-        return _written(name, input, out, along(input, kind, inverse, _points(int(n)), d, norm))
+        keeps = short in ("ifft", "ihfft")
+        return _written(name, input, out, along(input, kind, inverse, _points(int(n)), d, norm), keeps)
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = (
@@ -206,10 +207,12 @@ def _one(short: str, kind: int, inverse: bool, doc: str) -> Any:
     return f
 
 
-def _written(name: str, input: Tensor, out: Any, result: Tensor) -> Tensor:
+def _written(name: str, input: Tensor, out: Any, result: Tensor, keeps: bool = False) -> Tensor:
+    """The result, in `out` if there is one. keeps: an empty `out` is laid out as the result is."""
     if out is not None:
         no_grad_with_out(name, result, out)
-        result = result.contiguous()  # as an empty out= becomes
+        if not keeps:
+            result = result.contiguous()  # as an empty out= becomes
     return into(out, result)
 
 

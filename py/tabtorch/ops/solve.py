@@ -315,7 +315,8 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
         raise RuntimeError(
             f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {n} != {m}"
         )
-    return into(out, _inverse("inv", A.reshape(n, n), True)[0].reshape(*columns, *rows))
+    x = _inverse("inv", A.reshape(n, n), True)[0].reshape(*columns, *rows)
+    return into(out, x if out is None else x.contiguous())  # an empty out= becomes row-major
 
 
 @operation("linalg_tensorsolve", method=False)
