@@ -10,7 +10,8 @@ def _starts(u, size, kernel, out):
     at = torch.arange(out, dtype=u.dtype, device=u.device)
     if out == 1:
         return (at + (size - kernel)).long().expand(*u.shape, 1)
-    alpha = (size - kernel) / (out - 1)
+    # a tensor: PyTorch rounds it, and each step, to the dtype of the numbers
+    alpha = torch.tensor((size - kernel) / (out - 1), dtype=u.dtype, device=u.device)
     u = u.unsqueeze(-1)
     start = ((at + u) * alpha).long() - (u * alpha).long()
     return torch.where(at == out - 1, size - kernel, start)
@@ -40,8 +41,7 @@ def _pool(n, input, kernel_size, output_size, output_ratio, samples):
     for d, axis in enumerate(("time", "height", "width")[3 - n :]):
         if out[d] + kernel[d] - 1 > size[d]:
             raise RuntimeError(f"{name}(): pool {axis} {kernel[d]} too large relative to input {axis} {size[d]}")
-    samples = samples[: x.size(0)]
-    u = samples.detach().to(torch.float64 if samples.dtype == torch.float64 else torch.float32)
+    u = samples[: x.size(0)].detach()
     parts = []
     for d in range(n):
         # of two numbers the first is for the width; of three it is for the time

@@ -132,7 +132,8 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
         if (running_mean is not None or running_var is not None) and input.numel():
             _update_running(running_mean, running_var, mean, var, input.numel() // channels, momentum)
     else:
-        y = (x - _per_channel(running_mean, ndim)) * (_per_channel(running_var, ndim) + eps).rsqrt()
+        mean, var = widened(running_mean), widened(running_var)
+        y = (x - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
     y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
     return named(y, "NativeBatchNormBackward0", input, weight, bias)
 
