@@ -288,3 +288,14 @@ def test_functional_form_nests(device: str) -> None:
     assert push([b])[2] is None and not outs[0].requires_grad
     compared(torch.func.jvp(lambda y: f(y)[0], (x,), (v,))[1], push([b])[0])
     assert not tabtorch.autograd.mode.STATE.duals
+
+
+def test_views_require_grad_with_their_base_after_a_level() -> None:
+    """From the first level on the tape is asked what requires grad: a view that borrows it from its base has no history."""
+    for t in (torch, tabtorch):
+        with t.autograd.forward_ad.dual_level():
+            pass
+        x = t.zeros(3)
+        v = x[1:]
+        x.requires_grad_()
+        assert v.requires_grad and (v * 2).requires_grad and (v * 2).grad_fn.name() == "MulBackward0"

@@ -135,6 +135,7 @@ class Nowhere(GradFn):
 
 def _nowhere(t: Tensor) -> GradFn:
     fn = Nowhere()
+    fn.real = True  # requires grad for the user, and not for a tangent only: see forward_ad.py
     fn.outs = t._meta
     return fn
 
