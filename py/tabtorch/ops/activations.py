@@ -404,6 +404,7 @@ _activation(
     cost=30,
     backward_name="LogSigmoidBackward0",
     public=False,
+    row_major=True,
 )
 # ---- gelu
 

@@ -50,6 +50,7 @@ class Row:
         once (`add`): then they become a tensor.
     public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
     public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
+    row_major: whether the result is row-major, however the operands are laid out.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Row:
         "positional",
         "public",
         "public_inplace",
+        "row_major",
         "rule",
     )
 
@@ -99,6 +101,7 @@ class Row:
         numbers: str = "012345",
         public: bool = True,
         public_inplace: bool | None = None,
+        row_major: bool = False,
     ) -> None:
         self.name = name
         self.expr = expr
@@ -117,6 +120,7 @@ class Row:
         self.backward_name = backward_name or camel(name) + "Backward0"
         self.numbers = numbers
         self.public = public
+        self.row_major = row_major
         self.names, self.defaults = parse_signature(args)
         self.positional = len(parse_signature(args.partition("*")[0])[0])
         self.operands = operands if operands is not None else len(self.names) - len(self.defaults)

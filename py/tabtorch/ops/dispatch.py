@@ -248,8 +248,8 @@ def infer(
     strides = None
     if order == ():
         several = len(metas) < sum(x is not None for x in operands)
-        order = layout_of(metas, shape, several)
-        strides = None if several else dense_alike(metas, shape)
+        order = None if row.row_major else layout_of(metas, shape, several)
+        strides = None if several or row.row_major else dense_alike(metas, shape)
     node_meta, out = laid_out(shape, order, result, device, strides)
     ins = tuple([expanded(m, shape, None if 0 in shape else order) for m in metas])
     op = _map_op(row, tuple(pattern), f.ops)

@@ -182,6 +182,8 @@ def _rrelu(input: Tensor, lower: float, upper: float, training: bool, generator:
         kernel = "rrelu_with_noise_out_cpu" if training else "leaky_relu_cpu"
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input.dtype)}'")
     name = f"RreluWithNoiseBackward{int(in_place)}"
+    if not in_place:
+        input = input.contiguous()  # as PyTorch's result is
     if not training:
         leaky: Any = function("leaky_relu_" if in_place else "leaky_relu")
         return named(leaky(input, (lower + upper) / 2), name)

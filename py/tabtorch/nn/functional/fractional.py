@@ -11,7 +11,7 @@ def _starts(u, size, kernel, out):
     if out == 1:
         return (at + (size - kernel)).long().expand(*u.shape, 1)
     # a tensor: PyTorch rounds it, and each step, to the dtype of the numbers
-    alpha = torch.tensor((size - kernel) / (out - 1), dtype=u.dtype, device=u.device)
+    alpha = torch.full((), (size - kernel) / (out - 1), dtype=u.dtype, device=u.device)
     u = u.unsqueeze(-1)
     start = ((at + u) * alpha).long() - (u * alpha).long()
     return torch.where(at == out - 1, size - kernel, start)
