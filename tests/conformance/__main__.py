@@ -64,7 +64,7 @@ def main() -> int:
             print(f"{x.op} {x.device} {x.check} {x.dtype}: {x.failed} of {x.passed + x.failed} failed", flush=True)
             for f in x.failures[:5]:
                 print(f"    {f.sample[:400]}\n      {f.cause}: {f.why}", flush=True)
-    print(*_totals(answers), sep="\n")
+    print(*_totals(answers), *(mutate.undisturbed(answers) if a.mutate else ()), sep="\n")
     lost = len(answers) < len(questions)
     bad = [x for x in answers if x.failed and not left_out.excuses(x)]
     for x in bad:

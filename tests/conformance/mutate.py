@@ -235,3 +235,17 @@ def answer(name: str, device: str, check: str, dtype: str, limit: int = 0) -> An
         if v.kind == "skipped":
             found.counts[v.why] = 1
     return found
+
+
+def undisturbed(answers: list[Answer]) -> Iterator[str]:
+    """Which operators were not disturbed, and why, in a line a kind and reason."""
+    of: dict[tuple[str, str], set[str]] = {}
+    for a in answers:
+        kind = a.check.removeprefix("disturbed ")
+        if a.failed and (why := left_out.reason(a)):
+            of.setdefault((kind, "left_out.py: " + why), set()).add(a.op)
+        elif not a.passed + a.failed:
+            for why in a.counts:
+                of.setdefault((kind, why), set()).add(a.op)
+    for (kind, why), names in sorted(of.items()):
+        yield f"not disturbed: {kind}: {len(names)}, {why}: {' '.join(sorted(names))}"
