@@ -190,9 +190,11 @@ def _noticed(op: Any, device: str, kind: str, dtype: str, which: int) -> tuple[V
     verdict, results = Verdict("skipped", "", ""), 0
     for change in changes:
         d = _Disturbance(change, op, which)
-        tries, why = 0, ""
+        tries, why, broken = 0, "", None
         for before, after, applied in itertools.islice(_pairs(op, device, check, dtype, d), 400):
-            if before.kind != "passed":
+            if before.kind == "failed" and verdict.kind == "skipped":
+                broken = before
+            elif before.kind != "passed":
                 why = before.why
             elif applied and after.kind == "failed" and after.cause in causes:
                 return Verdict("passed", after.sample, after.why), d.results
@@ -203,8 +205,8 @@ def _noticed(op: Any, device: str, kind: str, dtype: str, which: int) -> tuple[V
                 if tries == _TRIES:
                     break
         results = max(results, d.results)
-        if verdict.kind == "skipped":
-            verdict = Verdict("skipped", "", why or _nothing(kind))
+        if verdict.kind == "skipped":  # no sample was disturbed: a failure of all of them is one here, too
+            verdict = broken or Verdict("skipped", "", why or _nothing(kind))
     return verdict, results
 
 
