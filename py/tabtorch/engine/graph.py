@@ -329,11 +329,12 @@ class Watched(Nodes):
     __slots__ = ()
 
     def append(self, n: Node) -> None:
-        nodes = self.others if recorder and get_ident() != recorder else self
-        if batches[0]:
-            for_all(nodes, n)
-        else:
-            list.append(nodes, n)
+        put = for_all if batches[0] else list.append
+        if not recorder or get_ident() == recorder:
+            put(self, n)
+            return
+        with LOCK:  # the recording may have ended meanwhile: what came to `others` after that would miss its window
+            put(self.others if recorder else self, n)
 
 
 class _Nowhere(Nodes):
