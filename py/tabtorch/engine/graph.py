@@ -722,6 +722,7 @@ def _join(q: Queue, into: Nodes) -> None:
     """Puts all that waits into one list, sources first."""
     found: dict[int, Node] = {id(n): n for n in (*q.nodes.others.take(), *q.nodes.take())}
     q.windows = []
+    ordered: list[Node] = []
     for n in list(found.values()):
         stack = [n]
         while stack:
@@ -732,7 +733,8 @@ def _join(q: Queue, into: Nodes) -> None:
             else:
                 stack.pop()
                 if found.pop(id(n), None) is not None:
-                    list.append(into, n)
+                    ordered.append(n)
+    into[:0] = ordered  # in one go, before what other threads have appended meanwhile, which may read these
 
 
 def _give_up(nodes: list[Node]) -> None:
