@@ -137,6 +137,7 @@ class TestErrors:
             ("compile", RuntimeError),
             ("out-of-memory", OutOfMemoryError),
             ("lost", AcceleratorError),
+            ("gone", AcceleratorError),
         ],
     )
     def test_kinds(self, kind: str, exception: type[Exception]) -> None:

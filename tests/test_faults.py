@@ -62,3 +62,27 @@ def test_counting_failures_that_are_missed(monkeypatch: pytest.MonkeyPatch) -> N
     with tabtorch.device("cpu"):
         checks.memory(1)
     assert checks.found and "no exception" in checks.found[0]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_indices_are_looked_at_on_the_next_device_too(compiled: bool, webgpu: None) -> None:
+    """Where a device notes bad indices goes with it; eager work and plans made before find another place."""
+
+    def picked(a: tabtorch.Tensor, i: tabtorch.Tensor) -> tabtorch.Tensor:
+        return a.gather(1, (i + a[:, :1] * 0).long())
+
+    def work(more: int = 0) -> list[float]:
+        a = tabtorch.arange(6.0, device="webgpu").reshape(2, 3)
+        return function(a, tabtorch.tensor([[2.0], [0.0]], device="webgpu") + more).flatten().tolist()
+
+    function = tabtorch.compile(picked) if compiled else picked
+    for _ in range(2):
+        assert work() == [2, 3]
+    get_bridge().lose_device()
+    with pytest.raises(tabtorch.AcceleratorError, match="lost"):
+        work()
+    for _ in range(2):
+        assert work() == [2, 3]
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            work(1)
+    assert work() == [2, 3]

@@ -1,6 +1,6 @@
 /** Errors that come back to Python, each naming the operation that it belongs to. */
 
-export type ErrorKind = "validation" | "out-of-memory" | "internal" | "lost" | "compile";
+export type ErrorKind = "validation" | "out-of-memory" | "internal" | "lost" | "gone" | "compile";
 
 export interface ErrorRecord {
   kind: ErrorKind;

@@ -226,7 +226,7 @@ export class Runtime {
   private carryOut(reader: BlockReader): void {
     for (;;) {
       const op = reader.advance();
-      if (op !== 0 && this.faults.command()) this.loseDevice();
+      if (op !== 0 && op !== Op.FREE && this.faults.command()) this.loseDevice(); // when memory is freed is nobody's moment
       switch (op) {
         case 0:
           return;

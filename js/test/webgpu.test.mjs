@@ -343,7 +343,7 @@ test("after a lost device another one: kernels, plans and ids go on, what was lo
   for (const id of [1, 2, 3, 4]) await assert.rejects(runtime.readAsync(id, 0, 4), /device which has been lost/);
   assert.equal(runtime.execute(new Block().run(1, [2, 5], [1, 1]).bytes()), 1);
   const [error] = errors(runtime);
-  assert.equal(error.kind, "lost");
+  assert.equal(error.kind, "gone");
   assert.notEqual(error.operation, "");
   await execute(runtime, new Block().free(1, 2, 3, 4, 5).upload(1, 0, ones(4)).run(1, [1, 2], [1, 1]));
   assert.deepEqual(await readAs(runtime, Float32Array, 2, 1), [2]);

@@ -107,7 +107,7 @@ export class GpuDevice {
       if (kernel !== undefined) this.kernels[id] = this.pipelines.kernel(kernel.spec);
     });
     from.handles.forEach((handle, id) => {
-      if (handle !== undefined) this.lack(id, { kind: "lost", operation: "", message: GONE });
+      if (handle !== undefined) this.lack(id, { kind: "gone", operation: "", message: GONE });
     });
     this.flush();
   }

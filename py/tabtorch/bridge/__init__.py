@@ -10,10 +10,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from tabtorch.bridge.base import LOCK, Bridge
+from tabtorch.bridge.base import LOCK, Bridge, on_loss
 from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
 
-__all__ = ["CPU", "WEBGPU", "BlockWriter", "Bridge", "close", "get_bridge", "init", "on_close"]
+__all__ = ["CPU", "WEBGPU", "BlockWriter", "Bridge", "close", "get_bridge", "init", "on_close", "on_loss"]
 
 _bridge: Bridge | None = None
 _on_close: list[Callable[[], None]] = []

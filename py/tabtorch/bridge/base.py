@@ -10,7 +10,7 @@ from typing import Any
 from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
 from tabtorch.errors import AcceleratorError, OutOfMemoryError
 
-__all__ = ["LOCK", "Bridge", "raise_errors"]
+__all__ = ["LOCK", "Bridge", "on_loss", "raise_errors"]
 
 #: Held by whoever tells the runtime something, and by who takes a window of the engine to plan and send it: the order of the
 #: commands is that in which it was had. It is one, and no code of the user's runs in it, nor anything that waits for another
@@ -23,7 +23,8 @@ SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is th
 _WORDS = {
     "compile": "the kernel did not compile",
     "internal": "the device failed",
-    "lost": "",  # the message says it all
+    "gone": "",  # the message says it all: a value that was on a device which has been lost
+    "lost": "",  # so does this one, of the device itself
     "out-of-memory": "the device is out of memory",
     "validation": "the device refused the command",
 }
@@ -36,7 +37,7 @@ def raise_errors(text: str) -> None:
         return
     kinds = {e["kind"] for e in errors}
     # A lost device explains every other error; one that ran out of memory, the failures that follow.
-    kind = next((k for k in ("lost", "out-of-memory") if k in kinds), errors[0]["kind"])
+    kind = next((k for k in ("lost", "gone", "out-of-memory") if k in kinds), errors[0]["kind"])
     first = next(e for e in errors if e["kind"] == kind)
     where = f"{first['operation']}: " if first.get("operation") else ""
     what = _WORDS.get(kind, kind)
@@ -46,8 +47,19 @@ def raise_errors(text: str) -> None:
     if kind == "out-of-memory":
         raise OutOfMemoryError(message)
     if kind == "lost":
+        for callback in _on_loss:
+            callback()
+    if kind in ("lost", "gone"):
         raise AcceleratorError(message)
     raise RuntimeError(message)
+
+
+_on_loss: list[Callable[[], None]] = []
+
+
+def on_loss(callback: Callable[[], None]) -> None:
+    """Call `callback` before it is raised that the GPU device was lost: what was kept there for later is gone."""
+    _on_loss.append(callback)
 
 
 class Bridge:

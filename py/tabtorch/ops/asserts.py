@@ -154,7 +154,17 @@ def _forget() -> None:
     _epoch += 1
 
 
+def _lost() -> None:
+    """The GPU's log went with the device. Compiled functions know the tensor, which goes on with other memory."""
+    _armed.discard(_bridges.WEBGPU)
+    log = logs.get(_bridges.WEBGPU)
+    if log is not None:
+        with graph.LOCK:
+            log._storage.node = _empty(log._meta.device)
+
+
 _bridges.on_close(_forget)
+_bridges.on_loss(_lost)
 
 
 # ---- asserting
