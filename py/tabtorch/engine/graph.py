@@ -240,9 +240,7 @@ release: list[Callable[[int], None]] = [lambda ident: None]
 
 def bridge() -> Any:
     """The one bridge; its `free` is kept at hand for dying buffers."""
-    from ..bridge import get_bridge
-
-    b = get_bridge()
+    b = _bridges.get_bridge()
     release[0] = b.free
     return b
 

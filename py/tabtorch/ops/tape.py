@@ -222,7 +222,7 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     fn.edges = (x._fn or edge(x),)
     fn.metas = (x._meta,)
     fn.outs = t._meta
-    fn.seq = next_seq()
+    fn.seq = n = next_seq()
     keep, keep_out = (cls.uses or uses_of(cls))[1]
     if keep:
         if x._inference:
@@ -240,7 +240,7 @@ def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     t._fn = fn
     if STATE.hooks:
         pack(t, fn)
-    if fn.seq >= gap[0]:
+    if n >= gap[0]:
         part(fn)
 
 
@@ -270,7 +270,7 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     if not mask or t._meta.dtype.category < 2:
         return
     fn.outs = t._meta
-    fn.seq = next_seq()
+    fn.seq = n = next_seq()
     ka, kb, ko = (cls.uses or uses_of(cls))[mask]
     if (ka and a._inference) or (kb and bt and b._inference):
         raise inference_error()
@@ -300,7 +300,7 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     t._fn = fn
     if STATE.hooks:
         pack(t, fn)
-    if fn.seq >= gap[0]:
+    if n >= gap[0]:
         part(fn)
 
 
