@@ -138,6 +138,16 @@ def triangular_solve(
 # ---- of factorisations
 
 
+def need_pivots(kind: str, pivots: Any, rows: int, shown: str = "") -> None:
+    """RuntimeError for an array of pivots that do not all name one of `rows` rows, counted from 1."""
+    given, asked = f"Pivots given to {kind}_solve must all ", f". Did you properly pass the result of {kind}_factor?"
+    if (pivots < 1).any():
+        raise RuntimeError(f"{given}{f'satisfy {shown} >=' if shown else 'be greater or equal to'} 1{asked}")
+    if (pivots > rows).any():
+        size = f"{'LD' if shown else 'LU'}.size(-2)"
+        raise RuntimeError(f"{given}{f'satisfy {shown} <=' if shown else 'be smaller or equal to'} {size}{asked}")
+
+
 @operation("linalg_lu_solve", method=False)
 def linalg_lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None
@@ -178,7 +188,11 @@ def linalg_lu_solve(
     def back_b(g: Any, LU: Tensor, pivots: Tensor, X: Any) -> Tensor:
         return linalg_lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
 
-    X: Tensor = host(lambda a, p, b: lu_solve(a, p, b, left, adjoint), LU, pivots, B, order="F" if left else "C")
+    def solve(a: Any, p: Any, b: Any) -> Any:
+        need_pivots("lu", p, a.shape[-1])
+        return lu_solve(a, p, b, left, adjoint)
+
+    X: Tensor = host(solve, LU, pivots, B, order="F" if left else "C")
     record("LinalgLuSolveBackward0", (LU, B), X, (back_lu, back_b), (LU, pivots, X))
     return into(out, X)
 
@@ -260,7 +274,12 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     if pivots.dtype.category != 1:
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {type_name(pivots.dtype)}")
     need_kernel("ldl_solve_kernel_cpu", LD)
-    return into(out, host(lambda a, p, b: solve(a, p, b, hermitian), LD, pivots, B, order="F"))
+
+    def compute(a: Any, p: Any, b: Any) -> Any:
+        need_pivots("ldl", abs(p), a.shape[-1], "|pivot|")
+        return solve(a, p, b, hermitian)
+
+    return into(out, host(compute, LD, pivots, B, order="F"))
 
 
 # ---- inverses

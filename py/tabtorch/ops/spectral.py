@@ -6,6 +6,7 @@ come from.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .. import ops
@@ -58,6 +59,16 @@ def _need_invariance(a: Tensor, b: Tensor, text: str) -> None:
 # ---- singular values
 
 
+def svd_arrays(a: Any, full: bool = False, vectors: bool = True) -> Any:
+    """NumPy's (U, S, Vh), or without `vectors` S; LinAlgError in PyTorch's words where there is none."""
+    np = numpy()
+    check_info("linalg.svd", -1 * ~np.isfinite(a).all((-2, -1)))
+    try:
+        return tuple(np.linalg.svd(a, full)) if vectors else np.linalg.svd(a, compute_uv=False)
+    except np.linalg.LinAlgError:
+        check_info("linalg.svd", np.full((), min(a.shape[-2:])))
+
+
 def svd_of(A: Tensor, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
     """(U, S, Vh), recorded; without `vectors`, and where no gradient is wanted, U and Vh are None."""
     need_matrix("linalg.svd", A)
@@ -65,15 +76,7 @@ def svd_of(A: Tensor, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
     check_dtype("linalg_svd_cpu", A._meta.dtype, _LOW)
     vectors = vectors or needs_record(A)
     k = min(A.shape[-2:])
-
-    def f(a: Any) -> Any:
-        np = numpy()
-        check_info("linalg.svd", -1 * ~np.isfinite(a).all((-2, -1)))
-        try:
-            return tuple(np.linalg.svd(a, full)) if vectors else np.linalg.svd(a, compute_uv=False)
-        except np.linalg.LinAlgError:
-            check_info("linalg.svd", np.full((), k))
-
+    f = partial(svd_arrays, full=full, vectors=vectors)
     if not vectors:
         return None, host(f, A), None
     U, S, Vh = host(f, A, order="FCF")
@@ -333,7 +336,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     def f(a: Any, b: Any) -> Any:
         np = numpy()
         b = b[..., None] if more else b
-        u, s, vh = np.linalg.svd(a, False)
+        u, s, vh = svd_arrays(a)
         eps = np.finfo(s.dtype).eps
         low = (eps if driver == "gels" else eps * max(m, n) if rcond is None else rcond if rcond >= 0 else eps) * s[
             ..., :1

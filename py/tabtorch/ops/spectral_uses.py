@@ -14,7 +14,7 @@ from .core import register
 from .host_arrays import host, need_float, need_matrix, numpy
 from .launch import check_dtype, into, operation
 from .mixing import beside
-from .spectral import _LOW, pinv_back, svd_of, svdvals
+from .spectral import _LOW, pinv_back, svd_arrays, svd_of, svdvals
 
 # ---- pseudoinverses and ranks
 
@@ -65,7 +65,7 @@ def pinv(
             s, u = np.linalg.eigh(a)
             vh = u.conj().swapaxes(-1, -2)
         else:
-            u, s, vh = np.linalg.svd(a, False)
+            u, s, vh = svd_arrays(a)
         keep = abs(s) > low(abs(s).max(-1, keepdims=True, initial=0), *tols)
         inverse = np.divide(1, s, out=np.zeros(keep.shape, s.dtype), where=keep)
         return (vh.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)
@@ -104,7 +104,7 @@ def matrix_rank(
 
     def f(a: Any, *tols: Any) -> Any:
         np = numpy()
-        s = abs(np.linalg.eigvalsh(a)) if hermitian else np.linalg.svd(a, compute_uv=False)
+        s = abs(np.linalg.eigvalsh(a)) if hermitian else svd_arrays(a, vectors=False)
         return (s > low(s.max(-1, keepdims=True, initial=0), *tols)).sum(-1, dtype=np.int64)
 
     if not input.numel():
