@@ -57,6 +57,15 @@ def programs(n: int, m: int, k: int) -> list[Program]:
         (f"L.zeros({n}, {m}).index_put((i, j), L.ones({k}), accumulate=True)", a, b, (k,)),
         (f"L.zeros({n}, {m}).put(i, L.ones({k}))", f, None, (k,)),
         (f"L.zeros({n}, {m}).index_reduce(0, i, {wide}, 'amin')", rows, None, (k,)),
+        (f"L.zeros({n}, {m}).index_reduce(0, i, {wide}, 'amin', include_self=False)", rows, None, (k,)),
+        (f"L.searchsorted(L.arange({n}.0), L.ones({m}), sorter=i)", rows, None, (n,)),
+        (f"F.max_unpool1d(L.ones(1, {k}), i, 2)", (0, 2 * k - 1), None, (1, k)),
+        (
+            f"F.ctc_loss(L.ones({n}, {k}, 3).log_softmax(2), L.ones({k}, {m}).long(), i, j, reduction='none')",
+            (0, n),
+            (0, m),
+            (k,),
+        ),
     ]
 
 
@@ -82,7 +91,21 @@ class Case:
         #: of each call of the compiled form: whether it is a bad one, whether the host knows its indices
         self.calls = [(r.random() < 0.5, r.random() < 0.25) for _ in range(6)]
 
-    LONG = ("take", "one_hot", "cross_entropy", "nll", "margin", "put", "fill", "copy", "index_add", "amin", "x[")
+    LONG = (
+        "take",
+        "one_hot",
+        "cross_entropy",
+        "nll",
+        "margin",
+        "put",
+        "fill",
+        "copy",
+        "index_add",
+        "amin",
+        "x[",
+        "sorter",
+        "unpool",
+    )
 
     def _values(self, r: random.Random, bounds: tuple[int, int]) -> list[int]:
         total = 1
@@ -126,7 +149,11 @@ def outcome(call: Any) -> tuple[str, Any]:
 def alike(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return isinstance(b, list) and len(a) == len(b) and all(map(alike, a, b))
-    return a == b or (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-5 * max(1, abs(a)))
+    return (
+        a == b
+        or (a != a and b != b)
+        or (isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-5 * max(1, abs(a)))
+    )
 
 
 def differences(seed: int, device: str, compiled: bool) -> list[str]:

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch as real_torch
 
 import tabtorch as torch
-from index_programs import DEVICES, Case, differences, programs
+from index_programs import DEVICES, Case, alike, differences, outcome, programs
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
@@ -26,6 +27,11 @@ EACH = {"cpu": 120, "webgpu": 40}
 def made(*values: int) -> Any:
     """An index of which the host knows nothing."""
     return (torch.tensor(values, dtype=torch.float32) * 1).long()
+
+
+def without_wish(found: Any) -> Any:
+    """A result, or a message of PyTorch's without the wish that it adds to some."""
+    return found.split("  (Could this")[0] if isinstance(found, str) else found
 
 
 @contextmanager
@@ -139,6 +145,86 @@ def test_an_ignored_class_is_none(device: str) -> None:
     loss = F.cross_entropy(x, made(0, -1, 3))
     with pytest.raises(IndexError, match="Target -1 is out of bounds."):
         loss.item()
+
+
+#: expression of `i` (and `j`), values of `i` that it does not take, and some that it does
+REFUSED: list[tuple[str, list[float], list[float]]] = [
+    ("F.embedding_bag(L.tensor([0, 1, 2, 3]), L.ones(4, 2), i)", [1, 2], [0, 2]),
+    ("F.embedding_bag(L.tensor([0, 1, 2, 3]), L.ones(4, 2), i)", [0, 9], [0, 4]),
+    ("F.embedding_bag(L.tensor([0, 1, 2, 3]), L.ones(4, 2), i, mode='max')", [0, -1], [0, 0]),
+    ("F.embedding_bag(L.tensor([0, 1, 2, 3]), L.ones(4, 2), i, mode='sum', include_last_offset=True)", [0, 9], [0, 3]),
+    ("F.embedding_bag(i, L.ones(4, 2), L.tensor([0, 2]), padding_idx=0)", [1, 4], [1, 3]),
+    ("F.ctc_loss(L.zeros(5, 2, 4), L.tensor([1, 2, 2, 3]), L.tensor([5, 5]), i)", [2, 1], [3, 1]),
+    ("F.ctc_loss(L.zeros(5, 2, 4), L.tensor([1, 2, 2, 3]), L.tensor([5, 5]), i)", [5, -1], [0, 4]),
+    ("F.ctc_loss(L.zeros(5, 2, 4), L.tensor([[1, 2], [2, 3]]), i, L.tensor([2, 2]))", [5, -1], [5, 0]),
+    ("L.zeros(4).masked_scatter(i > 0, L.ones(2))", [1, 1, 0, 1], [1, 0, 0, 1]),
+    ("L.zeros(2, 3).masked_scatter_(i > 0, L.ones(3))", [1, 1, 0], [1, 0, 0]),
+    ("L.segment_reduce(L.ones(4), 'sum', lengths=i)", [3, 2], [3, 1]),
+    ("L.segment_reduce(L.ones(4), 'max', lengths=i)", [5, -1], [4, 0]),
+    ("L.segment_reduce(L.ones(4), 'sum', lengths=i, unsafe=True)", [4, -1], [3, 1]),
+    ("L.segment_reduce(L.arange(4.0), 'sum', offsets=i)", [0, 3, 2], [1, 3, 4]),
+    ("L.searchsorted(L.tensor([3.0, 1.0, 2.0]), L.ones(2), sorter=i)", [1, 2, 3], [1, 2, 0]),
+    ("L.searchsorted(L.tensor([3.0, 1.0, 2.0]), L.ones(2), sorter=i)", [1, 2, -1], [1, 2, 0]),
+    ("L.lu_solve(L.ones(2, 1), L.eye(2), i.int())", [1, 3], [2, 2]),
+    ("L.linalg.lu_solve(L.eye(2), i.int(), L.ones(2, 1))", [0, 2], [1, 2]),
+    ("L.linalg.ldl_solve(L.eye(2), i.int(), L.ones(2, 1))", [1, 3], [1, 2]),
+    ("L.linalg.ldl_solve(L.eye(2), i.int(), L.ones(2, 1))", [0, 2], [1, 2]),
+    ("L.cov(L.arange(6.0).reshape(2, 3).sin(), fweights=i)", [1, 2, -1], [1, 0, 2]),
+    ("L.cov(L.arange(6.0).reshape(2, 3).sin(), fweights=i)", [0, 0, 0], [1, 2, 2]),
+    ("L.cov(L.arange(6.0).reshape(2, 3).sin(), aweights=i.float())", [1, 2, -1], [1, 2, 2]),
+    ("L.normal(L.zeros(2), i.float()) * 0", [1, -1], [1, 0]),
+    ("L.quantile(L.arange(3.0), i.float())", [0, 2], [0, 1]),
+    ("L.nanquantile(L.arange(3.0), i.float())", [0, -1], [0, 1]),
+    ("F.binary_cross_entropy(i.float().log(), L.ones(2))", [1, -1], [1, 2]),
+    ("F.gaussian_nll_loss(L.ones(2), L.ones(2), i.float())", [1, -1], [1, 0]),
+    ("F.gaussian_nll_loss(L.ones(2), L.ones(2), i.float().log())", [0, 1], [-1, 2]),
+    ("L.linalg.pinv(i.float().log().diag())", [1, -1], [1, 2]),
+]
+
+
+@pytest.mark.filterwarnings("ignore")  # graph breaks
+@pytest.mark.parametrize(("text", "bad", "good"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_not_taken(text: str, bad: list[int], good: list[int], device: str) -> None:
+    """PyTorch's exception and message, whether the host knows the values or not; nothing of those that are taken."""
+    for values in (bad, good):
+        theirs = eval(f"lambda i, L=L, F=L.nn.functional: {text}", {"L": real_torch})
+        want = outcome(lambda theirs=theirs, values=values: theirs(real_torch.tensor(values)))
+        assert (want[0] == "value") == (values is good)
+        for compiled, known in ((False, False), (False, True), (True, False)):
+            mine = eval(f"lambda i, L=L, F=L.nn.functional: {text}", {"L": torch})
+            mine = torch.compile(mine) if compiled else mine
+            got = outcome(
+                lambda mine=mine, values=values, known=known: mine(torch.tensor(values) if known else made(*values))
+            )
+            assert got[0] == want[0] and alike(got[1], without_wish(want[1])), (got, want)
+
+
+#: what PyTorch reads other memory for, or has numbers for that only the device knows
+REFUSED_HERE = [
+    ("F.embedding_bag(L.tensor([0, 1, 2, 3]), L.ones(4, 2), i)", [0, 3, 1], IndexError, "index out of range in self"),
+    (
+        "F.ctc_loss(L.zeros(5, 2, 4), i.reshape(2, 2), (5, 5), (2, 2))",
+        [1, 4, 2, 3],
+        RuntimeError,
+        "from 0 to 3, but got value 4",
+    ),
+    ("F.ctc_loss(L.zeros(5, 2, 4), i, (5, 5), (2, 2))", [1, -1, 2, 3], RuntimeError, "from 0 to 3, but got value -1"),
+    ("L.histc(i / 0, 2)", [1, 2], RuntimeError, "histc: range of .* is not finite"),
+    ("L.histogram(i / 0, 2).hist", [1, 2], RuntimeError, "dimension 0's range .*is not finite"),
+]
+
+
+@pytest.mark.parametrize(("text", "bad", "kind", "message"), REFUSED_HERE, ids=range(len(REFUSED_HERE)))
+def test_what_is_not_taken_here(text: str, bad: list[int], kind: type[Exception], message: str, device: str) -> None:
+    for known in (False, True):
+        with pytest.raises(kind, match=message):
+            eval(text, {"L": torch, "F": F, "i": torch.tensor(bad) if known else made(*bad)}).tolist()
+
+
+def test_labels_past_the_end_of_a_target_are_not_looked_at(device: str) -> None:
+    targets = made(1, -1, 2, 9).reshape(2, 2)
+    loss = F.ctc_loss(torch.zeros(5, 2, 4), targets, (5, 5), (1, 1))
+    assert loss.item() == pytest.approx(F.ctc_loss(torch.zeros(5, 2, 4), targets.clamp(1, 2), (5, 5), (1, 1)).item())
 
 
 def test_probabilities(device: str) -> None:

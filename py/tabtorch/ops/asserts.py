@@ -25,7 +25,7 @@ from .. import bridge as _bridges
 from .. import dtypes
 from ..device import resolve
 from ..engine import graph
-from ..engine.expr import Expr, cast
+from ..engine.expr import Expr, cast, isnan
 from ..engine.graph import Custom, Inst, Node, emit, inst
 from ..engine.lower import Kernel, index_of
 from ..engine.view import Meta, contiguous_meta
@@ -81,7 +81,9 @@ def _lower(i: Inst, low: Any) -> None:
         at = index_of(k, m, [(t, m.numel, ("flat", j))], (low.pos, 1 + j))
         v = k.let(cast(k.load(low.input(1 + j), at), kind), "v")
         least, most, exempt, site = (low.scalar(k, 4 * j + n) for n in range(4))
-        with k.when(((v < least) | (v > most)) & (v != exempt)):
+        outside = (v < least) | (v > most)
+        bad = outside & (v != exempt) if kind == "i64" else outside | (isnan(v) & ~isnan(exempt))
+        with k.when(bad):
             numbers = (v, most) if kind == "i64" else (site, site)
             _note(k, log, site, *numbers, cast(t, "i64"))
 

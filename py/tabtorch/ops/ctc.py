@@ -20,9 +20,11 @@ from ..engine.plan import Lowering
 from ..engine.view import contiguous_meta
 from ..shapes import type_name
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import register
 from .launch import run
-from .places import every_example, host_values
+from .places import every_example, host_values, row_sums
+from .ranges import Range
 
 
 def _lower(i: Any, low: Lowering) -> None:
@@ -92,37 +94,41 @@ def _walk(log_probs: Tensor, labels: Tensor, lengths: Tensor, counts: Tensor, ba
     return run(inst(CTC, tuple(t._meta for t in inputs), out, static=back), out, *inputs)
 
 
-def _lengths(name: str, given: Any, like: Tensor, n: int) -> tuple[Any, list[int] | None]:
-    """A tensor of `n` int64 on the device of `like`, and its elements if they are known on the host."""
+_WHILE = "(while checking arguments for ctc_loss_allocate_outputs)"
+
+
+def _assert(t: Tensor, low: int, high: int, text: str, below: str = "") -> None:
+    """Asserts that low <= v <= high for the elements of `t`; what is said may have the value as {i}."""
+    assert_range(every_example(t), Range(low, high), Complaint(RuntimeError, text, below), "ctc_loss")
+
+
+def _lengths(name: str, given: Any, like: Tensor, n: int, limit: int) -> tuple[Any, list[int] | None]:
+    """A tensor of `n` int64 on the device of `like`, and its elements if they are known on the host. All are 0 to `limit`."""
     if not isinstance(given, Tensor):
-        values = [int(v) for v in given]
-        given = ops.tensor(values, dtype=dtypes.int64, device=like.device)
-    else:
-        if given.dtype.category != 1 or given.dtype.name == "bool":
-            raise RuntimeError(f"{name} must be integral")
-        known = host_values(given)
-        seen = given.device.type == "cpu" and every_example(given) is given
-        values = given.tolist() if known is None and seen else known
+        given = ops.tensor([int(v) for v in given], dtype=dtypes.int64, device=like.device)
+    elif given.dtype.category != 1 or given.dtype.name == "bool":
+        raise RuntimeError(f"{name} must be integral")
     if given.numel() != n:
         raise RuntimeError(f"{name} must be of size batch_size")
-    return given.reshape(-1).to(like.device, dtypes.int64), values
+    at_least, at_most = (
+        f"Expected {name} to have value {bound}, but got value {{i}} {_WHILE}"
+        for bound in ("at least 0", f"at most {limit}")
+    )
+    _assert(given, 0, limit, at_most, at_least)
+    return given.reshape(-1).to(like.device, dtypes.int64), host_values(given)
 
 
 def _padded(targets: Tensor, counts: Tensor, known: list[int] | None, n: int, steps: int) -> Tensor:
     """Targets as (N, S), from (N, S) or from all of them one after another."""
+    size = f"for argument #2 'targets' {_WHILE}"
     if targets.ndim == 2:
-        if known and max(known) > targets.shape[1]:
-            raise RuntimeError(
-                f"Expected tensor to have size at least {max(known)} at dimension 1, but got size {targets.shape[1]} "
-                "for argument #2 'targets' (while checking arguments for ctc_loss_allocate_outputs)"
-            )
+        width = targets.shape[1]
+        text = f"Expected tensor to have size at least {{i}} at dimension 1, but got size {width} {size}"
+        _assert(counts if known is None else ops.tensor([max(known, default=0)]), -1, width, text)
         return targets
     total = targets.shape[0]
-    if known is not None and sum(known) != total:
-        raise RuntimeError(
-            f"Expected tensor to have size {sum(known)} at dimension 0, but got size {total} for argument #2 'targets' "
-            "(while checking arguments for ctc_loss_allocate_outputs)"
-        )
+    text = f"Expected tensor to have size {{i}} at dimension 0, but got size {total} {size}"
+    _assert(row_sums(counts), total, total, text)
     # a target longer than the sequence has no alignment, so where the lengths are on the device that many will do
     width = max(known, default=0) if known is not None else min(total, steps + 1)
     if total == 0:
@@ -166,22 +172,19 @@ def ctc_loss(
         raise RuntimeError("blank must be in label range")
     if not batched and targets.ndim == 1:
         targets = targets.unsqueeze(0)
-    times, known_times = _lengths("input_lengths", input_lengths, x, n)
-    sizes, known_sizes = _lengths("target_lengths", target_lengths, x, n)
-    for name, values, limit in (("input_lengths", known_times, steps), ("target_lengths", known_sizes, None)):
-        for v in values or ():
-            if v < 0 or (limit is not None and v > limit):
-                bound = f"at most {limit}" if v >= 0 else "at least 0"
-                raise RuntimeError(
-                    f"Expected {name} to have value {bound}, but got value {v} "
-                    "(while checking arguments for ctc_loss_allocate_outputs)"
-                )
+    times, _ = _lengths("input_lengths", input_lengths, x, n, steps)
+    sizes, known_sizes = _lengths("target_lengths", target_lengths, x, n, 2**63 - 1)
     padded = _padded(targets.to(x.device, dtypes.int64), sizes, known_sizes, n, steps)
     width = padded.shape[1]
+    # what is complained of must not lead the kernels out of their memory, nor let them run for ever
+    times = times.clamp(0, steps)
+    inside = ops.arange(width, device=x.device) < sizes.unsqueeze(1)
+    bad_label = f"Expected targets to have values from 0 to {classes - 1}, but got value {{i}} {_WHILE}"
+    _assert(ops.where(inside, padded, 0), 0, classes - 1, bad_label)
     # an index that is not a label reads the nearest one: places past a target's end hold anything
     spaced = ops.stack([ops.full_like(padded, blank), padded.clamp(0, classes - 1)], 2).reshape(n, 2 * width)
     labels = ops.cat([spaced, ops.full((n, 1), blank, dtype=dtypes.int64, device=x.device)], 1)
-    counts = sizes.clamp(max=width) * 2 + 1
+    counts = sizes.clamp(0, width) * 2 + 1
     alpha: Any = _walk(x.detach(), labels, times, counts, False)
     last = alpha.gather(1, (times - 1).clamp(min=0).reshape(n, 1, 1).expand(n, 1, labels.shape[1])).squeeze(1)
     ends = ops.stack([counts - 1, (counts - 2).clamp(min=0)], 1)

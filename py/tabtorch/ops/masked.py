@@ -13,12 +13,14 @@ from ..engine.view import broadcast_shapes, contiguous_meta
 from ..shapes import type_name
 from ..tensor import Tensor
 from .arguments import class_name
+from .asserts import Complaint, assert_range
 from .core import register
 from .gather import index_prepared
 from .inplace import check_overlap
 from .mixing import beside, moved
 from .nonzero import nonzero_tuple
-from .places import every_example, expanded, host_values
+from .places import every_example, expanded, row_sums
+from .ranges import Range
 from .scatter import base_node, finish
 
 # the mask arrives in the compute type of the values
@@ -143,6 +145,9 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     return into(out, r, input, mask)
 
 
+_TOO_FEW = Complaint(RuntimeError, "Number of elements of source < number of ones in mask")
+
+
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> Tensor:
     if in_place:
         check_inplace(x, (source,))
@@ -164,14 +169,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
         x = x.expand(shape)
     size = source._meta.numel
     wide = Tensor._view_of(mask, expanded(mask._meta, shape))
-    # to know it of a mask that the GPU made would wait for it: there the last element stands for what is missing
-    known = host_values(wide)
-    if (
-        sum(map(bool, known))
-        if known is not None
-        else mask.device.type == "cpu" and int(every_example(wide.sum()).max())
-    ) > size:
-        raise RuntimeError("Number of elements of source < number of ones in mask")
+    assert_range(row_sums(every_example(wide.reshape(-1))), Range(0, size), _TOO_FEW, "masked_scatter")
 
     def number(mask: Tensor) -> Any:
         """Which of the elements under the mask each is, (numel,)."""
@@ -201,7 +199,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """A copy of `input` whose elements under `mask` are those of `source`, in order. RuntimeError for too few, where they can be seen."""
+    """A copy of `input` whose elements under `mask` are those of `source`, in order. RuntimeError for too few."""
     return _masked_scatter(input, mask, source, False)
 
 

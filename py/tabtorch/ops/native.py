@@ -12,9 +12,11 @@ from .. import dtypes, ops
 from ..layout import suggested_format
 from ..shapes import wrap_dim
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import register
 from .launch import into
-from .places import every_example
+from .places import every_example, row_sums
+from .ranges import Range
 
 # ---- normalizations that also return their statistics
 
@@ -270,6 +272,12 @@ def _chunk_cat(tensors: Any, dim: int, num_chunks: int, *, out: Any = None) -> T
 
 # ---- segments
 
+_NEGATIVE_LENGTH = Complaint(RuntimeError, "lengths contains negative value!")
+_OTHER_LENGTH = Complaint(
+    RuntimeError,
+    "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.",
+)
+_NEGATIVE_SEGMENT = Complaint(RuntimeError, "Expected segment_length >= 0 to be true, but got false.")
 _REDUCTIONS = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 
 
@@ -303,26 +311,24 @@ def _segment_reduce(
         raise RuntimeError(f"Expected {'offsets' if lengths is None else 'lengths'}.dim() to be equal to axis + 1")
     n = data.shape[axis]
     if lengths is not None:
-        if not unsafe and lengths.device.type == "cpu":
+        size, ends = lengths, lengths.cumsum(-1)
+        if not unsafe:
             seen = every_example(lengths)
-            if bool(ops.lt(seen, 0).any()):
-                raise RuntimeError("lengths contains negative value!")
-            if not bool((seen.sum(-1) == n).all()):
-                raise RuntimeError(
-                    "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
-                )
-        size = lengths
-        ends = lengths.cumsum(-1)
+            assert_range(seen, Range(0, 2**63 - 1), _NEGATIVE_LENGTH, "segment_reduce")
+            assert_range(row_sums(seen), Range(n, n), _OTHER_LENGTH, "segment_reduce")
     else:
         size, ends = bounds.diff(dim=-1), bounds.narrow(-1, 1, bounds.shape[-1] - 1)
+    if lengths is None or unsafe:
+        assert_range(every_example(size), Range(0, 2**63 - 1), _NEGATIVE_SEGMENT, "segment_reduce")
     count = size.shape[-1]
     lead = data.shape[:axis]
     rest = [1] * (data.ndim - axis - 1)
     place = ops.arange(n, dtype=ends.dtype, device=data.device).expand(*lead, n)
     # what lies in no segment goes to one past the last
-    segment = (
-        ops.searchsorted(ends.contiguous(), place.contiguous(), right=True).reshape(*lead, n, *rest).expand(data.shape)
-    )
+    segment: Any = ops.searchsorted(ends.contiguous(), place.contiguous(), right=True)
+    if lengths is None:
+        segment = ops.where(place < bounds.narrow(-1, 0, 1), count, segment)
+    segment = segment.reshape(*lead, n, *rest).expand(data.shape)
     start = _REDUCTIONS[reduce] if initial is None else initial
     how = {"mean": "sum", "max": "amax", "min": "amin"}.get(reduce, reduce)
     wide = _wide(data)

@@ -8,8 +8,11 @@ from .. import dtypes
 from ..autograd.tape import record
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import function
 from .launch import into, into_two, named, operation
+from .places import every_example
+from .ranges import Range
 from .reduce import quiet, sum
 from .sort import order_of, picked, sort
 
@@ -66,6 +69,7 @@ def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any
     return _median("nanmedian", NanmedianResult, input, dim, keepdim, out)
 
 
+_BAD_QUANTILE = Complaint(RuntimeError, "quantile() q values must be in the range [0, 1]")
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
@@ -89,6 +93,7 @@ def _quantile(
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if x.numel() == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
+    assert_range(every_example(q.detach()), Range(0.0, 1.0), _BAD_QUANTILE, name)
     shape = list(x.shape)
     if dim is None:
         y, kept = x.reshape(-1), [1] * x.ndim
@@ -114,10 +119,11 @@ def _quantile(
     lead = tuple(y.shape[:-1])
     width = q.numel()
     full = (*lead, width)
-    a = y.gather(-1, low.to(dtypes.int64).expand(full))
+    at = lambda place: place.to(dtypes.int64).clamp(0, n - 1).expand(full)  # noqa: E731
+    a = y.gather(-1, at(low))
     r = a
     if interpolation in ("linear", "midpoint"):
-        b = y.gather(-1, high.to(dtypes.int64).expand(full))
+        b = y.gather(-1, at(high))
         weight = rank.new_full((), 0.5) if interpolation == "midpoint" else rank - low
         r = a.lerp(b, weight)
     r = r.movedim(-1, 0)  # (q, …)

@@ -6,8 +6,10 @@ not the tensor's. That none is wrong is asserted beside (`check_range`): at once
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ..dtypes import int64
 from ..engine.expr import Expr, cast, minimum, where
 from ..engine.graph import batches
 from ..engine.lower import Kernel
@@ -48,6 +50,30 @@ def host_values(t: Tensor) -> Any:
     Not in a compiled function, whose next call has others.
     """
     return None if STATE.held is not None else known(t._storage.node, t._meta)
+
+
+def row_sums(t: Tensor) -> Tensor:
+    """Sums over the last dimension, as int64; they are known where the elements of `t` are."""
+    values = host_values(t)
+    if values is None:
+        return t.sum(-1)
+    n = t._meta.shape[-1]
+    sums = [sum(values[k * n : (k + 1) * n]) for k in range(math.prod(t._meta.shape[:-1]))]
+    return _of_host(sums, t).reshape(t._meta.shape[:-1])
+
+
+def row_steps(t: Tensor) -> Tensor:
+    """What each element of a vector is more than the one before it; that is known where the elements are."""
+    values = host_values(t)
+    if values is None:
+        return t.diff()
+    return _of_host([b - a for a, b in zip(values, values[1:])], t)
+
+
+def _of_host(values: list[int], like: Tensor) -> Tensor:
+    from ..creation import tensor
+
+    return tensor(values, dtype=int64, device=like._meta.device)
 
 
 def every_example(t: Tensor) -> Tensor:

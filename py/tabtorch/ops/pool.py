@@ -471,8 +471,8 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
                 raise ValueError(f'invalid output_size "{given}" (dim {d} must be between {low} and {high})')
         size = given
     lead = tuple(x.shape[:-n])
-    what = "volumes" if n == 3 else "images" if n == 2 else "vectors"
-    text = f"Found an invalid max index: {{i}} (output {what} are of size {'x'.join(map(str, size))})"
+    shown = "x".join(map(str, size if n > 1 else (*size, 1)))  # PyTorch unpools vectors as images
+    text = f"Found an invalid max index: {{i}} (output volumes are of size {shown})"
     check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
     zeros = x.new_zeros((*lead, _numel(size)))
     y = zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from math import inf
+from math import inf, isnan
 from typing import Any, NamedTuple
 
 from ..engine.view import Meta
@@ -23,14 +23,18 @@ _BITS = {"int64": 63, "int32": 31, "int16": 15, "int8": 7}
 
 
 class Range(NamedTuple):
-    """The values that an operation takes: low <= v <= high, or v == exempt."""
+    """The values that an operation takes: low <= v <= high, or v == exempt. Of reals NaN may be exempt, and nothing else."""
 
     low: Any
     high: Any
     exempt: Any = None
 
     def takes(self, v: Any) -> bool:
-        return bool(self.low <= v <= self.high or v == self.exempt)
+        return bool(self.low <= v <= self.high or v == self.exempt or (v != v and self.takes_nan))
+
+    @property
+    def takes_nan(self) -> bool:
+        return self.exempt is not None and self.exempt != self.exempt
 
     def takes_all_of(self, other: Range) -> bool:
         """Whether nothing that `other` takes is bad here."""
@@ -39,7 +43,10 @@ class Range(NamedTuple):
 
     def first_bad(self, values: Any) -> Any:
         """The first of these values that is not taken, or None."""
-        if not len(values) or (self.low <= min(values) and max(values) <= self.high):
+        if not len(values):
+            return None
+        ordered = type(values[0]) is not float or not any(map(isnan, values))
+        if ordered and self.low <= min(values) and max(values) <= self.high:
             return None
         return next((v for v in values if not self.takes(v)), None)
 

@@ -21,13 +21,15 @@ from ..engine.view import Meta, broadcast_shapes, contiguous_meta
 from ..random import PhiloxGenerator
 from ..shapes import expanded, ints, permuted, type_name
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .convert import converted, transfer
 from .core import register
 from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal_law_for, philox_node
 from .inplace import check_out, set_tensor, write_out
 from .mixing import together
+from .places import every_example
 from .random import fill_recorded, make_sized, wrong_arguments
-from .ranges import bounded
+from .ranges import Range, bounded
 
 #: what kernels say of an input that they refuse, in PyTorch's words
 _REFUSALS = (
@@ -73,6 +75,7 @@ def _tensor(name: str, what: str, position: int, v: Any) -> Tensor:
 
 # ---- normal
 
+_BAD_STD = Complaint(RuntimeError, "normal expects all elements of std >= 0.0")
 _NORMAL = (
     "one of:\n * (Tensor mean, Tensor std, *, torch.Generator generator = None, Tensor out = None)\n"
     " * (Tensor mean, float std = 1, *, torch.Generator generator = None, Tensor out = None)\n"
@@ -121,10 +124,7 @@ def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        # on webgpu it is not looked at, which would wait for the GPU
-        looked_at = std.numel() and std.device.type == "cpu" and STATE.held is None
-        if looked_at and not bool((std.detach().min() >= 0).item()):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        assert_range(every_example(std.detach()), Range(0.0, math.inf), _BAD_STD, "normal")
         shape: tuple[int, ...] = std.shape
         if isinstance(mean, Tensor):
             shape = broadcast_shapes(mean.shape, std.shape)

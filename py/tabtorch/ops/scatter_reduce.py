@@ -192,6 +192,8 @@ def _index_reduce(
     if in_place:
         check_overlap(x, (index, source), True)
     size = m.shape[d] if m.ndim else 1
+    if not include_self:  # PyTorch fills those places first, which takes negative indices
+        check_range(index, size, -size, range_error(d, IndexError), "index_reduce")
     check_range(index, size, 0, OUT_OF_RANGE, "index_reduce")
     shape = [1] * ms.ndim
     if ms.ndim:

@@ -9,9 +9,11 @@ from typing import Any
 from .. import dtypes, ops
 from ..shapes import type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import register
 from .launch import into_two, named, operation
-from .places import every_example, host_values
+from .places import every_example
+from .ranges import Range
 
 # ---- covariance
 
@@ -29,10 +31,12 @@ def _weights(name: str, w: Any, n: int, category: int, kind: str) -> None:
         raise RuntimeError(
             f"cov(): expected {name} to have the same numel as there are observations in the input but got {w.numel()} != {n}"
         )
-    # looking at values that only the device has would wait for it
-    known = w.reshape(-1).tolist() if w.device.type == "cpu" else host_values(w)
-    if any(v < 0 for v in known or ()):
-        raise RuntimeError(f"cov(): {name} cannot be negative")
+    most = math.inf if category == 2 else 2**63 - 1
+    complaint = Complaint(RuntimeError, f"cov(): {name} cannot be negative")
+    assert_range(every_example(w.detach()), Range(0, most), complaint, "cov")
+
+
+_NO_WEIGHT = Complaint(RuntimeError, "cov(): weights sum to zero, can't be normalized")
 
 
 @register("cov", method=True)
@@ -71,8 +75,7 @@ def cov(
             )
     else:
         total = w.sum()
-        if x.device.type == "cpu" and not bool(every_example(total).all()):
-            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+        assert_range(every_example(total.detach() != 0), Range(1, 1), _NO_WEIGHT, "cov")
         centre = (x * w).sum(1) / total
         if aweights is not None and correction:
             norm = total - correction * (w * aweights).sum() / total
@@ -132,6 +135,9 @@ def _edges(x: Tensor, bins: int, bounds: Any, k: int, who: str) -> Tensor:
     low, high = x.aminmax()
     if x.device.type == "cpu":
         _finite(every_example(low).min().item(), every_example(high).max().item(), k)
+    else:  # looking at them would wait for the GPU
+        text = f"torch.histogramdd: dimension {k}'s range is not finite"
+        assert_range(every_example((high - low).isfinite()), Range(1, 1), Complaint(RuntimeError, text), who)
     half = ops.where(low == high, 0.5, 0.0)
     low, high = low - half, high + half
     at = ops.arange(bins + 1, dtype=x.dtype, device=x.device)

@@ -12,9 +12,12 @@ from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
+from .asserts import Complaint, assert_range
 from .core import function
 from .launch import into, operation, run
 from .mixing import together
+from .places import check_range, every_example, wrapped
+from .ranges import Range
 from .reduce import greater, quiet
 from .sort import order_of, order_of_rows
 
@@ -122,8 +125,8 @@ def _search(i: Inst, low: Lowering) -> None:
         half = k.let((lo + hi) >> 1, "half")
         at: Any = k.let(row + half, "at")
         if len(i.ins) > 2:
-            inner = k.let(cast(k.load(low.input(2), low.index(k, i.ins[2], at, 2)), "u32"), "at")
-            at = k.let(row + inner, "at")
+            inner = k.load(low.input(2), low.index(k, i.ins[2], at, 2))
+            at = k.let(row + wrapped(inner, en, en - 1, negative=False), "at")
         x = k.let(cast(k.load(low.input(0), low.index(k, seq, at, 0)), i.compute), "x")
         goes = k.let(~greater(x, v) if right else greater(v, x), "goes")
         k.assign(lo, where(goes, half + 1, lo))
@@ -135,6 +138,7 @@ def _search(i: Inst, low: Lowering) -> None:
 
 
 _SEARCH = Custom("searchsorted", _search)
+_BAD_SORTER = Complaint(RuntimeError, "torch.searchsorted(): sorter index out of range")
 
 
 @remembered
@@ -195,6 +199,7 @@ def searchsorted(
             raise RuntimeError(
                 f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_name(sorter.dtype)}"
             )
+        check_range(sorter, seq.shape[-1], 0, _BAD_SORTER, "searchsorted")
     tensors = (seq, input) if sorter is None else (seq, input, sorter)
     i = _search_inst(
         tuple(t._meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64
@@ -248,6 +253,9 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         return input.new_zeros((size,), dtype=dtype).scatter_add(0, input.to(dtypes.int64), src)
 
 
+_NOT_FINITE = Complaint(RuntimeError, "torch.histc: range of the input is not finite")
+
+
 @operation("histc")
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """How many elements fall into each of `bins` equal parts of [min, max] (both 0: of the range of the data)."""
@@ -262,6 +270,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
             low == high and x.numel() and x.device.type != "cpu"
         ):  # the ends are not looked at: that would wait for the GPU
             least, most = x.aminmax()
+            assert_range(every_example((most - least).isfinite()), Range(1, 1), _NOT_FINITE, "histc")
             one = (least == most).to(x.dtype)
             low, high = least - one, most + one
         else:
@@ -270,10 +279,10 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
             if low == high:
                 low, high = low - 1, high + 1
             if not (low > float("-inf") and high < float("inf")):
-                raise RuntimeError(f"range of [{low:g}, {high:g}] is not finite")
+                raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
             if low > high:
-                raise RuntimeError("max must be larger than min")
+                raise RuntimeError("torch.histc: max must be larger than min")
         inside = (x >= low) & (x <= high)
-        at = ((x - low) * (bins / (high - low))).floor().clamp(0, bins - 1)
-        at = _call("where", inside, at, x.new_zeros(())).to(dtypes.int64)
+        at = ((x - low) * (bins / (high - low))).floor()
+        at = _call("where", inside, at, x.new_zeros(())).to(dtypes.int64).clamp(0, bins - 1)
         return into(out, x.new_zeros((bins,)).scatter_add(0, at, inside.to(x.dtype)))

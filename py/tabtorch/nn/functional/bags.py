@@ -4,7 +4,7 @@ import warnings
 
 import tabtorch as torch
 
-from ...ops.places import every_example, host_values
+from ...ops.places import row_steps
 from ._common import assert_between, named
 
 _MODES = ("sum", "mean", "max")
@@ -33,26 +33,19 @@ def scaled(x, factor):
     return x.detach() + (x * factor - (x * factor).detach())
 
 
-def _known(t):
-    """The elements, flat, where they can be seen without waiting for a GPU."""
-    t = every_example(t)
-    values = host_values(t)
-    return values if values is not None else t.reshape(-1).tolist() if t.device.type == "cpu" else ()
-
-
 def _check_offsets(offsets, n):
-    values = _known(offsets)
-    if not values:
+    """Raises for offsets that do not rise from 0 to at most ``n``. Where they fall, PyTorch's CPU reads what is not there."""
+    if not offsets.numel():
         return
-    if values[0] != 0:
-        raise RuntimeError(
-            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
-            f"However, got {values[0]}"
-        )
-    if values[-1] > n:
-        raise RuntimeError(
-            f"offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {values[-1]}"
-        )
+    first = (
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+        "However, got {i}"
+    )
+    last = f"offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {{i}}"
+    name, least, most = "embedding_bag", -(2**63), 2**63 - 1
+    assert_between(offsets[:1], 0, 0, name, RuntimeError, first)
+    assert_between(offsets[-1:], least, n, name, RuntimeError, last)
+    assert_between(row_steps(offsets), 0, most, name, IndexError, "index out of range in self")
 
 
 def embedding_bag(
@@ -109,6 +102,8 @@ def embedding_bag(
             raise ValueError("max mode does not support sparse weights")
     rows = weight.size(0)
     text = f"Index {{k}} of input takes value {{i}} which is not in the valid range [0, {rows})"
+    if padding_idx is not None:
+        text = "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {i}"
     assert_between(input, 0, rows - 1, "embedding_bag", RuntimeError, text)
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
@@ -138,7 +133,8 @@ def embedding_bag(
         starts = offsets[:-1] if include_last_offset else offsets
         bags, width = starts.size(0), weight.size(1)
         place = torch.arange(input.size(0), device=input.device)
-        bag = torch.searchsorted(starts.long(), place, right=True) - 1
+        # without an offset of 0, which is complained of, what lies before the first bag counts to it
+        bag = (torch.searchsorted(starts.long(), place, right=True) - 1).clamp(min=0)
         size = torch.zeros((bags, 1), dtype=torch.int64, device=input.device)
         one = (
             kept.long() if kept is not None else torch.ones((input.size(0), 1), dtype=torch.int64, device=input.device)
@@ -148,6 +144,8 @@ def embedding_bag(
             target = rows.new_full((bags, width), hidden)
             out = target.scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "amax", include_self=True)
         else:
+            if include_last_offset and padding_idx is None:  # it ends the last bag, as long as nothing is padding
+                rows = torch.where((place < offsets[-1:]).unsqueeze(-1), rows, 0.0)
             out = rows.new_zeros((bags, width)).index_add(0, bag, rows)
     counted = isinstance(size, torch.Tensor)
     if mode == "mean":

@@ -186,7 +186,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             raise ValueError("var has negative entry/entries")
         var = var * torch.ones_like(input)
     else:
-        assert_between(var, 0.0, math.inf, "gaussian_nll_loss", ValueError, "var has negative entry/entries")
+        text = "var has negative entry/entries"
+        assert_between(var, 0.0, math.inf, "gaussian_nll_loss", ValueError, text, exempt=math.nan)
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)  # one variance for all of the last dimension
