@@ -7,13 +7,11 @@ import io
 import os
 import queue
 import signal
-import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -772,11 +770,3 @@ def test_a_forked_process_has_a_runtime_of_its_own() -> None:
         if ns is tt:
             assert all("from before the fork" in said and "spawn" in said for said in found[2:]), found
     assert str(results[0]) == str(results[1])
-
-
-def test_tasks_in_a_tab() -> None:
-    """Pyodide in Node: tasks that interleave while others read. In browsers: `tabtorch run tests/tab_tasks.py --browser NAME`."""
-    script = str(Path(__file__).with_name("tab_tasks.py"))
-    command = [sys.executable, "-m", "tabtorch.cli", "run", script, "--browser", "node"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and done.stdout.startswith("as alone;"), done.stdout[-500:] + done.stderr[-1500:]
