@@ -7,7 +7,7 @@
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
 #   make conformance-check  as much of it as 100 seconds take, another part with each commit
 #   make conformance-mutate disturbs every operator, and sees whether the run notices
-#   make fuzz    random programs, SECONDS=60 of each kind
+#   make fuzz    random programs, in CPython and in Pyodide, SECONDS=60 of each kind: RESULTS=folder
 #   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
@@ -97,13 +97,16 @@ conformance-check: .venv/.dev $(RUNTIME) $(HOST)
 conformance-mutate: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --mutate
 
-# Fresh seeds, for so long each; one that fails is printed, and can be asked for again.
-fuzz: .venv/.dev $(RUNTIME) $(HOST)
-	$(PY_TESTS) -m fuzz.aliases --seconds $(SECONDS)
-	$(PY_TESTS) -m fuzz.compiled --seconds $(SECONDS)
-	$(PY_TESTS) -m fuzz.compiled --seconds $(SECONDS) --device webgpu
-	$(PY_TESTS) -m fuzz.threads --seconds $(SECONDS) --programs 1000000
-	$(PY_TESTS) -m fuzz.files --seconds $(SECONDS) -j $(JOBS)
+# Fresh seeds, for so long each; one that fails is printed, can be asked for again, and does not keep the others from running.
+FUZZERS := "fuzz.aliases" "fuzz.compiled" "fuzz.compiled --device webgpu" \
+  "wasm -m fuzz.aliases" "wasm -m fuzz.compiled" "wasm -m fuzz.compiled --device webgpu" \
+  "fuzz.threads --programs 1000000" "fuzz.files --programs 1000000 -j $(JOBS)"
+
+fuzz: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
+	@cd tests; for fuzzer in $(FUZZERS); do \
+	  echo "python -m $$fuzzer"; \
+	  $(CURDIR)/$(PY) -m $$fuzzer --seconds $(SECONDS) --results $(RESULTS)/fuzz.jsonl || failed=1; \
+	done; exit $${failed:-0}
 
 # All of it: every slice, every operator, the fuzzers and the soak. Hours; says at the end what ran, and how it ended.
 everything: .venv/.dev $(SITE) browsers

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import io
-import platform
 import random
 import secrets
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import tabtorch as torch
+from host import host
 from reliability import record
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
@@ -104,11 +104,6 @@ def result(program: Any) -> list[Any]:
 
 def alike(want: list[Any], got: list[Any]) -> bool:
     return len(want) == len(got) and all(np.array_equal(w, g, equal_nan=True) for w, g in zip(want, got))
-
-
-def host() -> str:
-    """The interpreter, and what the runtime is in."""
-    return f"{platform.python_implementation()} {platform.python_version()}, {get_bridge().info['platform']}"
 
 
 def settled() -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Long training: what it holds is counted after the first steps and again and again, and does not grow.
 
-`python -m soak --steps 100000` in tests/; `tabtorch run tests/soak.py --browser node` in Pyodide.
+`python -m soak --steps 100000` in tests/; `python -m wasm -m soak` in Pyodide.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import platform
 import sys
 import time
 from collections import deque
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import tabtorch as torch
+from host import IN_TAB, host
+from reliability import record
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
-
-IN_TAB = sys.platform == "emscripten"
 
 #: what may grow between two counts, whatever the number of steps: caches of the interpreters themselves, and plans of the
 #: windows that counting cuts
@@ -223,8 +222,7 @@ def main() -> int:
     if args.device:
         torch.set_default_device(args.device)
     device = torch.empty(0).device.type
-    on = f"{device}, {platform.python_implementation()} {platform.python_version()}"
-    on += ", Pyodide in Node" if IN_TAB else f", {get_bridge().info['platform']}"
+    on = f"{device}, {host()}"
     failed = 0
     for program in args.programs:
         for mode in args.modes:
@@ -240,19 +238,16 @@ def main() -> int:
             failed += bool(grew)
             print(f"{program}, {mode}, {on}: {steps:,} steps in {took:.0f} s; {'; '.join(grew) or 'nothing grew'}")
             print("   " + json.dumps({name: [first[name], last[name]] for name in first}), flush=True)
-            if args.results:
-                from reliability import record
-
-                record(
-                    args.results,
-                    "soak",
-                    count=steps,
-                    unit=f"steps, {program}, {mode}",
-                    found=len(grew),
-                    seconds=took,
-                    on=on,
-                    **{name: f"{first[name]:,} → {last[name]:,}" for name in first},
-                )
+            record(
+                args.results,
+                "soak",
+                count=steps,
+                unit=f"steps, {program}, {mode}",
+                found=len(grew),
+                seconds=took,
+                on=on,
+                **{name: f"{first[name]:,} → {last[name]:,}" for name in first},
+            )
     return 1 if failed else 0
 
 

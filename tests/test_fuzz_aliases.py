@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import tabtorch
-from fuzz.aliases import check, describe, record
-from fuzz.draws import draw
+from fuzz.aliases import check, describe
+from fuzz.oracle import record
 from sidebyside import DEVICES
 
 #: seconds, and the number of programs at most
@@ -32,7 +32,7 @@ def test_programs(device: str) -> None:
             if wrong:
                 first, why = wrong[0]
                 again = f"python -m fuzz.aliases --device {device} --seed {first} --shrink"
-                raise AssertionError(f"{again}\n{describe(draw(first, device == 'cpu'), why)}")
+                raise AssertionError(f"{again}\n{describe(record([first], device == 'cpu')[0], why)}")
 
 
 def test_programs_are_data() -> None:

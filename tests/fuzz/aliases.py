@@ -2,16 +2,28 @@
 
     cd tests && python -m fuzz.aliases --seconds 600           fresh seeds, on both devices
     cd tests && python -m fuzz.aliases --seed 17 --shrink      one program again, as short as it can be
+    cd tests && python -m wasm -m fuzz.aliases --seconds 600   the same in Pyodide
 
-`record` draws programs and runs them with PyTorch; what it gives is JSON. `check` runs them with any module of that kind.
+`oracle.record` draws programs and runs them with PyTorch; what it gives is JSON. `check` runs them with any module of that
+kind; it needs nothing but that.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+from host import host
+from reliability import record
+
+from . import oracle
 from .steps import FIELDS, UNKNOWN, Program, numbers, plain, run_step
 
 #: how far apart numbers of these types may be, of the largest number in the program
@@ -20,33 +32,6 @@ _NEAR = {"torch.float16": 4e-3, "torch.float64": 1e-9, "torch.complex128": 1e-9}
 
 #: how a gradient was made, which is not said: of those that `autograd.grad` gives, and of tensors that were moved by `set_`
 OWN_AFFAIR = ("_version", "grad_fn", "_is_view", "_base", "stride", "is_contiguous")
-
-
-def record(seeds: Iterable[int], wide: bool = True) -> list[dict[str, Any]]:
-    """The programs of these seeds with what PyTorch makes of them. wide: with float64, which webgpu lacks."""
-    from .draws import draw
-
-    return [recorded(draw(seed, wide)) for seed in seeds]
-
-
-def recorded(g: Any) -> dict[str, Any]:
-    return {"seed": g.seed, "steps": g.steps, "results": g.results, **final(g)}
-
-
-def final(g: Any) -> dict[str, Any]:
-    """The values at the end of a program that was run with PyTorch; None where they are not defined."""
-    with g.p.lib.inference_mode():
-        values = [None if g.is_tainted(t) or g.bits(t) else seen(t) for t in g.tensors]
-        log = [None if g.grads_tainted else plain(t) for t in g.p.log]
-    own = [i for i, t in enumerate(g.tensors) if g.storage(t) in g.gradients]
-    return {"values": values, "log": log, "gradients": own}
-
-
-def seen(t: Any) -> Any:
-    try:
-        return plain(t)
-    except RuntimeError:  # PyTorch now and then loses a storage of no bytes
-        return None
 
 
 def check(recorded: Sequence[dict[str, Any]], lib: Any, device: str) -> list[tuple[int, str]]:
@@ -178,29 +163,9 @@ def values_of(tensors: list[Any], lib: Any) -> list[list[Any]]:
     return out
 
 
-# ---- shorter
-
-
-def shrunk(g: Any, fails: Callable[[dict[str, Any]], bool]) -> Any:
-    """A program that fails as `g` does, with as few steps as leaving out one after the other gives."""
-    from .draws import replay, without
-
-    k = len(g.steps) - 1
-    while k >= 0:
-        if k < len(g.steps):
-            try:
-                shorter = replay(g.seed, *without(g, k))
-            except (IndexError, KeyError):
-                shorter = None
-            if shorter is not None and len(shorter.steps) < len(g.steps) and fails(recorded(shorter)):
-                g = shorter
-        k -= 1
-    return g
-
-
-def describe(g: Any, why: str) -> str:
-    lines = [f"seed {g.seed}: {why}"]
-    for k, (step, result) in enumerate(zip(g.steps, g.results)):
+def describe(r: dict[str, Any], why: str) -> str:
+    lines = [f"seed {r['seed']}: {why}"]
+    for k, (step, result) in enumerate(zip(r["steps"], r["results"])):
         if step[0] != "probe":
             lines.append(f"  {k}: {json.dumps(step)} -> {json.dumps(result)[:150]}")
     return "\n".join(lines)
@@ -209,16 +174,34 @@ def describe(g: Any, why: str) -> str:
 # ---- the command
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    import argparse
-    import secrets
-    import time
-    from collections import Counter
-
+def run_many(first: int, device: str, programs: int | None, seconds: float) -> tuple[int, list[tuple[int, str]]]:
+    """How many programs from seed `first` on were run, and (seed, what differs) of those that do. programs: None is for `seconds`."""
     import tabtorch
 
-    from .draws import draw
+    ran, wrong = 0, []
+    start = time.monotonic()
+    while ran < programs if programs is not None else time.monotonic() - start < seconds:
+        n = min(64, programs - ran) if programs is not None else 64
+        with tabtorch.device(device):
+            wrong += check(oracle.record(range(first + ran, first + ran + n), device == "cpu"), tabtorch, device)
+        ran += n
+    return ran, wrong
 
+
+def shown(seed: int, why: str, device: str, shrink: bool) -> str:
+    """A program that differs, step by step; shrink: with as few of them as possible."""
+    import tabtorch
+
+    wide = device == "cpu"
+    if not shrink:
+        return describe(oracle.record([seed], wide)[0], why)
+    kind = kind_of(why)
+    with tabtorch.device(device):
+        r = oracle.shrunk(seed, wide, lambda r: any(kind_of(w) == kind for _, w in check([r], tabtorch, device)))
+        return describe(r, check([r], tabtorch, device)[0][1])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
     ask = argparse.ArgumentParser(prog="python -m fuzz.aliases", description=__doc__)
     ask.add_argument("--seconds", type=float, default=60)
     ask.add_argument("--programs", type=int, help="so many on each device, in place of seconds")
@@ -226,42 +209,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     ask.add_argument("--device", action="append", choices=["cpu", "webgpu"])
     ask.add_argument("--shrink", action="store_true", help="what fails with as few steps as possible")
     ask.add_argument("--show", type=int, default=10, help="how many failures to print")
+    ask.add_argument("--results", type=Path, default=None, help="append a line of JSON (see reliability.py)")
     o = ask.parse_args(argv)
     devices = o.device or ["cpu", "webgpu"]
     first = secrets.randbelow(10**9) * 10**6 if o.seed is None else o.seed
-    left = 1 if o.seed is not None and o.programs is None else o.programs
+    programs = 1 if o.seed is not None and o.programs is None else o.programs
     failed = 0
     for device in devices:
-        wide = device == "cpu"
-        ran, wrong = 0, []
         start = time.monotonic()
-        while ran < left if left is not None else time.monotonic() - start < o.seconds / len(devices):
-            n = min(64, left - ran) if left is not None else 64
-            seeds = range(first + ran, first + ran + n)
-            with tabtorch.device(device):
-                wrong += check(record(seeds, wide), tabtorch, device)
-            ran += n
+        ran, wrong = run_many(first, device, programs, o.seconds / len(devices))
+        seconds = time.monotonic() - start
         kinds: Counter[str] = Counter()
         for seed, why in wrong:
-            kind = kind_of(why)
-            kinds[kind] += 1
-            if kinds[kind] > 1 or len(kinds) > o.show:
-                continue
-            g = draw(seed, wide)
-            if o.shrink:
-                with tabtorch.device(device):
-
-                    def same(r: dict[str, Any], kind: str = kind, device: str = device) -> bool:
-                        return any(kind_of(w) == kind for _, w in check([r], tabtorch, device))
-
-                    g = shrunk(g, same)
-                    why = check([recorded(g)], tabtorch, device)[0][1]
-            print(describe(g, why), flush=True)
+            kinds[kind_of(why)] += 1
+            if kinds[kind_of(why)] == 1 and len(kinds) <= o.show:
+                print(shown(seed, why, device, o.shrink), flush=True)
         for kind, n in kinds.most_common(40):
             print(f"{n:6} x {kind}")
-        seconds = time.monotonic() - start
         print(
             f"aliases on {device}: {ran} programs from seed {first}, {ran - len(wrong)} agreed with PyTorch ({seconds:.0f} s)"
+        )
+        record(
+            o.results,
+            "alias programs",
+            count=ran,
+            unit="programs",
+            found=len(wrong),
+            seconds=seconds,
+            on=f"{device}, {host()}",
+            seed=first,
         )
         failed += len(wrong)
     return 1 if failed else 0
@@ -269,8 +245,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def kind_of(why: str) -> str:
     """What failures of one cause have in common."""
-    import re
-
     text = re.sub(r"step \d+ \[\"(\w+)\", \"(\w*)\".*?\}\]: ", r"\1 \2: ", why)
     return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?|\[[^a-z]*\]", "#", text)[:200]
 

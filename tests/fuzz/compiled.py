@@ -4,8 +4,9 @@ or share memory, must be the same.
     python -m fuzz.compiled --programs 1000 --seed 0 --device cpu       from `tests`, with tabtorch importable
     python -m fuzz.compiled --seconds 3600                              from a seed of the clock's
     python -m fuzz.compiled --show 17                                   the text of program 17, and what differs in it
+    python -m wasm -m fuzz.compiled --programs 1000                     any of these in Pyodide
 
-Needs nothing but tabtorch: it runs in Pyodide too, as `run_many(first_seed, count, device)`.
+Needs nothing but tabtorch: it runs in a tab too, as `run_many(first_seed, count, device)`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 from .draft import Draft
@@ -160,6 +162,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--show", type=int)
     parser.add_argument("--whole", action="store_true", help="with --show: do not shrink")
+    parser.add_argument("--results", type=Path, help="append a line of JSON (see reliability.py)")
     options = parser.parse_args(argv)
     if options.show is not None:
         seed = options.show
@@ -173,7 +176,27 @@ def main(argv: list[str]) -> int:
         f"{result['programs']} programs from seed {options.seed} on {options.device} in {result['seconds']} s:", end=" "
     )
     print(f"{len(result['differing'])} differ", *sorted(result["differing"]))
+    noted(options.results, result)
     return bool(result["differing"])
+
+
+def noted(file: Path | None, result: dict[str, Any]) -> None:
+    """Appends to the table of the long runs what `run_many` gave. In a tab neither of its modules is there."""
+    if file is None:
+        return
+    from host import host
+    from reliability import record
+
+    record(
+        file,
+        "compiled programs",
+        count=result["programs"],
+        unit="programs",
+        found=len(result["differing"]),
+        seconds=result["seconds"],
+        on=f"{result['device']}, {host()}",
+        seed=result["first_seed"],
+    )
 
 
 if __name__ == "__main__":

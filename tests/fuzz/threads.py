@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import itertools
 import os
 import random
 import sys
@@ -19,7 +18,10 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+from reliability import record
 
 Values = list[Any]
 STEPS: dict[str, Callable[..., Any]] = {}
@@ -270,24 +272,17 @@ def alike(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def run(world: World, seeds: list[int], threads: int, seconds: float = 0) -> list[str]:
-    """Runs the programs alone, then all at once; says which differ. seconds: no new program is begun after so long."""
-    expected = {}
-    for seed in seeds:
-        expected[seed] = Program(world, seed).run()
+def run(world: World, seeds: list[int], threads: int) -> list[str]:
+    """Runs the programs alone, then all at once; says which differ."""
+    expected = {seed: Program(world, seed).run() for seed in seeds}
     failures: list[str] = []
-    end = time.monotonic() + seconds if seconds else 0
     start = threading.Barrier(threads)
-    done, told = itertools.count(1), [0]
-    total = threads * len(seeds)
 
     def work(number: int) -> None:
         start.wait()
         order = list(seeds)
         random.Random(number).shuffle(order)
         for seed in order:
-            if end and time.monotonic() > end:
-                return
             try:
                 found = Program(world, seed).run()
             except Exception:
@@ -296,13 +291,6 @@ def run(world: World, seeds: list[int], threads: int, seconds: float = 0) -> lis
                 if not alike(found, expected[seed]):
                     wrong = [(e, f) for e, f in zip(expected[seed], found) if not alike(e, f)]
                     failures.append(f"seed {seed}, thread {number}: alone {wrong[0][0]}, among others {wrong[0][1]}")
-            n = next(done)
-            if VERBOSE and len(failures) > told[0]:
-                told[0] += 1
-                if told[0] <= 5:
-                    print(failures[-1], flush=True)
-            if VERBOSE and n % 500 == 0:
-                print(f"{n} of {total}, {len(failures)} wrong", flush=True)
 
     workers = [threading.Thread(target=work, args=(k,)) for k in range(threads)]
     before = sys.getswitchinterval()
@@ -317,31 +305,47 @@ def run(world: World, seeds: list[int], threads: int, seconds: float = 0) -> lis
     return failures
 
 
-VERBOSE = False
+#: how many programs are run alone before they are run at once
+BATCH = 50
 
 
 def main() -> int:
-    global VERBOSE
-    VERBOSE = True
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=16)
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None, help="of the first program; a fresh one each time")
     parser.add_argument("--device", default=None)
-    parser.add_argument("--seconds", type=float, default=0, help="no new program is begun after so long")
+    parser.add_argument("--seconds", type=float, default=None, help="no more programs are begun after so long")
+    parser.add_argument("--results", type=Path, default=None, help="append a line of JSON (see reliability.py)")
     given = parser.parse_args()
     if given.device:
         os.environ["TABTORCH_DEVICE"] = given.device
     import tabtorch
+    from host import host
 
     first = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
+    world = World(tabtorch)
     begun = time.monotonic()
-    failures = run(World(tabtorch), list(range(first, first + given.programs)), given.threads, given.seconds)
+    ran, wrong = 0, 0
+    while ran < given.programs and (given.seconds is None or time.monotonic() - begun < given.seconds):
+        batch = range(first + ran, first + min(ran + BATCH, given.programs))
+        failures = run(world, list(batch), given.threads)
+        print(*failures[: max(0, 5 - wrong)], sep="\n", end="\n" if failures else "")
+        ran, wrong = ran + len(batch), wrong + len(failures)
+        print(f"{ran} programs, {wrong} wrong", flush=True)
     took = time.monotonic() - begun
-    print(
-        f"{given.threads} threads x {given.programs} programs from --seed {first}: {len(failures)} wrong, {took:.0f} s"
+    print(f"{given.threads} threads x {ran} programs from --seed {first}: {wrong} wrong, {took:.0f} s")
+    record(
+        given.results,
+        "threads",
+        count=ran,
+        unit=f"programs, {given.threads} threads",
+        found=wrong,
+        seconds=took,
+        on=f"{tabtorch.empty(0).device.type}, {host()}",
+        seed=first,
     )
-    return bool(failures)
+    return bool(wrong)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
-"""`python -m wasm`: the suite's own tests in Pyodide in Node, on the wheel as built. `python -m wasm FILE …`: some of them.
+"""The suite's own tests and commands in Pyodide in Node, on the wheel as built.
 
-pytest runs in Pyodide; PyTorch, NumPy and hypothesis, which cannot, are in this process, and are used from there (remote.py).
+    python -m wasm                                  all tests that run there; `python -m wasm FILE …`: some of them
+    python -m wasm -m fuzz.compiled --seconds 600   what `python -m fuzz.compiled --seconds 600` does, in Pyodide
+
+PyTorch, NumPy and hypothesis, which cannot be there, are in this process, and are used from there (remote.py).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from wasm.suite import GROUPS, LEFT_OUT
 
 ROOT = Path(__file__).parents[2]
 RECORDED = "tests/wasm/test_recorded.py"
+TIMEOUT = 1500.0
 
 
 def wheel() -> Path:
@@ -36,45 +40,50 @@ def wheel() -> Path:
     return found[-1]
 
 
+def inside(scratch: Path, spec: dict[str, Any], options: list[str], output: Any = None) -> int:
+    """The status of inside.py in Pyodide, with this process beside it. output: a file for what it prints."""
+    with zipfile.ZipFile(wheel()) as file:
+        file.extractall(scratch / "package")
+    (scratch / "main").mkdir()
+    script = scratch / "main" / "main.py"
+    script.write_bytes(Path(__file__).with_name("inside.py").read_bytes())
+    channel.make(scratch)
+    site = str(Path(sysconfig.get_paths()["purelib"]).resolve())
+    spec = {"root": str(ROOT), "site": site, "scratch": str(scratch), "env": {}, **spec}
+    environ = {**os.environ, "PYTHONPATH": str(scratch / "package"), "TABTORCH_WASM": json.dumps(spec)}
+    command = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node", *options]
+    process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=output, stderr=output and subprocess.STDOUT)
+
+    def serve() -> None:
+        remote.Peer(*channel.from_cpython(scratch), real=True).serve()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        return process.wait()
+    finally:
+        process.kill()
+
+
+def module(argv: list[str], timeout: float | None) -> int:
+    """The status of `python -m ARGV` in Pyodide."""
+    with tempfile.TemporaryDirectory(prefix="tabtorch-wasm-") as name:
+        return inside(Path(name), {"module": argv}, ["--timeout", str(timeout)] if timeout else [])
+
+
 def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
     """pytest's status, the report and the output of one process; in `arguments` are pytest's own."""
     with tempfile.TemporaryDirectory(prefix="tabtorch-wasm-") as name:
         scratch = Path(name)
-        with zipfile.ZipFile(wheel()) as file:
-            file.extractall(scratch / "package")
-        (scratch / "main").mkdir()
-        script = scratch / "main" / "main.py"
-        script.write_bytes(Path(__file__).with_name("inside.py").read_bytes())
-        channel.make(scratch)
         usual = ["--rootdir", str(ROOT), "-c", "pyproject.toml", "--basetemp", f"{name}/tmp", "-q", "--color=no"]
         env = {"TABTORCH_TEST_DEVICES": a.device, "TABTORCH_RECORDED_SECONDS": str(a.seconds)}
         env["TABTORCH_SLICE"] = os.environ.get("TABTORCH_SLICE") or str(number())  # there is no git in there
         if a.recorded:
             env["TABTORCH_RECORDED"] = f"{name}/recorded.pt"  # where Pyodide sees it
             shutil.copyfile(a.recorded, scratch / "recorded.pt")
-        spec = {
-            "root": str(ROOT),
-            "site": str(Path(sysconfig.get_paths()["purelib"]).resolve()),
-            "scratch": name,
-            "arguments": [*usual, *arguments],
-            "env": env,
-            "left_out": LEFT_OUT,
-        }
-        environ = {**os.environ, "PYTHONPATH": str(scratch / "package"), "TABTORCH_WASM": json.dumps(spec)}
-        command = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node"]
-        command += ["--timeout", str(a.timeout)]
-        command += ["--device", "cpu"] if a.device == "cpu" else []
+        options = ["--timeout", str(a.timeout or TIMEOUT)] + (["--device", "cpu"] if a.device == "cpu" else [])
         with (scratch / "output").open("w") as output:
-            process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-
-            def serve() -> None:
-                remote.Peer(*channel.from_cpython(scratch), real=True).serve()
-
-            threading.Thread(target=serve, daemon=True).start()
-            try:
-                status = process.wait()
-            finally:
-                process.kill()
+            spec = {"arguments": [*usual, *arguments], "env": env, "left_out": LEFT_OUT}
+            status = inside(scratch, spec, options, output)
         report = scratch / "report.json"
         said = (scratch / "output").read_text(errors="replace")
         return status, json.loads(report.read_text()) if report.exists() else {}, said
@@ -83,7 +92,7 @@ def run(arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any
 def _child(device: str, arguments: list[str], a: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
     """`run` in a process of its own: PyTorch and its modes belong to one suite at a time."""
     command = [sys.executable, "-m", "wasm", "--json", "--device", device, "--seconds", str(a.seconds)]
-    command += ["--timeout", str(a.timeout), *(["--recorded", str(a.recorded)] if a.recorded else [])]
+    command += ["--timeout", str(a.timeout or TIMEOUT), *(["--recorded", str(a.recorded)] if a.recorded else [])]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=ROOT / "tests")
     try:
         status, report, said = json.loads(done.stdout.splitlines()[-1])
@@ -111,14 +120,17 @@ def summary(reports: list[dict[str, Any]], least: dict[str, int]) -> list[str]:
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(prog="wasm", description=__doc__.split("\n")[0])
+    p = argparse.ArgumentParser(prog="wasm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--device", default="cpu", help='of FILE: "cpu" (default), "webgpu" or "cpu webgpu"')
-    p.add_argument("--timeout", type=float, default=1500)
+    p.add_argument("--timeout", type=float, help=f"in seconds (default: {TIMEOUT:g}, and none with -m)")
     p.add_argument("--recorded", type=Path, help="a file of wasm.record")
     p.add_argument("--seconds", type=float, default=30, help="for its samples on each device (default: %(default)s)")
     p.add_argument("-j", type=int, default=2, help="processes (default: %(default)s)")
     p.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    p.add_argument("-m", nargs=argparse.REMAINDER, metavar="MODULE", help="run this, with the arguments that follow")
     a, rest = p.parse_known_args()
+    if a.m:
+        return module(a.m, a.timeout)
     if a.json:
         print(json.dumps(run(rest, a)))
         return 0

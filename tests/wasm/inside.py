@@ -1,9 +1,11 @@
-"""Run in Pyodide by `python -m wasm`: pytest over the suite's own files, with PyTorch and NumPy in the CPython next door."""
+"""Run in Pyodide by `python -m wasm`: pytest over the suite's own files, or a module's own command, with PyTorch and NumPy
+in the CPython next door."""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import sys
 from typing import Any
 
@@ -23,8 +25,12 @@ from wasm import channel, examples, remote, uninstall  # noqa: E402
 
 uninstall.uninstall()
 peer = remote.Peer(*channel.from_pyodide(spec["scratch"]), real=False)
-remote.use(peer, "torch", "numpy", "hypothesis")
+remote.use(peer, "torch", "numpy", "hypothesis", "fuzz.oracle", "reliability")
 examples.use(peer)
+if "module" in spec:
+    name, *sys.argv[1:] = spec["module"]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+    raise SystemExit(0)
 
 import pytest  # noqa: E402
 

@@ -482,6 +482,10 @@ def _described(cls: type) -> list[tuple[str, str]]:
     return [(c.__module__, c.__name__) for c in chain[: end + 1]]
 
 
+def _within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == p or name.startswith(p + ".") for p in packages)
+
+
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports the named packages, and what is in them, from over there."""
 
@@ -489,7 +493,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.peer, self.packages = peer, packages
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name.partition(".")[0] not in self.packages or not self.peer.request("find", name):
+        if not _within(name, self.packages) or not self.peer.request("find", name):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -501,7 +505,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def use(peer: Peer, *packages: str) -> None:
-    """Makes `import PACKAGE` give the one over there."""
-    for name in [n for n in sys.modules if n.partition(".")[0] in packages]:
+    """Makes `import PACKAGE` give the one over there; a module inside a package of this side may be one of them."""
+    for name in [n for n in sys.modules if _within(n, packages)]:
         del sys.modules[name]
     sys.meta_path.insert(0, Finder(peer, packages))

@@ -28,11 +28,6 @@ class Report:
         self.failed: list[str] = []
         self.seconds: Counter[str] = Counter()
 
-    @pytest.fixture
-    def oracle(self) -> Any:
-        """`oracle(module, name)`: something of the CPython next door."""
-        return lambda module, name: self.peer.request("module", module, name)
-
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         """Leave out what is listed."""
         kept, gone = [], []

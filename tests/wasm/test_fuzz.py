@@ -1,4 +1,4 @@
-"""Only in Pyodide: the random programs of `fuzz`."""
+"""Only in Pyodide: the random programs of `fuzz`. More of them: `python -m wasm -m fuzz.compiled`, `python -m wasm -m fuzz.aliases`."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from typing import Any
 
 import tabtorch
 from fuzz import aliases, compiled
+from fuzz.oracle import record
 
+#: the same in every run, for what must pass has passed before; `make fuzz` takes fresh ones
+FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 0)
 SECONDS = float(os.environ.get("TABTORCH_FUZZ_SECONDS", "30"))
 #: programs that there must have been time for at least, on each device
 LEAST = {"cpu": 10, "webgpu": 1}
 
 
-def first_seed() -> int:
-    """The same in every run, for what must pass has passed before; `make fuzz` takes fresh ones. TABTORCH_SEED: another."""
-    return int(os.environ.get("TABTORCH_SEED", "0"))
-
-
 def test_compiled_programs(device: str, capsys: Any) -> None:
     """Compiled is eager, in the interpreter that ships."""
-    found = compiled.run_many(first_seed(), 1 << 30, device, seconds=SECONDS)
+    found = compiled.run_many(FIRST, 1 << 30, device, seconds=SECONDS)
     with capsys.disabled():
-        print(f"\n{found['programs']} compiled programs from seed {first_seed()} on {device}")
+        print(f"\n{found['programs']} compiled programs from seed {FIRST} on {device}")
     assert not found["differing"], f"python -m fuzz.compiled --show SEED: {found['differing']}"
     assert found["programs"] >= LEAST[device]
 
 
-def test_alias_programs(device: str, oracle: Any, capsys: Any) -> None:
+def test_alias_programs(device: str, capsys: Any) -> None:
     """Views, in-place writes and gradients as PyTorch has them: it runs the programs first, and sends what it found."""
     count = 200 if device == "cpu" else 20
-    recorded = oracle("fuzz.aliases", "record")(range(first_seed(), first_seed() + count), device == "cpu")
+    recorded = record(range(FIRST, FIRST + count), device == "cpu")
     with capsys.disabled():
-        print(f"\n{len(recorded)} alias programs from seed {first_seed()} on {device}")
+        print(f"\n{len(recorded)} alias programs from seed {FIRST} on {device}")
     wrong = aliases.check(recorded, tabtorch, device)
     assert not wrong, f"python -m fuzz.aliases --seed SEED: {wrong[:3]}"
