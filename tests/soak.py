@@ -22,20 +22,22 @@ from tabtorch import nn
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
 
-#: what may grow between two counts, whatever the number of steps: caches of the interpreters themselves, and plans of the
-#: windows that counting cuts
+#: after so many steps each program is where it was. It is counted only there: counting cuts the window, and the parts of a
+#: window that is cut somewhere else are windows of their own, with plans that are kept
+CYCLE = 60
+#: how often it is counted, a cycle apart, until what counting itself cuts is as it will be: a plan is first made, then kept
+SETTLING = 4
+#: what may grow between two counts, whatever the number of steps: caches of the interpreters themselves
 ROOM = {
-    "plan ids": 20,
-    "kernels": 20,
-    "python blocks": 400,
-    "python objects": 200,
+    "python blocks": 100,
+    "python objects": 20,
     "javascript heap": 400_000,
     "bytes free for reuse": 1 << 20,
 }
 #: caches that grow to a bound of their own, after which what has not been used goes
 BOUNDED = {"bind groups": 3 * 8192, "plans": 4097, "instructions": 200_001}
 #: what one more of such takes: (what there is one more of, how much of it)
-TAKES = {"javascript heap": ("bind groups", 2000), "python objects": ("plans", 100), "python blocks": ("plans", 1000)}
+TAKES = {"javascript heap": ("bind groups", 2000)}
 
 
 def plain(compiled: bool) -> Callable[[int], None]:
@@ -82,7 +84,7 @@ def mixed(compiled: bool) -> Callable[[int], None]:
 
     def step(i: int) -> None:
         x, y = data[i % 3]
-        if i % 35 == 17:
+        if i % 30 == 17:
             try:
                 model(x)[:, :3] @ torch.ones(2, 2)
             except RuntimeError:
@@ -91,7 +93,7 @@ def mixed(compiled: bool) -> Callable[[int], None]:
         schedule.step()
         if i % 5 == 0:
             kept.append(out.detach())
-        if i % 50 == 0:
+        if i % 60 == 0:
             model.eval()
             with torch.no_grad():
                 model(x).argmax(1).tolist()
@@ -180,24 +182,36 @@ def _heap_here() -> int:
     return int(run_sync(run_js(_HEAP)()))
 
 
+def whole(steps: int) -> int:
+    """So many steps or a few more: whole cycles."""
+    return -(-steps // CYCLE) * CYCLE
+
+
 def soak(
     program: str, compiled: bool, warm: int, steps: int, counts: int = 5
 ) -> tuple[dict[str, int], dict[str, int], list[str]]:
-    """(first count, last count, what grew) of `steps` steps after `warm` ones, counted `counts` times on the way."""
+    """(first count, last count, what grew) of `steps` steps after `warm` ones, counted `counts` times on the way.
+
+    Both are rounded up to whole cycles.
+    """
     torch.compiler.reset()
     torch.manual_seed(0)
     step = PROGRAMS[program](compiled)
-    for i in range(warm):
-        step(i)
-    counted()  # what counting itself needs once
-    first = last = counted()
-    at = warm
-    for part in range(1, counts + 1):
-        end = warm + steps * part // counts
+    at = 0
+
+    def count_at(end: int) -> dict[str, int]:
+        nonlocal at
         for i in range(at, end):
             step(i)
         at = end
-        last = counted()
+        return counted()
+
+    first = count_at(whole(warm))
+    for _ in range(SETTLING):
+        first = count_at(at + CYCLE)
+    begin, last = at, first
+    for part in range(1, counts + 1):
+        last = count_at(begin + whole(steps * part // counts))
     grew = []
     for name in first:
         room = max(ROOM.get(name, 0), BOUNDED.get(name, 0) - first[name])
@@ -205,7 +219,7 @@ def soak(
             of, each = TAKES[name]
             room += each * max(0, last[of] - first[of])
         if last[name] - first[name] > room:
-            grew.append(f"{name}: {first[name]:,} after {warm} steps, {last[name]:,} after {at}")
+            grew.append(f"{name}: {first[name]:,} after {begin} steps, {last[name]:,} after {at}")
     return first, last, grew
 
 
