@@ -12,6 +12,7 @@ from .. import dtypes
 from .._dynamo import config
 from .._overriding import STATE as overriding
 from ..autograd import engine
+from ..bridge import WEBGPU, on_loss
 from ..device import default_device
 from ..engine import graph
 from ..modes import STATE
@@ -181,5 +182,21 @@ class Compiled:
                 plan.forget()
         self.plans.clear()
 
+    def lost(self) -> None:
+        """Forgets what keeps values on the GPU, which was lost: the next calls record those again."""
+        for entry in list(self.entries.values()):
+            entry.replays = [r for r in entry.replays if not r.keeps_on(WEBGPU)]
+            if entry.provisional is not None and entry.provisional.keeps_on(WEBGPU):
+                entry.provisional = None
+
     def __del__(self) -> None:
         self.reset()
+
+
+def _lost() -> None:
+    with graph.LOCK:
+        for compiled in list(every):
+            compiled.lost()
+
+
+on_loss(_lost)

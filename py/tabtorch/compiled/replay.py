@@ -148,6 +148,12 @@ class Replay:
         self.fresh = fresh
         self.saved = saved or len(self.results)
 
+    def keeps_on(self, device: int) -> bool:
+        """Whether what the recorded run made of data of its own, which is used again and again, lies on that device."""
+        refs = self.refs if self.joint is None else [*self.refs, *self.joint.refs]
+        kept = [*self.constants, *[r[1] for r in refs if r[0] == "constant"]]
+        return any(n.inst.out.device.number == device for n in kept)
+
     def _shared(self, buffers: list[Any]) -> list[Any]:
         """Which values lie in memory that is written over, and where in it."""
         written = {id(buffers[i].base or buffers[i]): i for i in self.placed}
