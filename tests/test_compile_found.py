@@ -159,6 +159,44 @@ PROGRAMS = {
         top="w = torch.randn(6, 6, requires_grad=True)",
         after="a, b = result\na.mul_(2)\n(a.sum() + b.square().sum()).backward()",
     ),
+    "results that lead to each other": function(
+        "h = x @ w\nout = h.relu()\nreturn (out.square() + h).mean(), out, out.view(-1), out.t().sum(0)",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="loss, out, flat, total = result\nout.retain_grad()\nflat.register_hook(lambda g: kept.append(g))\n"
+        "total.register_hook(lambda g: g * 2)\n(loss + flat[1:].sum() + total.square().sum()).backward()\nkept.append(out.grad)",
+    ),
+    "a gradient between two results": function(
+        "h = (x @ w)[:3]\nreturn h, h.exp().sum()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="kept.append(torch.autograd.grad(result[1], result[0], retain_graph=True))\n(result[1] * 2).backward()",
+    ),
+    "one of several outputs of a function": function(
+        "a, b = (x @ w).chunk(2, 1)\nreturn a, (a * b).sum()",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="result[0].retain_grad()\nresult[1].backward()\nkept.append(result[0].grad)",
+    ),
+    "parts of a result": function(
+        "return (x @ w).chunk(2, 1)",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        after="kept.append([t.is_leaf for t in result])\nif i % 2:\n    result[0].mul_(2)\nresult[1].square().sum().backward()",
+    ),
+    "parts of an argument": function(
+        "return x.split(2, 1), x.unbind()[0].t()",
+        before="x.requires_grad_()",
+        after="(result[0][0].sum() + result[0][2].square().sum() + result[1].sum()).backward()\nkept.append(x.grad)",
+    ),
+    "a view of a view that was given": function(
+        "return x.t()[1:]",
+        before="x = x.requires_grad_()[1:]\nx.retain_grad()",
+        after="result.square().sum().backward()\nkept.append(x.grad)",
+    ),
+    # what eager code comes to after it has no gradient then
+    "a hook of a parameter that raises": function(
+        "return ((x @ a).relu() @ b).relu() @ a1",
+        top="a, b, a1 = (torch.randn(6, 6, requires_grad=True) for _ in range(3))\n"
+        "b.register_post_accumulate_grad_hook(lambda p: p.grad)",
+        after="result.sum().backward()",
+    ),
 }
 
 

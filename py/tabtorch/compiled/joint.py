@@ -1,4 +1,4 @@
-"""A compiled function that is differentiated outside: its results have one function of the tape, which is one plan.
+"""A compiled function that is differentiated outside: a stage of its tape (history.py) is one function, which is one plan.
 
 While it is recorded, the gradients of all that may need one are computed too, of gradients of the results that are not there
 yet. What that part of the graph takes from the first part is what the forward plan has to save; maps that are cheap to
@@ -12,7 +12,7 @@ from typing import Any
 
 from ..autograd import engine
 from ..autograd.mode import STATE, no_grad
-from ..autograd.tape import FREED, LEAF, GradFn, Port, edge, freed_error, modified_error, next_seq
+from ..autograd.tape import FREED, LEAF, GradFn, freed_error, modified_error, next_seq
 from ..engine import graph
 from ..engine.graph import Buffer, Node, inst
 from ..engine.plan import make_plan
@@ -27,48 +27,43 @@ AGAIN = 24
 class Joint:
     """The backward pass of one recording."""
 
-    def __init__(self, outputs: list[Tensor], inputs: list[Tensor], known: set[int]) -> None:
-        """Computes gradients; the windows are held open. Raises ValueError with the reason where that cannot be done."""
-        self.outputs = [(t._meta, contiguous_meta(t.shape, t.dtype, t._meta.device)) for t in outputs]
-        roots = [t._fn for t in outputs]
-        ends = {(t._fn.fn, t._fn.nr if t._fn.is_port else 0): 0 for t in inputs if t._fn is not None}
-        before = {fn for fn, _ in ends}
-        order, leaves = engine._collect(roots, list(before))
-        order = [fn for fn in order if fn not in before]
-        if any(fn.tensor_hooks or fn.retains or fn.pre_hooks or fn.post_hooks for fn in order):
-            raise ValueError("its gradients have hooks")
-        edges = [e for fn in order for e in fn.edges if e is not None and e.edge_kind != LEAF and e.fn in before]
-        if not all(id(leaf) in known for leaf in leaves) or any(
-            (e.fn, e.nr if e.is_port else 0) not in ends for e in edges
-        ):
-            raise ValueError("a gradient flows to a tensor that does not belong to what its Python sees")
-        self.inputs = [t for t in inputs if t._fn is not None or t in leaves]
+    def __init__(self, roots: list[Any], ends: list[Any], order: list[GradFn]) -> None:
+        """Computes gradients; the windows are held open. Raises ValueError with the reason where that cannot be done.
+
+        roots: edges to the outputs; ends: edges to what gradients are wanted of; order: the functions between, oldest first.
+        """
+        check_hooks(order)
+        metas = [_meta_at(e) for e in roots]
+        self.outputs = [(m, contiguous_meta(m.shape, m.dtype, m.device)) for m in metas]
+        inputs = [_standing_for(e) for e in ends]
+        self.input_metas = tuple([t._meta for t in inputs])
         #: of each input, the outputs that depend on it: it has a gradient only if one of them has
-        self.reaching = self._reaching(roots, before)
-        (self.queue,) = {t._storage.node.inst.queue for t in outputs}
-        self.start = len(self.queue.nodes)
+        self.reaching = self._reaching(roots, ends)
+        (self.queue,) = {graph.queue_of(m.device) for m in metas}
+        start = len(self.queue.nodes)
         self.own: list[Any] = []
         try:
             try:
-                self._compute(roots)
+                self._compute(roots, inputs)
             finally:
-                self.own = self.queue.nodes[self.start :]
+                self.own = self.queue.nodes[start:]
         except BaseException:
             self.drop()
             raise
 
-    def _reaching(self, roots: list[Any], before: set[Any]) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.inputs]
+    @staticmethod
+    def _reaching(roots: list[Any], ends: list[Any]) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in ends]
+        last = list({e.fn: 0 for e in ends if e.edge_kind != LEAF})
         for j, root in enumerate(roots):
-            order, leaves = engine._collect([root], list(before))
-            edges = [root, *[e for fn in order if fn not in before for e in fn.edges if e is not None]]
-            ends = {(e.fn, e.nr if e.is_port else 0) for e in edges if e.edge_kind != LEAF}
-            for k, t in enumerate(self.inputs):
-                if t in leaves or (t._fn is not None and (t._fn.fn, t._fn.nr if t._fn.is_port else 0) in ends):
+            order, _ = engine._collect([root], last)
+            led = {output(e) for fn in order if fn not in last for e in fn.edges if e is not None} | {output(root)}
+            for k, e in enumerate(ends):
+                if output(e) in led:
                     found[k].append(j)
         return found
 
-    def _compute(self, roots: list[Any]) -> None:
+    def _compute(self, roots: list[Any], inputs: list[Tensor]) -> None:
         given = []
         self.nothing = Buffer(0, 0, self.outputs[0][1].device.number)
         self.places: dict[int, tuple[Any, ...]] = {}
@@ -79,7 +74,7 @@ class Joint:
             self.given.append(node)
             self.places[id(node)] = ("grad", j)
             given.append(Tensor._wrap(node, m))
-        found = engine.run(roots, given, True, False, self.inputs, accumulate=False, cut=True)
+        found = engine.run(roots, given, True, False, inputs, accumulate=False, cut=True)
         clone: Any = core.function("clone")
         with no_grad():
             self.grads = [g if g is None or 0 in g._meta.strides else clone(g) for g in found]
@@ -95,9 +90,9 @@ class Joint:
             q.windows = [p for p, n in enumerate(kept) if id(n) in places]
         self.own = self.grads = []
 
-    def partition(self, ref: Any, results: Sequence[Tensor]) -> list[Any]:
+    def partition(self, first: list[Any], ref: Any, results: Sequence[Tensor]) -> list[Any]:
         """The nodes of the first part that have to be saved. `ref` tells of other nodes where they come from."""
-        first, second = self.queue.nodes[: self.start], self.queue.nodes[self.start :]
+        second = self.own
         needed = {id(g._storage.node) for g in self.grads if g is not None}
         for n in reversed(second):
             if id(n) in needed:
@@ -171,15 +166,14 @@ class Joint:
 
     def attach(
         self,
-        outputs: Sequence[Tensor],
+        ends: list[Any],
         results: Sequence[Tensor],
         saved: list[Tensor],
         values: list[Any],
         roots: list[Any],
-        inputs: Sequence[Tensor],
         scalars: list[Any],
-    ) -> None:
-        """Puts results on the tape."""
+    ) -> CompiledFunctionBackward:
+        """The function of the tape for one run. ends: edges to the inputs of that run."""
         fn: Any = object.__new__(CompiledFunctionBackward)
         fn.joint = self
         fn.saved = saved
@@ -188,15 +182,11 @@ class Joint:
         fn.values = {i: (values[i], roots[i], roots[i].version) for i in used}
         fn.watched = [(results[k]._storage, results[k]._storage.version) for k in self.taken]
         fn.others = [r for r in self.refs if r[0] not in ("old", "saved", "grad")]
-        fn.edges = tuple(
-            [(t._fn or edge(t)) if m is not None else None for t, m in zip(inputs, self.metas, strict=True)]
-        )
-        fn.metas = tuple([t._meta for t in inputs])
-        fn.outs = tuple([t._meta for t in outputs])
+        fn.edges = tuple([e if m is not None else None for e, m in zip(ends, self.metas, strict=True)])
+        fn.metas = self.input_metas
+        fn.outs = tuple([m for m, _ in self.outputs])
         fn.seq = next_seq()
-        for nr, t in enumerate(outputs):
-            t._rg = True
-            t._fn = Port(fn, nr)
+        return fn
 
     def run(self, fn: Any, given: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Gradients of the inputs."""
@@ -247,6 +237,35 @@ class Joint:
         self.places_of = [None if r is None else r.pos for r in self.results]
         self.insts = {r.pos: r.inst for r in self.results if r is not None}
         self.nodes = self.holes = self.results = []
+
+
+def check_hooks(fns: Sequence[GradFn]) -> None:
+    """Raises ValueError if one has hooks: what stands for it has none."""
+    if any(fn.tensor_hooks or fn.retains or fn.pre_hooks or fn.post_hooks for fn in fns):
+        raise ValueError("its gradients have hooks")
+
+
+def output(e: Any) -> Any:
+    """Which output of which function an edge leads to, or which leaf."""
+    return e if e.edge_kind == LEAF else (e.fn, e.nr if e.is_port else 0)
+
+
+def _meta_at(e: Any) -> Any:
+    """The Meta of what an edge leads to."""
+    if e.edge_kind == LEAF:
+        return e._meta
+    return e.fn.outs[e.nr] if e.is_port else e.fn.outs
+
+
+def _standing_for(e: Any) -> Tensor:
+    """A tensor with no value for what an edge leads to, whose gradient is asked for; a leaf is itself."""
+    if e.edge_kind == LEAF:
+        return e
+    t: Tensor = object.__new__(Tensor)
+    t._meta = _meta_at(e)
+    t._fn = e
+    t._rg = True
+    return t
 
 
 def _modified(root: Any, version: int) -> Exception:

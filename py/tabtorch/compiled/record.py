@@ -21,8 +21,8 @@ from ..engine.plan import make_plan
 from ..optim._state import NumberStorage
 from ..tensor import Tensor
 from . import live
+from .history import Histories
 from .hold import Hold
-from .joint import Joint
 from .memory import separated, twin_of, unshared
 from .replay import Replay
 from .results import Bases, differentiable, oddity
@@ -109,8 +109,8 @@ class Recorder:
             except (Unrecorded, Unknown) as e:
                 self.why = str(e)
                 made = None
-                if self.joint is not None:
-                    self.joint.drop()
+                if self.tape is not None:
+                    self.tape.drop()
                 for t, fn in self.histories:
                     t._fn, t._stale = fn, False
             finally:
@@ -184,7 +184,7 @@ class Recorder:
 
     def _differentiate(self, out: Any) -> None:
         """Computes the gradients of what is returned, if somebody may ask for them."""
-        self.joint: Joint | None = None
+        self.tape: Histories | None = None
         self.outputs: list[Tensor] = []
         self.histories = []
         self.hold.closed = True
@@ -200,17 +200,27 @@ class Recorder:
             return
         self.bases = Bases([*self.arguments, *self.scope.tensors])
         self.outputs = [t for t in self.bases.roots(results) if not self._used_up(t)]
-        if not self.outputs:
-            return
         inputs = [t for t in self.tensors if t._rg and t._meta.dtype.category > 1]
         self.hold.fixed = True
         try:
-            self.joint = Joint(self.outputs, inputs, known)
+            views = self._views(results)
+            if self.outputs or views:
+                self.tape = Histories(self.outputs, views, inputs, known)
         except Exception as e:  # it says so again when it is asked for
-            self.joint = None
             self.hold.reason = self.hold.reason or f"its gradients: {e}"
         finally:
             self.hold.fixed = False
+
+    def _views(self, results: list[Tensor]) -> list[Tensor]:
+        """Views, made in the call and with a history, of what was there before or of `outputs`."""
+        outputs = set(map(id, self.outputs))
+        found = []
+        for t in self.bases.new(results):
+            if id(t) not in outputs and differentiable(t) and (self.bases.of(t) is not None or id(t._base) in outputs):
+                if t._stale:
+                    refresh(t)
+                found.append(t)
+        return found
 
     def _used_up(self, t: Tensor) -> bool:
         """Whether a backward pass has used up the history of a tensor."""
@@ -247,16 +257,12 @@ class Recorder:
                 refresh(t)
             if t._fn is None:
                 continue
-            if self.bases.of(t) is not None:
-                t._fn, t._stale = (
-                    None,
-                    True,
-                )  # a view of what was there before: its history is made when it is asked for
-                continue
-            if t._fn.fn not in hold.freed:
+            if t._fn.fn not in hold.freed or self.bases.of(t) is not None:
                 self.histories.append((t, t._fn))  # until it has another
-            if t._base is not None and id(t._base) in outputs:
-                t._fn, t._stale = None, True
+            if self.tape is not None and id(t) in self.tape.members:
+                t._fn = None
+            elif self.bases.of(t) is not None or (t._base is not None and id(t._base) in outputs):
+                t._fn, t._stale = None, True  # made when it is asked for
             else:
                 t._fn = freed(t._fn)
         hold.freed.clear()
@@ -269,7 +275,7 @@ class Recorder:
             raise Unrecorded("it changes what its Python sees")
         self._grads_after({id(t._storage.root) for t in results})
         self.fresh = [*new, *self.views]
-        saved = [] if self.joint is None else self.joint.partition(self._ref, self.fresh)
+        saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh)
         queues = [q for q in graph._queues.values() if q.nodes]
         queues = list({id(q): q for q in queues}.values())
         graph.planning = get_ident()
@@ -376,10 +382,11 @@ class Recorder:
             w = waiting[id(flat)][0]
             targets[w].append((flat.pos, self._flat_input(windows[w], flat, members)))
             wanted[w].add(flat.pos)
-        if self.joint is not None:
-            if {i for i, _ in replaced} & {r[1] for r in self.joint.refs if r[0] == "old"}:
+        everyone = [*self.arguments, *self.scope.tensors, *results, *self.hidden]
+        if self.tape is not None:
+            if {i for i, _ in replaced} & {r[1] for r in self.tape.refs if r[0] == "old"}:
                 raise Unrecorded("its backward pass needs a value that is written over")
-            self.inputs = [self.tensors_at(t) for t in self.joint.inputs]
+            self.tape.place(everyone)
         self.sources = [
             [self._source(a[2])] if a[0] == "copy" else [self._source(n.buf.id) for n in a[4]] for a in self.hold.ahead
         ]
@@ -405,34 +412,17 @@ class Recorder:
         for _, members in flats.values():
             for new, i in members:
                 new.buf = self.nodes[i].buf
-        if self.joint is not None:
-            self.signature = (
-                *self.signature,
-                self.joint.key,
-                [r[:1] if r[0] == "constant" else r for r in self.joint.refs],
-            )
-            self.scalars += self.joint.scalars
+        if self.tape is not None:
+            self.signature = (*self.signature, self.tape.signature())
+            self.scalars += self.tape.scalars
         made = Replay(
             self, [(p, ins, len(x.scalars)) for p, ins, x in steps], spec, results, fresh, refs, changed, rebound
         )
-        if self.joint is not None:
+        if self.tape is not None:
             at = {id(t): k for k, t in enumerate([*results, *self.hidden])}
-            made.differentiated(
-                self.joint,
-                [at[id(t)] for t in self.outputs],
-                self.inputs,
-                [at[id(t)] for t in self.fresh],
-                at[id(saved[0])] if saved else 0,
-            )
-            self.joint.attach(
-                self.outputs,
-                self.fresh,
-                saved,
-                values,
-                self.roots,
-                self.joint.inputs,
-                [_number(x) for x in self.joint.scalars],
-            )
+            made.differentiated(self.tape, [at[id(t)] for t in self.fresh], len(at) - len(saved))
+            scalars = [_number(x) for x in self.tape.scalars]
+            self.tape.attach(everyone, self.fresh, saved, values, self.roots, scalars)
         return made
 
     def _source(self, ident: int) -> tuple[str, int]:
@@ -443,13 +433,6 @@ class Recorder:
         if len(found) == 1:
             return ("old", found[0])
         raise Unrecorded("it copies a tensor of which it is not known whose it is")
-
-    def tensors_at(self, t: Tensor) -> int:
-        """Where among the tensors of a replay this one is."""
-        for k, x in enumerate([*self.arguments, *self.scope.tensors]):
-            if x is t:
-                return k
-        raise Unrecorded("a tensor has gone")
 
     def _ref(self, node: Any) -> tuple[Any, ...]:
         """Where a value comes from, in this run and in those to come."""
@@ -496,15 +479,15 @@ class Recorder:
     def _only(self, window: Window, wanted: set[int], flats: set[int]) -> None:
         """Raises Unrecorded if a value stays alive of which it is not known who has it.
 
-        Where there is a joint, its histories may hold it. They go, so there is no way back, and it is stored too.
+        Where there is a tape, its histories may hold it. They go, so there is no way back, and it is stored too.
         """
         more = [p for p, on in enumerate(window.live) if on and p not in wanted and p not in flats]
         if not more:
             return
-        if self.joint is not None:
+        if self.tape is not None:
             self.histories = []
         nodes = [window.nodes[p] for p in more]
-        for collect in (self.joint is None, True):
+        for collect in (self.tape is None, True):
             if collect:
                 gc.collect()
             known = [by("Window.nodes") + n.uses for n in nodes]
@@ -512,7 +495,7 @@ class Recorder:
             if not found:
                 return
         self.why = f"a tensor outlives it: that of {window.nodes[found[0]].inst.op.name}"
-        if self.joint is None:
+        if self.tape is None:
             raise Unrecorded(self.why)
         wanted.update(found)
 

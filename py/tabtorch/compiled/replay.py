@@ -20,6 +20,7 @@ from .results import Made
 from .tree import build
 
 if TYPE_CHECKING:
+    from .history import Histories
     from .record import Recorder
 
 _node = attrgetter("node")
@@ -128,7 +129,7 @@ class Replay:
         self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._storage for i in changed)]
         self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
         self.counted = [(s, s.version - v) for s, v in zip(of.scope.counters, of.counter_versions) if s.version != v]
-        self.joint: Any = None
+        self.tape: Any = None
         self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
         self.placed += [r[1] for _, inputs, _ in steps for r in inputs if r[0] == "base"]
         # results that are what a place held before it was written over
@@ -139,14 +140,11 @@ class Replay:
         self.count_given = 0
         self.given: list[tuple[int, int]] = []
 
-    def differentiated(self, joint: Any, outputs: list[int], inputs: list[int], fresh: list[int], saved: int) -> None:
-        """Some results are to be on the tape: which, the tensors to which their gradients go, what is new, and where what is
-        saved begins."""
-        self.joint = joint
-        self.outputs = outputs
-        self.inputs = inputs
+    def differentiated(self, tape: Histories, fresh: list[int], saved: int) -> None:
+        """Some results are to be on the tape. fresh: which are new; saved: where what is saved begins."""
+        self.tape = tape
         self.fresh = fresh
-        self.saved = saved or len(self.results)
+        self.saved = saved
 
     def keeps_on(self, device: int) -> bool:
         """Whether what the recorded run made of data of its own, which is used again and again, lies on that device."""
@@ -420,14 +418,13 @@ class Replay:
             roots[i].version = version
         for j, k in self.new_grads:
             tensors[self.leaves[j]]._grad = results[k]
-        if self.joint is not None:
-            self.joint.attach(
-                [results[k] for k in self.outputs],
+        if self.tape is not None:
+            self.tape.attach(
+                [*tensors, *results],
                 [results[k] for k in self.fresh],
                 results[self.saved :],
                 nodes,
                 roots,
-                [tensors[k] for k in self.inputs],
                 scalars[start:],
             )
         bridge.flush()

@@ -49,6 +49,10 @@ class Bases:
         """Which of the tensors (itself, or what it is a view of) is its base; None for a base made in the call, or none."""
         return None if t._base is None else self.known.get(id(t._base))
 
+    def new(self, results: Sequence[Tensor]) -> list[Tensor]:
+        """The results that were made in the call."""
+        return [t for t in results if id(t) not in self.known]
+
     def made(self, results: Sequence[Tensor]) -> list[Tensor]:
         """The bases of results that were made in the call and are no results themselves."""
         found: dict[int, Tensor] = {}
