@@ -197,6 +197,42 @@ PROGRAMS = {
         "b.register_post_accumulate_grad_hook(lambda p: p.grad)",
         after="result.sum().backward()",
     ),
+    # what a plan has as numbers: where arguments begin
+    "windows that slide together": function(
+        "h = x[1:] * 2\nx[0] += 1\nreturn h.sum(0) + y.sum(0), (x @ w).relu().sum()",
+        top="D, w = torch.randn(40, 6), torch.randn(6, 6, requires_grad=True)",
+        before="x, y = D[2 * i + 2 : 2 * i + 6], D[2 * i + 3 : 2 * i + 5]",
+        after="result[1].backward()\nkept.append(w.grad.clone())",
+    ),
+    "windows that slide apart": function(
+        "return x.sum() + y[1:].sum() * 2",
+        top="D = torch.randn(80, 6)",
+        before="x, y = D[i + 2 : i + 6], D[i * i + 20 : i * i + 24] if i > 3 else D[i + 20 : i + 24]",
+    ),
+    "a window and what it is one of": function(
+        "return x + D[2:6]", top="D = torch.randn(40, 6)", before="x = D[2 * i + 2 : 2 * i + 6]"
+    ),
+    "a window that is returned": function(
+        "return x.t(), x.sum()",
+        top="D = torch.randn(40, 6)",
+        before="x = D[2 * i + 2 : 2 * i + 6]",
+        after="result[0].mul_(2)",
+    ),
+    "a function that asks where a window begins": function(
+        "return (x * 2 if x.storage_offset() < 40 else x), y * (2 if y.data_ptr() - _p < 160 else 1)",
+        top="D = torch.randn(40, 6)\n_p = D.data_ptr()",
+        before="x = y = D[2 * i + 2 : 2 * i + 6]",
+    ),
+    "a place that is not the window's": function(
+        "return x.sum() + x.as_strided((2, 2), (6, 1), 3)",
+        top="D = torch.randn(40, 6)",
+        before="x = D[2 * i + 2 : 2 * i + 6]",
+    ),
+    "indices that the host knows, in a window": function(
+        "return w[x] * 2",
+        top="D, w = torch.tensor([0, 1, 2, 3, 5] * 3 + [9] + [0] * 20), torch.randn(6, 6)",
+        before="x = D[3 * i + 1 : 3 * i + 5]",
+    ),
 }
 
 

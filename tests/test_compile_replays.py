@@ -91,6 +91,47 @@ def cache() -> Callable[[], Any]:
     return lambda: write(torch.ones(4))
 
 
+def batches() -> Callable[[], Any]:
+    """Slices of a data set, each further on than the one before."""
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    data, labels = torch.randn(80, 4), torch.tensor([i % 3 for i in range(80)])
+    starts = iter(range(0, 80, 8))
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def call() -> Any:
+        i = next(starts)
+        return step(data[i : i + 8], labels[i : i + 8])
+
+    return call
+
+
+def text() -> Callable[[], Any]:
+    """A text and what follows, which lie in one storage."""
+    net = nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 12))
+    tokens = torch.randint(0, 12, (100,))
+    starts = iter(range(0, 80, 8))
+
+    @torch.compile
+    def loss(x: Any, y: Any) -> Any:
+        return nn.functional.cross_entropy(net(x), y)
+
+    def call() -> Any:
+        i = next(starts)
+        out = loss(tokens[i : i + 8], tokens[i + 1 : i + 9])
+        out.backward()
+        return out
+
+    return call
+
+
 PROGRAMS = {
     "a model with state": batch_norm,
     "sgd with momentum, clipped": training(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), clip=True),
@@ -99,6 +140,8 @@ PROGRAMS = {
     "a language model, adamw, clipped, scheduled": transformer,
     "a convolutional network, nesterov": convolutional,
     "a cache that is written to": cache,
+    "batches of a data set": batches,
+    "windows of a text": text,
 }
 
 

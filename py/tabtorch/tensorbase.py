@@ -12,6 +12,7 @@ from typing import Any, Self
 from . import dtypes
 from .engine.graph import share_queue
 from .engine.view import Meta, Size
+from .modes import STATE
 from .shapes import wrap_dim
 from .storage import Storage, TypedStorage, UntypedStorage, first_warning
 
@@ -84,6 +85,8 @@ class TensorBase:
 
     def storage_offset(self) -> int:
         """Where in its storage it begins, in elements."""
+        if STATE.held is not None:
+            STATE.held.asked = True
         return self._meta.offset
 
     def element_size(self) -> int:
@@ -168,6 +171,8 @@ class TensorBase:
 
     def data_ptr(self) -> int:
         """A number that says where the first element lies: equal for equal places, apart for different storages."""
+        if STATE.held is not None:
+            STATE.held.asked = True
         return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
 
     @property

@@ -50,9 +50,11 @@ def modes() -> tuple[Any, ...]:
 class Entry:
     """What is known of calls with equal arguments."""
 
-    __slots__ = ("keep", "provisional", "replays", "tries", "why")
+    __slots__ = ("astray", "keep", "key", "provisional", "replays", "tries", "why")
 
-    def __init__(self, keep: list[Any]) -> None:
+    def __init__(self, key: Any, keep: list[Any]) -> None:
+        self.key = key
+        self.astray = 0  # runs with an argument that began elsewhere that were not as foretold
         self.keep = keep  # objects whose ids are in the key
         self.replays: list[Replay] = []
         self.provisional: Replay | None = None  # recorded, and not yet seen to be right
@@ -69,6 +71,7 @@ class Compiled:
         self.fullgraph = fullgraph
         self.entries: dict[Any, Entry] = {}
         self.plans: dict[Any, Any] = {}
+        self.pinned: set[Any] = set()  # keys of calls for which it matters where arguments begin
         self.warned: set[Any] = set()
         self.runtime: Any = None
         every.add(self)
@@ -84,6 +87,8 @@ class Compiled:
         objects: list[Any] = []
         boxes: list[Any] = []
         key = (*modes(), flatten(args, tensors, objects, boxes), flatten(kwargs, tensors, objects, boxes))
+        if key in self.pinned:
+            key = (*key, *[t._meta.offset for t in tensors])
         bridge = graph.bridge()
         if self.runtime is not bridge:  # plans are those of a runtime
             self.reset()
@@ -91,7 +96,7 @@ class Compiled:
         with graph.LOCK:  # a replay is for one thread at a time
             entry = self.entries.get(key)
             if entry is None:
-                entry = Entry(objects)
+                entry = Entry(key, objects)
                 if len(self.entries) < config.limit():
                     self.entries[key] = entry
                 else:  # and nothing is kept of it
@@ -167,6 +172,11 @@ class Compiled:
             entry.tries = 0
             return
         entry.tries += not recorder.hold.disturbed
+        if plain and last is not None and last.moved(recorder):
+            entry.astray += 1
+            if entry.astray > 1:
+                self.pinned.add(entry.key)
+                self.entries.pop(entry.key, None)
         if last in entry.replays:
             entry.replays.remove(last)
         if made is not None and (not plain or not recorder.scope.numbers):
@@ -177,6 +187,7 @@ class Compiled:
     def reset(self) -> None:
         """Forgets all that was recorded."""
         self.entries.clear()
+        self.pinned.clear()
         if self.runtime is not None and self.runtime.alive:
             for plan in self.plans.values():
                 plan.forget()

@@ -18,6 +18,7 @@ from ..autograd import engine
 from ..autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
 from ..autograd.views import PLAIN
 from ..tensor import Tensor
+from .begins import Begins
 from .joint import Joint, check_hooks, output
 
 
@@ -226,11 +227,11 @@ class Histories:
         for joint in self.joints:
             joint.drop()
 
-    def partition(self, ref: Any, results: Sequence[Tensor]) -> list[Any]:
+    def partition(self, ref: Any, results: Sequence[Tensor], begins: Begins) -> list[Any]:
         """The nodes that have to be saved. `ref` tells of others where they come from."""
         second = {id(n) for joint in self.joints for n in joint.own}
         first = [[n for n in joint.queue.nodes if id(n) not in second] for joint in self.joints]
-        saved = [joint.partition(f, ref, results) for joint, f in zip(self.joints, first, strict=True)]
+        saved = [joint.partition(f, ref, results, begins) for joint, f in zip(self.joints, first, strict=True)]
         self.counts = [(len(nodes), len(joint.scalars)) for nodes, joint in zip(saved, self.joints, strict=True)]
         self.refs = [r for joint in self.joints for r in joint.refs]
         self.scalars = [x for joint in self.joints for x in joint.scalars]

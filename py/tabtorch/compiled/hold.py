@@ -47,6 +47,8 @@ class Hold:
         self.raw: list[tuple[int, ...]] = []
         #: (id of a node, view of it, the Range that it has to be in) of what the host could tell
         self.looks: list[tuple[int, Any, Any]] = []
+        #: whether the function was told where a tensor begins in its storage
+        self.asked = False
         #: functions of the tape that have been run and let go
         self.freed: set[Any] = set()
         #: whether nothing may be sent: gradients are computed of values that are not there

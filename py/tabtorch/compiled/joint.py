@@ -19,6 +19,7 @@ from ..engine.plan import make_plan
 from ..engine.view import contiguous_meta
 from ..ops import core
 from ..tensor import Tensor
+from .begins import Begins
 
 #: the cost (see `Map.cost`) up to which a value is computed again rather than saved
 AGAIN = 24
@@ -90,7 +91,7 @@ class Joint:
             q.windows = [p for p, n in enumerate(kept) if id(n) in places]
         self.own = self.grads = []
 
-    def partition(self, first: list[Any], ref: Any, results: Sequence[Tensor]) -> list[Any]:
+    def partition(self, first: list[Any], ref: Any, results: Sequence[Tensor], begins: Begins) -> list[Any]:
         """The nodes of the first part that have to be saved. `ref` tells of other nodes where they come from."""
         second = self.own
         needed = {id(g._storage.node) for g in self.grads if g is not None}
@@ -140,7 +141,8 @@ class Joint:
             n.pos = -k - 1
         self.key = tuple(x for n in self.nodes for x in (n.inst.base, *[s.pos for s in n.srcs]))
         self.key += (tuple(None if r is None else r.pos for r in self.results),)
-        self.scalars = [x for n in self.nodes for x in (*n.inst.offsets, *n.scalars)]
+        old = {id(n): r[1] for n, r in zip(self.holes, self.refs, strict=True) if r[0] == "old"}
+        self.scalars = begins.scalars(self.nodes, old)
         self.plan: Any = None
         return saved
 

@@ -21,6 +21,7 @@ from ..engine.plan import make_plan
 from ..optim._state import NumberStorage
 from ..tensor import Tensor
 from . import live
+from .begins import Begins
 from .history import Histories
 from .hold import Hold
 from .memory import separated, twin_of, unshared
@@ -156,7 +157,8 @@ class Recorder:
     def _enliven(self) -> None:
         live.notes = self.notes = live.Notes()
         self.numbers = self.scope.numbers
-        self.values: list[Any] = [dict.get(d, k) for d, k in self.numbers]
+        self.begins = Begins(self.arguments, len(self.numbers))
+        self.values: list[Any] = [*[dict.get(d, k) for d, k in self.numbers], *self.begins.values]
         if not self.plain:
             for i, (d, k) in enumerate(self.numbers):
                 dict.__setitem__(d, k, live.live(self.values[i], f"v[{i}]"))
@@ -274,8 +276,9 @@ class Recorder:
         if not self.scope.unchanged() or self.scope.tensors is not tensors:  # not even by a tensor like the one before
             raise Unrecorded("it changes what its Python sees")
         self._grads_after({id(t._storage.root) for t in results})
+        self.begins.tie([self.index[id(t._storage.root)] for t in self.arguments], self.notes)
         self.fresh = [*new, *self.views]
-        saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh)
+        saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
         queues = [q for q in graph._queues.values() if q.nodes]
         queues = list({id(q): q for q in queues}.values())
         graph.planning = get_ident()
@@ -329,10 +332,20 @@ class Recorder:
                 self.new_grads.append((j, new))
         leaf = old = new = None
 
+    def looked(self) -> list[tuple[int, Any, Any, int | None]]:
+        """What the host has looked at of values that were there: (place, view, Range, the number with which the view moves)."""
+        found = [(self.place[i], m, wanted) for i, m, wanted in self.hold.looks if i in self.place]
+        whole = [m is self.nodes[i].inst.out for i, m, _ in found]
+        return [
+            (*look, None if all_of_it else self.begins.of.get(look[0]))
+            for look, all_of_it in zip(found, whole, strict=True)
+        ]
+
     def _planned(self, windows: list[Window], spec: Any, results: list[Tensor], saved: list[Tensor]) -> Replay:
         """Plans the windows so that results get memory of their own, and new values of old storages the memory of those."""
         waiting = {id(n): (w, n.pos) for w, window in enumerate(windows) for n in window.nodes}
         place_of = {id(n): flat for window in windows for n, flat in window.aliased}
+        self.scalars = [x for window in windows for x in self.begins.scalars(window.nodes, self.place)]
 
         def ref(node: Any) -> tuple[Any, ...]:
             found = waiting.get(id(node))
@@ -404,7 +417,6 @@ class Recorder:
             [_alike(a) for a in self.hold.ahead],
         )
         self.uploads = list(self.hold.uploads.values())
-        self.scalars = [x for window in windows for x in window.scalars]
         values = self.nodes.copy()
         for plan, _, window in steps:
             graph.counts["flushes"] += 1

@@ -14,6 +14,7 @@ from ..engine.liveness import Known, by, held_beyond
 from ..ops import asserts
 from ..storage import Storage
 from ..tensor import Tensor
+from .begins import shifted
 from .live import Numbers
 from .memory import copied, moves, twin_of, unshared
 from .results import Made
@@ -71,7 +72,7 @@ class Replay:
         self.sizes = list(map(_size, of.nodes))
         self.signature, self.uploads = of.signature, of.uploads
         self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
-        self.looks = [(of.place[i], m, wanted) for i, m, wanted in of.hold.looks if i in of.place]
+        self.looks = of.looked()
         # numbers
         self.dicts, self.keys = [d for d, _ in of.numbers], [k for _, k in of.numbers]
         self.kinds = list(map(type, of.values))
@@ -79,6 +80,7 @@ class Replay:
         self.after = [of.numbers[i] for i, _ in of.after]
         self.values = list(of.values)
         self.trusted = [False] * len(self.values)
+        self.first = of.begins.first
         self.words = list(of.hold.words)
         self.ahead = []
         for a, sources in zip(of.hold.ahead, of.sources):
@@ -115,6 +117,7 @@ class Replay:
             each.base_known = of.bases.of(t)
             each.base = -1 if t._base is None else made.get(id(t._base), -1)
             self.results.append(each)
+        self.still = self._still(of)
         self.views = [
             (k, r) for k, r in enumerate(self.results) if r.known is None and (r.base >= 0 or r.base_known is not None)
         ]
@@ -140,6 +143,13 @@ class Replay:
         self.count_given = 0
         self.given: list[tuple[int, int]] = []
 
+    def _still(self, of: Recorder) -> set[int]:
+        """The numbers of arguments that cannot begin elsewhere: results lie in their storages, or the function has asked."""
+        if of.hold.asked:
+            return set(range(self.first, len(self.values)))
+        lying = {r.storage for r in self.results if r.known is None} | {r[1] for r in self.refs if r[0] == "old"}
+        return {self.first + a for a, i in enumerate(self.alias) if i in lying}
+
     def differentiated(self, tape: Histories, fresh: list[int], saved: int) -> None:
         """Some results are to be on the tape. fresh: which are new; saved: where what is saved begins."""
         self.tape = tape
@@ -162,7 +172,7 @@ class Replay:
 
     def agrees(self, plain: Recorder) -> bool:
         """Whether a run with plain numbers did what this one foretells; numbers that have changed are then relied on."""
-        if (self.signature, self.uploads) != (plain.signature, plain.uploads):
+        if (self.signature, self.uploads) != (plain.signature, plain.uploads) or not self._moves_with(plain):
             return False
         made = self.make(plain.values, plain.hold.raw)
         after = [plain.numbers[i] for i, _ in plain.after]
@@ -173,6 +183,24 @@ class Replay:
         self.trusted = [t or a != b for t, a, b in zip(self.trusted, self.values, plain.values, strict=True)]
         return True
 
+    def moved(self, plain: Recorder) -> bool:
+        """Whether an argument began elsewhere in that run."""
+        return self.values[self.first :] != plain.begins.values
+
+    def _moves_with(self, plain: Recorder) -> bool:
+        """Whether what is there besides the plan's numbers came out as arguments that began elsewhere foretell."""
+        if not self.moved(plain):
+            return True
+        if any(self.values[k] != plain.values[k] for k in self.still):
+            return False
+        return self._looks(plain.values) == [(i, m, wanted) for i, m, wanted, _ in plain.looked()]
+
+    def _looks(self, values: list[Any]) -> list[tuple[int, Any, Any]]:
+        """Which views of what is in memory have to be in which range."""
+        return [
+            (i, m if k is None else shifted(m, values[k] - self.values[k]), wanted) for i, m, wanted, k in self.looks
+        ]
+
     # ---- running
 
     def run(self, arguments: Sequence[Tensor]) -> Any:
@@ -182,10 +210,10 @@ class Replay:
                 graph.flush_queue(q)
         if not self._steady(arguments):
             self._look(arguments)
-        for i, m, wanted in self.looks:
+        values = [*map(dict.get, self.dicts, self.keys), *[t._meta.offset for t in arguments]]
+        for i, m, wanted in self._looks(values) if self.looks else ():
             if not wanted.holds(self.nodes[i], m):
                 raise Stale("an index is out of range, or only the device knows")  # its Python says so
-        values = list(map(dict.get, self.dicts, self.keys))
         if values != self.values:
             if list(map(type, values)) != self.kinds:
                 raise Stale("a setting has another type")

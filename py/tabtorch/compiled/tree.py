@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
-from ..engine.view import Size
+from ..engine.view import Size, started
 from ..tensor import Tensor
 from .scope import PLAIN, about, marked
 
@@ -20,7 +20,8 @@ def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any])
         if marked(x):
             objects.append(x)
             return (about(x), id(x))
-        return about(x)
+        kind, m, *rest = about(x)
+        return (kind, started(m), *rest)  # where it begins is a number: see begins.py
     t = type(x)
     if t in PLAIN:
         return (t, repr(x)) if t is float or t is complex else (t, x)

@@ -19,7 +19,7 @@ from ..bridge.base import LOCK
 from ..device import check_has
 from ..modes import FIRST, STATE, met
 from .liveness import by, held_beyond
-from .view import Meta, meta
+from .view import Meta, started
 
 if TYPE_CHECKING:
     from .plan import Lowering
@@ -160,17 +160,13 @@ class Inst:
         if op.kind != "custom" or getattr(op, "sliding", False):
             self.offsets = tuple(m.offset for m in self.views() if m.offset)
             if any(x != 1 for x in self.offsets):
-                started = tuple(_started(m) for m in ins)
-                region = _started(static) if op.kind == "write" else static
-                self.base = inst(op, started, out, scalars, region, compute)
+                begun = tuple(started(m) for m in ins)
+                region = started(static) if op.kind == "write" else static
+                self.base = inst(op, begun, out, scalars, region, compute)
 
     def views(self) -> tuple[Meta, ...]:
         """The views whose beginnings vary: those of the inputs, and the region of a write."""
         return (*self.ins, self.static) if self.op.kind == "write" else self.ins
-
-
-def _started(m: Meta) -> Meta:
-    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
 
 
 _insts: dict[tuple, Inst] = {}

@@ -97,6 +97,11 @@ def meta(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: D
     return m
 
 
+def started(m: Meta) -> Meta:
+    """The view that stands for all that are as `m` but for where they begin; those that begin at 0 are apart."""
+    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
+
+
 def contiguous_meta(shape: tuple[int, ...], dtype: Dtype, device: Device) -> Meta:
     return meta(shape, contiguous_strides(shape), 0, dtype, device)
 

@@ -10,7 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.tape import record
 from ..engine.graph import Map, emit, inst
-from ..engine.view import Meta, broadcast_shapes, contiguous_meta, contiguous_strides, meta, view_strides
+from ..engine.view import Meta, broadcast_shapes, contiguous_meta, contiguous_strides, meta, started, view_strides
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint
@@ -121,10 +121,6 @@ def index(x: Tensor, indices: Any) -> Tensor:
     return index_prepared(x, prepared(x, indices), originals=indices)
 
 
-def _from_one(m: Meta) -> Meta:
-    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
-
-
 def index_prepared(
     x: Tensor, indices: tuple[Tensor | None, ...], name: str = "IndexBackward0", originals: Any = None
 ) -> Tensor:
@@ -143,7 +139,7 @@ def index_prepared(
         flat, shown = result_meta(lay, m.dtype, m.device)
         if len(_ready) > 20_000:
             _ready.clear()
-        like = layout(_from_one(m), tuple(t and _from_one(t) for t in key[1:]))  # the same wherever the views begin
+        like = layout(started(m), tuple(t and started(t) for t in key[1:]))  # the same wherever the views begin
         i = inst(_INDEX, (lay.source, *lay.ins), flat, (), like)
         entry = _ready[key] = (i, shown, _order(m, key[1:], shown.shape))
     i, shown, order = entry

@@ -30,14 +30,14 @@ def wrapped(index: Any, size: Expr, last: Expr, negative: bool = True) -> Expr:
 
 
 def offset_at(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr | int:
-    """Where in its storage view `m` has the element at these coordinates."""
+    """Where in its storage view `m` has the element at these coordinates. `role`: see `index_of`."""
     e: Any = None
     for d, (c, n, st) in enumerate(zip(coords, m.shape, m.strides, strict=True)):
         if n != 1 and st:
             t = c if st == 1 else c * k.dim(st, ("st", role, d))
             e = t if e is None else e + t
     if m.offset:
-        o = k.dim(m.offset, ("off", role))
+        o = k.offset(role) if isinstance(role, tuple) else k.dim(m.offset, ("off", role))
         e = o if e is None else e + o
     if e is None:
         return 0

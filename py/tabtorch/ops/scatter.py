@@ -15,7 +15,7 @@ from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import emit, inst
-from ..engine.view import Meta, contiguous_meta
+from ..engine.view import Meta, contiguous_meta, started
 from ..shapes import type_name
 from ..tensor import Tensor
 from .convert import converted
@@ -97,8 +97,10 @@ def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, a
     given = [t for t in indices if t is not None]
     out = contiguous_meta(m.shape, m.dtype, m.device)
     base = base_node(x)
-    lay = layout(out, tuple(None if t is None else t._meta for t in indices))
-    mode = "add" if accumulate else "set"
+    metas = tuple(None if t is None else t._meta for t in indices)
+    lay = layout(out, metas)
+    like = layout(out, tuple(m and started(m) for m in metas))  # the same wherever the views begin
+    static = (like, "add" if accumulate else "set", deterministic())
     nodes = tuple(t._storage.node for t in given)
     n = 1
     for s in lay.domain:
@@ -106,10 +108,10 @@ def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, a
     if n == 0:
         return base_node(x.detach().clone())
     if not isinstance(values, Tensor):
-        i = inst(INDEX_PUT, (out, *lay.ins), out, (m.dtype.compute,), (lay, mode, deterministic()))
+        i = inst(INDEX_PUT, (out, *lay.ins), out, (m.dtype.compute,), static)
         return emit(i, (base, *nodes), (values,))
     vm, vnode = _values(values, lay.shape, lay.domain)
-    return emit(inst(INDEX_PUT, (out, *lay.ins, vm), out, (), (lay, mode, deterministic())), (base, *nodes, vnode))
+    return emit(inst(INDEX_PUT, (out, *lay.ins, vm), out, (), static), (base, *nodes, vnode))
 
 
 def _values(values: Tensor, shape: tuple[int, ...], domain: tuple[int, ...]) -> tuple[Meta, Any]:

@@ -66,14 +66,14 @@ def _index_put(i: Inst, low: Any) -> None:
 
     def put(k: Kernel, coords: list[Expr]) -> None:
         def load(j: int, c: list[Expr]) -> Any:
-            return k.load(low.input(1 + j), _place(k, i.ins[1 + j], c, ("index", j)))
+            return k.load(low.input(1 + j), _place(k, i.ins[1 + j], c, (low.pos, 1 + j)))
 
         at = _place(k, lay.source, source_coords(k, lay, coords, load, k.dim), "out")
         if i.scalars:
             v = low.scalar(k, 0)
         else:
             last = len(i.ins) - 1
-            v = k.load(low.input(last), _place(k, i.ins[last], coords, "values"))
+            v = k.load(low.input(last), _place(k, i.ins[last], coords, (low.pos, last)))
         _apply(k, low.output, at, v, mode)
 
     def one(k: Kernel, t: Expr) -> None:
@@ -95,7 +95,7 @@ def _index_put(i: Inst, low: Any) -> None:
         low.launch(f"{i.op.name} {mode}", prod(lay.domain), one)
 
 
-INDEX_PUT = Custom("index_put", _index_put, in_place=True)
+INDEX_PUT = Custom("index_put", _index_put, in_place=True, sliding=True)
 
 
 def _scatter(i: Inst, low: Any) -> None:
@@ -104,13 +104,13 @@ def _scatter(i: Inst, low: Any) -> None:
     n = out.shape[axis]
 
     def put(k: Kernel, coords: list[Expr], shared: bool) -> None:
-        index = k.load(low.input(1), _place(k, m, coords, "index"))
+        index = k.load(low.input(1), _place(k, m, coords, (low.pos, 1)))
         to = list(coords)
         to[axis] = k.let(wrapped(index, k.dim(n, "n"), k.dim(n - 1, "last"), False), "at")
         if i.scalars:
             v = low.scalar(k, 0)
         else:
-            v = k.load(low.input(2), _place(k, i.ins[2], coords, "src"))
+            v = k.load(low.input(2), _place(k, i.ins[2], coords, (low.pos, 2)))
         _apply(k, low.output, _place(k, out, to, "out"), v, mode, shared)
 
     def one(k: Kernel, t: Expr) -> None:
@@ -129,4 +129,4 @@ def _scatter(i: Inst, low: Any) -> None:
         low.launch(f"scatter {mode}", m.numel, one)
 
 
-SCATTER = Custom("scatter", _scatter, in_place=True)
+SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True)
