@@ -58,7 +58,8 @@ def carried_out(text: str, seed: int, torch: Any, device: str, compiled: bool) -
     given = set(names)
     when = Draft(seed).choice("when to look", ["always", "always", "at the end", "now and then"])
     world = World(torch)
-    with torch.device(device), warnings.catch_warnings():
+    # a program that ends between two changes of the grad mode leaves it as it is
+    with torch.device(device), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         exec(builtins_compile(text, f"<program {seed}>"), names)

@@ -310,6 +310,14 @@ AFTER = [
     "kept.append([t._version for t in all_of(result) if not t.is_inference()])",
 ]
 
+#: of results that lead to each other, of parts, of views
+GRADIENTS = """found = [t for t in all_of(result) if t.requires_grad and not t.is_leaf and t.is_floating_point()]
+for t in found:
+    t.retain_grad()
+if found:
+    sum([(t * t).float().sum() for t in found]).backward()
+    kept.append([t.grad for t in found])"""
+
 ARGUMENTS = ["fresh"] * 4 + [
     "one",
     "last",
@@ -359,6 +367,9 @@ def _arguments(d: Draft) -> str:
     if not d.on(f"sizes {sizes}"):
         sizes = [4]
     make = f"n = {sizes}[i % {len(sizes)}]\nx, y = torch.randn(n, 6), torch.randn(2, 6)\n"
+    if d.maybe("windows that slide", 0.1):
+        d.add("top", "DATA = torch.randn(50, 6)")
+        make += "x, y = DATA[3 * i + 1 : 3 * i + 1 + n], DATA[4 * i + 5 : 4 * i + 7]\n"
     if kind == "one":
         d.add("top", "x, y = torch.randn(4, 6), torch.randn(2, 6)")
         make = ""
@@ -382,6 +393,10 @@ def _arguments(d: Draft) -> str:
             "parameter": "x = nn.Parameter(x)",
             "inference tensor": "with torch.inference_mode():\n    x = torch.randn(n, 6)",
         }.get(kind, "")
+    if d.maybe("gradients of all results", 0.15):
+        d.add("after", GRADIENTS)
+        make += "\nif x.is_floating_point() and not x.requires_grad and not x.is_inference():\n    x = x.detach().requires_grad_()"
+        make += d.choice("how it requires grad", ["", " * 1.0", "[:]"])
     return make
 
 
