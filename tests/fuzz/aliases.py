@@ -115,6 +115,9 @@ def compare_values(r: dict[str, Any], p: Program, found: list[list[Any]]) -> str
     if len(want) != len(found):
         return f"{len(p.log)} gradients were given to hooks, not {len(r['log'])}"
     scale = 1.0
+    coarsest = max(
+        (_NEAR.get(str(t.dtype), 2e-5) for t in p.tensors if t.is_floating_point() or t.is_complex()), default=0.0
+    )
     for w in want:
         for v in w or ():
             if type(v) is float and scale < abs(v) < 1e30:
@@ -123,7 +126,7 @@ def compare_values(r: dict[str, Any], p: Program, found: list[list[Any]]) -> str
         if w is None:
             continue
         t = p.tensors[i] if i < len(p.tensors) else p.log[i - len(p.tensors)]
-        near = _NEAR.get(str(t.dtype), 2e-5) * scale
+        near = coarsest * scale  # numbers of one type become those of another
         if t.is_complex():  # a complex number divided by zero is infinite, in one part or the other, or is none
             w, f = ([v if abs(v) < 1e30 else 1e30 for v in part] for part in (w, f))
         if not same_numbers(w, f, near):

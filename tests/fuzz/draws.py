@@ -310,15 +310,20 @@ class Draw:
         if grows:
             target = used[0]
         before = len(self.tensors)
-        shapes = [t.shape for t in used] if step[0] == "method" and step[1] not in GEOMETRY else []
+        shapes = [t.shape for t in used] if step[0] == "method" else []
         result = run_step(self.p, step)
-        if any(t.shape != s for t, s in zip(used, shapes)):
+        reshaped = any(t.shape != s for t, s in zip(used, shapes))
+        if reshaped and (result[0] == "error" or step[1] not in GEOMETRY):
             raise Spoiled
         if result[0] == "error" and "INTERNAL ASSERT" in result[2]:
+            raise Spoiled
+        if result[0] == "error" and any(word in result[2] for word in LATER) and step[0] in ("backward", "grad"):
             raise Spoiled
         if result[0] == "error" and any(word in result[2] for word in UNSUPPORTED):
             if "out" in step[3]:  # it may have been made larger before
                 raise Spoiled
+            return result
+        if result[0] == "error" and "of its base has been modified" in result[2] and self.fails_anyhow(step):
             return result
         self.steps.append(step)
         self.results.append(result)
@@ -334,6 +339,8 @@ class Draw:
             return result
         if grows and target is not None:
             taint = taint or self.grown(target)
+        elif "out" in step[3] and target is not None:  # what shared its memory may have been read as it was written
+            taint = taint or (self.grown(target) and not self.apart(target))
         if taint:
             for t in [*self.tensors[before:], *([] if target is None else [target])]:
                 self.tainted.add(self.storage(t))
@@ -344,19 +351,36 @@ class Draw:
             self.gradients.update(self.storage(t) for t in self.tensors[before:])
         if step[1] in ("data", "set_"):
             self.gradients.update(self.storage(t) for t in used)
+        inexact = any(self.bits(t) for t in used)
         for t in self.tensors:
-            self.first.setdefault(self.storage(t), t.is_floating_point() or t.is_complex())
+            self.first.setdefault(self.storage(t), inexact or t.is_floating_point() or t.is_complex())
             self.sizes.setdefault(self.storage(t), t.untyped_storage().nbytes())
         return result
+
+    def fails_anyhow(self, step: Step) -> bool:
+        """Whether a step that fails for the history of a tensor fails without it, too: which error comes first is not said."""
+        apart = Program(torch, "cpu")
+        apart.tensors = [t.detach().clone() for t in self.tensors]
+        with torch.no_grad():
+            return bool(run_step(apart, step)[0] == "error")
 
     def bits(self, t: Any) -> bool:
         """Whether it shows floats, which are near enough and not the same, as integers."""
         return self.first.get(self.storage(t), False) and not (t.is_floating_point() or t.is_complex())
 
+    def loose(self, t: Any) -> bool:
+        """Whether it shows parts, or bits, of complex numbers that are not finite: in which part is not said."""
+        mine = [u.detach() for u in self.tensors if self.storage(u) == self.storage(t)]
+        return any(u.is_complex() for u in mine) and not t.is_complex() and not all(map(finite, mine))
+
     def grown(self, t: Any) -> bool:
         """Whether the storage is longer than it was: what is new is not defined."""
         key, n = self.storage(t), t.untyped_storage().nbytes()
         return self.sizes.get(key, n) < n
+
+
+def finite(t: Any) -> bool:
+    return not (t.is_floating_point() or t.is_complex()) or bool(torch.isfinite(t).all())
 
 
 def _shape(t: Any) -> Any:
@@ -388,8 +412,11 @@ GEOMETRY = (
 UNSUPPORTED = (
     "not implemented for", "not supported for", "could not infer output dtype", "not implemented on", "inputs not supported",
     "for outputs with complex dtype", "unexpected error", "Could this error message be improved", "not implemented on",
-    "floor_divide", "set_ is not implemented", "self indexing axis dim should be positive",
+    "floor_divide", "set_ is not implemented", "self indexing axis dim should be positive", "ZeroTensors are immutable",
 )  # fmt: skip
+
+#: of an index that has been written to since, which a device finds when it is read; of a gradient that PyTorch loses
+LATER = ("out of bounds for", "tensors used as indices must be", "invalid storage offset")
 
 GRADS = ("float32", "float64", "float16", "complex64")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .draws import Draw, draw, replay, without
+from .draws import Draw, Spoiled, draw, replay, without
 from .steps import plain
 
 
@@ -21,7 +21,7 @@ def recorded(g: Draw) -> dict[str, Any]:
 def final(g: Draw) -> dict[str, Any]:
     """The values at the end of a program that was run with PyTorch; None where they are not defined."""
     with g.p.lib.inference_mode():
-        values = [None if g.is_tainted(t) or g.bits(t) else seen(t) for t in g.tensors]
+        values = [None if g.is_tainted(t) or g.bits(t) or g.loose(t) else seen(t) for t in g.tensors]
         log = [None if g.grads_tainted else plain(t) for t in g.p.log]
     own = [i for i, t in enumerate(g.tensors) if g.storage(t) in g.gradients]
     return {"values": values, "log": log, "gradients": own}
@@ -42,7 +42,7 @@ def shrunk(seed: int, wide: bool, fails: Callable[[dict[str, Any]], bool]) -> di
         if k < len(g.steps):
             try:
                 shorter = replay(g.seed, *without(g, k))
-            except (IndexError, KeyError):
+            except (IndexError, KeyError, Spoiled):
                 shorter = None
             if shorter is not None and len(shorter.steps) < len(g.steps) and fails(recorded(shorter)):
                 g = shorter

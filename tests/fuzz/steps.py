@@ -88,6 +88,10 @@ class Program:
             try:
                 out.append(see(self, t))
             except Exception as e:
+                if "INTERNAL ASSERT" in str(
+                    e
+                ):  # PyTorch has lost its way, and what it says then is not to be had again
+                    return [*out, *[UNKNOWN] * (4 + len(SEEN) - len(out))]
                 out.append(error_of(e))
         return out
 
@@ -169,13 +173,13 @@ class Program:
         """Everything that can be seen of every tensor; which of them share memory."""
         tables = [self.look(t) for t in self.tensors]
         groups: dict[Any, int] = {}
-        for table, t in zip(tables, self.tensors):
+        for i, (table, t) in enumerate(zip(tables, self.tensors)):
             try:
                 ptr = t.untyped_storage().data_ptr()
             except RuntimeError:  # PyTorch's storages of no bytes, now and then
                 table += [UNKNOWN, UNKNOWN]
                 continue
-            table.append(groups.setdefault(ptr, len(groups)) if ptr else None)
+            table.append(groups.setdefault(ptr, i) if ptr and t.numel() else None)
             table.append(t.data_ptr() - ptr if t.numel() else None)
         return ["seen", tables]
 
