@@ -11,6 +11,19 @@ import tabtorch
 from fuzz.steps import error_of
 from sidebyside import DEVICES, values
 
+#: a tensor of integers that requires grad
+WRITTEN_BY_LT = "x, y = t.ones(2, requires_grad=True) * 1, t.ones(2, dtype=t.int64)\ny.lt_(x)\n"
+#: a result, and what is then written to
+CHANGED = """y = {}
+with t.no_grad():
+    for changed in ({},):
+        changed.add_(1)
+(y[0] if type(y) is not t.Tensor else y).sum().backward()"""
+#: whether the gradient of the square of a part requires grad
+GRAD_OF_PART = """x = t.zeros(2, 2, requires_grad=True)
+y = {}
+t.autograd.grad((y * y).sum(), x, create_graph=True)[0].requires_grad"""
+
 #: each ends with what is to be seen: an expression for a tensor, a number, a name or several of them
 CASES = {
     "fill_ of an expanded tensor": "x = t.zeros(1).expand(3)\nx.fill_(2)\nx",
@@ -104,6 +117,208 @@ CASES = {
     "a full slice of a leaf is the leaf": "x = t.ones(3, requires_grad=True)\nx[:] = 1.",
     "one place of a leaf is a view of it": "x = t.ones(3, requires_grad=True)\nx[0] = 1.",
     "x[None] = x": "x = t.ones(3)\nx[None] = x\nx",
+    "what a comparison wrote to, in a new result": WRITTEN_BY_LT + "y + 1",
+    "what a comparison wrote to, seen": WRITTEN_BY_LT + "y[0]",
+    "what a comparison wrote to, kept before a write": WRITTEN_BY_LT + "y.erf_()",
+    "what a comparison wrote to, with nothing kept": WRITTEN_BY_LT + "y.add_(1)\ny.grad_fn.name()",
+    "set_ counts, and versions stay its own": """
+        x, y = t.zeros(3), t.ones(2)
+        y.add_(1)
+        x.set_(y)
+        y.add_(1)
+        a = x._version, y._version
+        x.set_()
+        a, x._version""",
+    "data that is set brings no versions": """
+        x, y = t.zeros(3), t.ones(2)
+        v = y[:]
+        y.add_(1)
+        x.data = y
+        x[1:].mul_(3)
+        x._version, y._version, v._version, v""",
+    "a write through data that is set leaves views alone": """
+        x, y = t.zeros(4), t.ones(2, requires_grad=True)
+        (v,) = y.split(2)
+        x.data = y
+        x[None].add_(1)
+        v * 2""",
+    "data of an inference tensor, in that mode": """
+        with t.inference_mode():
+            x = t.zeros(3).data
+        x.add_(1)""",
+    "a result is kept for any operand": "x = t.ones(3, requires_grad=True)\n"
+    + CHANGED.format("t.ones(3).copysign(x)", "y"),
+    "what two gradients need is kept": "x, z = t.ones(3, requires_grad=True), t.ones(3)\n"
+    + CHANGED.format("x.addcdiv(z, z)", "z"),
+    "what one gradient needs is kept for that": "x, z = t.ones(3, requires_grad=True), t.ones(3)\n"
+    + CHANGED.format("x.mul(z)", "x"),
+    "the divisor of a rounded quotient": "x, z = t.ones(3, requires_grad=True), t.ones(3)\n"
+    + CHANGED.format("t.div(x, z, rounding_mode='floor')", "z"),
+    "logaddexp2 keeps no result": "x = t.ones(3, requires_grad=True)\n" + CHANGED.format("t.logaddexp2(x, x)", "y"),
+    "sinc keeps no result": "x = t.ones(3, requires_grad=True)\n" + CHANGED.format("x.sinc()", "y"),
+    "erfinv keeps no result": "x = t.zeros(3, requires_grad=True)\n" + CHANGED.format("x.erfinv()", "y"),
+    "gather notices its input": "x, i = t.ones(3, requires_grad=True), t.tensor([1])\n"
+    + CHANGED.format("x.gather(0, i)", "x"),
+    "take notices its input": "x, i = t.ones(3, requires_grad=True), t.tensor([1])\n"
+    + CHANGED.format("x.take(i)", "x"),
+    "put notices its source": "x, i = t.ones(1, requires_grad=True), t.tensor([1])\n"
+    + CHANGED.format("t.ones(3).put(i, x)", "x"),
+    "index_add notices its source": "x, i = t.ones(1, requires_grad=True), t.tensor([1])\n"
+    + CHANGED.format("t.ones(3).index_add(0, i, x)", "x"),
+    "index_copy notices its source": "x, i = t.ones(1, requires_grad=True), t.tensor([1])\n"
+    + CHANGED.format("t.ones(3).index_copy(0, i, x)", "x"),
+    "index_add_ notices a view of its source": """
+        x, i = t.ones(2, requires_grad=True) * 1, t.tensor([0, 1])
+        y = t.ones(3).index_add_(0, i, x[:])
+        x.cumsum_(0)
+        y.sum().backward()""",
+    "index_select of a scalar notices its index": "x, i = t.ones((), requires_grad=True), t.tensor([0])\n"
+    + CHANGED.format("x.index_select(0, i)", "i"),
+    "no function made indices": "x = t.ones(3, requires_grad=True)\n" + CHANGED.format("x.sort()", "y[1]"),
+    "the first by name is told": "x = t.ones(3, requires_grad=True)\nz = t.ones(2, 3, requires_grad=True)\n"
+    + CHANGED.format("x * z", "x, z"),
+    "what copy_ made, in an error": "x, z = t.ones(3, requires_grad=True), t.ones(3)\nz.copy_(x)\n"
+    + CHANGED.format("z * z", "z"),
+    "a view that is to be made anew, in an error": "x = t.ones(3, requires_grad=True) * 1\nv = x[1:]\n"
+    + CHANGED.format("v * v", "x"),
+    "what wrote to a view, in an error": "x = t.ones(3, requires_grad=True) * 1\nv = x[1:]\n"
+    + CHANGED.format("v.sigmoid_()", "v"),
+    "a mask of no dimension counts as it was": """
+        x, m = t.ones(2, requires_grad=True) * 1, t.tensor(True)
+        x[m] = 2.
+        m.zero_()
+        x.sum().backward()
+        x""",
+    "what was detached in place and is needed": """
+        x = t.ones(2, requires_grad=True) * 1
+        y = x * x + t.mv(t.ones(2, 2, requires_grad=True), x)
+        x.detach_()
+        y.sum().backward()""",
+    "a function of several keeps what was detached in place": """
+        x = t.ones(2, requires_grad=True) * 1
+        y = t.mv(t.ones(2, 2, requires_grad=True), x)
+        x.detach_()
+        y.sum().backward()""",
+    "views of what was detached in place": """
+        x = t.zeros(2)
+        v = x[:]
+        x.requires_grad_()
+        x.detach_()
+        v.requires_grad""",
+    "a leaf that was detached and written to": """
+        x = t.ones(2, requires_grad=True)
+        y, z = x * 1, t.ones(2, requires_grad=True) * 1
+        x.detach_()
+        x.copy_(z)
+        y.sum().backward()""",
+    "a leaf that requires grad no more": """
+        x = t.ones(2, 3, requires_grad=True)
+        y = x * 1
+        x.requires_grad = False
+        x.unsqueeze_(0)
+        y.sum().backward()
+        x.grad is None""",
+    "requires_grad of a no_grad view of what was written to": """
+        x = t.ones(2, requires_grad=True) * 1
+        with t.no_grad():
+            v = x[:]
+            x.mul_(2)
+        v.requires_grad = False
+        v.requires_grad""",
+    "an inference view lasts": """
+        x = t.ones(2, 3, requires_grad=True)
+        with t.inference_mode():
+            v = x[:1]
+        with t.no_grad():
+            w = v.t()
+            x.add_(1)
+        w.is_leaf""",
+    "pieces of an inference view": """
+        x = t.ones(2, 3, requires_grad=True)
+        with t.inference_mode():
+            v = x[:1]
+        (w,) = v.split(2)
+        with t.no_grad():
+            x.add_(1)
+        w.is_leaf""",
+    "in-place views in inference mode": """
+        x = t.ones(2, requires_grad=True)
+        with t.inference_mode():
+            v = x[:]
+            v.abs_()
+            v.unsqueeze_(4)""",
+    "resize_ of an inference view": """
+        with t.inference_mode():
+            x = t.ones(())
+        x[...].resize_(1)""",
+    "copy_ to one of several views of integers": "a, b = t.zeros(2, dtype=t.int64).unbind()\na.copy_(t.ones(8, requires_grad=True))",
+    "a view that cannot be used, before overlap": """
+        x = t.ones(4, requires_grad=True) * 1
+        a, b = x.split(2)
+        x.add_(1)
+        x[1:].sub_(a.expand(3, 2)[:, 0])""",
+    "the origin has a gradient": "x, y = (t.zeros(2, requires_grad=True) for _ in 'xy')\nt.autograd.grad(x.atan2(y).sum(), [x, y])",
+    "the gradient of nothing requires grad": GRAD_OF_PART.format("x[0, 0:0]"),
+    "the gradient of an empty diagonal requires grad": GRAD_OF_PART.format("x.diagonal(2)"),
+    "the gradient of relu_ in a view requires grad": GRAD_OF_PART.format("(x * 1)[:].relu_()"),
+    "the gradient of a view of nothing has no memory": """
+        x = t.zeros(0, 3, requires_grad=True)
+        with t.no_grad():
+            v = x.narrow(1, 1, 1)
+            v.zero_()
+        (x.as_strided((0,), (1,), 2) * 1).sum().backward()
+        x.grad.untyped_storage().nbytes()""",
+    "the gradient of a leaf without elements": """
+        x = t.zeros(3, 1).split([1, 0], 1)[1][None, -1:2].requires_grad_()
+        (x * 0.5).sum().backward()
+        x.stride(), x.grad.stride()""",
+    "roll of nothing": "t.zeros(0, 3, requires_grad=True).roll(1, 7).grad_fn.name()",
+    "cat of nothing": "t.cat([t.zeros(0), t.zeros(0)], 5)",
+    "unbind of no dimension": "t.zeros(()).unbind(2)",
+    "amax of complex numbers in no dimension": "t.zeros(2, dtype=t.complex64).amax(3)",
+    "mm of no bools": "t.mm(t.ones(3, 0, dtype=t.bool), t.ones(0, 2, dtype=t.bool)), t.mv(t.ones(0, 3) > 0, t.ones(3) > 0)",
+    "mm of bools": "t.mm(t.ones(3, 1, dtype=t.bool), t.ones(1, 2, dtype=t.bool))",
+    "addmm_ of what it writes to": "x = t.ones(3, 3)\nx[:2, :2].addmm_(x[1:, 1:], x[:2, 1:])[0, 0]",
+    "addmm_ to an expanded tensor": "t.ones(1).expand(2, 2).addmm_(t.ones(2, 0), t.ones(0, 2))",
+    "addmv_ to an expanded tensor": "t.ones(1, dtype=t.int64).expand(3).addmv_(t.ones(3, 3).long(), t.ones(3).long()).shape",
+    "addmv_ of nothing to an expanded tensor": "t.ones(1).expand(3).addmv_(t.ones(3, 0), t.ones(0))",
+    "baddbmm_ to an expanded tensor": "t.ones(1, 3, 3).expand(2, 3, 3).baddbmm_(t.ones(2, 3, 3), t.ones(2, 3, 3)).shape",
+    "addr_ of its own column": "x = t.ones(3)\nx.view(3, 1).addr_(x, t.ones(1))",
+    "addr_ of its own row": "x = t.ones(3)\nx.view(1, 3).addr_(t.ones(1), x)",
+    "tril_ of matrices that lie one after another": "t.ones(2, 2).expand(3, 2, 2).tril_().shape",
+    "tril_ of matrices that do not": "t.ones(2, 2).expand(3, 3, 2, 2).tril_()",
+    "nan_to_num_ of integers": "t.ones(1, dtype=t.int64).expand(2).nan_to_num_()",
+    "nan_to_num_ of an expanded tensor": "t.ones(1).expand(2).nan_to_num_()",
+    "types before shapes": "x = t.ones(6) > 0\nx -= t.ones(3) > 0",
+    "types before overlap": "x = (t.ones(1) > 0).expand(3)\nx -= 1",
+    "shapes before kernels": "t.ones(2, dtype=t.complex64).fmod(t.ones(3))",
+    "casts before kernels": "(t.ones(3) > 0).hypot_(t.ones(3, dtype=t.int64))",
+    "overlap before kernels": "t.ones(1, dtype=t.int64).expand(2).lerp_(t.ones(2).long(), 0.5)",
+    "sizes of a mask in place": "t.ones(6, 2).masked_fill_(t.ones(6) > 0, 1)",
+    "gradients before dimensions, with out=": "x = t.ones(2, requires_grad=True)\nt.gather(x, 5, t.tensor([0]), out=t.ones(1))",
+    "complex numbers without gaps keep their strides": """
+        x = t.zeros(1, 4, dtype=t.complex64)[:, :2]
+        [f(x).stride() for f in (t.abs, t.angle, t.conj_physical, t.sgn)]""",
+    "numbers that say nothing about the layout": """
+        x = t.zeros(9).as_strided((1, 3), (1, 1))
+        [y.stride() for y in (x**2, x**4, 2**x, x.int() ** 2, x.lerp(x, 0.5), x.clamp(1), x.clamp_max(1), x.fmod(2))]""",
+    "take gives no view": "x = t.ones(3, requires_grad=True)\ny = x.take(t.tensor([0, 1]))\ny.mul_(2)\ny._is_view(), y.grad_fn.name()",
+    "what is picked is no view": "x = t.ones(3)\n[y._is_view() for f in (x.kthvalue, x.topk) for y in f(1)], x.median()._is_view()",
+    "numbers that a small type cannot hold": """
+        x = t.tensor([3], dtype=t.uint8)
+        x // -5, x % -5, x == -253, -5 < x, x.lt(t.tensor(-5)), x.maximum(t.tensor(-5)), x.lt_(-5)""",
+    "numbers that a small signed type cannot hold": """
+        x = t.tensor([3], dtype=t.int8)
+        x < 200, x.gt(t.tensor(200)), x.minimum(t.tensor(300)), x.lt(t.tensor([300])), x.floor_divide(300)""",
+    "the gradient of a narrow leaf without elements": """
+        x = t.zeros(2, 1, 3).narrow(-1, 3, 0).requires_grad_()
+        (x * 0.5).sum().backward()
+        x.grad.stride()""",
+    "the gradient of a sum over nothing": """
+        x = t.zeros(0, 1, requires_grad=True)
+        y = x * 1
+        (g,) = t.autograd.grad(y.sum(), y, create_graph=True)
+        g.stride(), t.autograd.grad((y * y).sum(), x, create_graph=True)[0].requires_grad""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import dtypes
 from .autograd.mode import STATE
-from .autograd.views import check_inplace
+from .autograd.views import before_write, check_inplace
 from .autograd.views import view as track
 from .engine.graph import batches
 from .engine.view import Meta, meta
@@ -247,9 +247,9 @@ class _Advanced:
             if dt is dtypes.bool_ or dt is dtypes.uint8:
                 if dt is dtypes.uint8:
                     warnings.warn(_BYTE, UserWarning, stacklevel=3)
-                if t._meta.ndim == 0:  # a new dimension of size 1 or 0
+                if t._meta.ndim == 0:  # a new dimension of size 1 or 0, by the value that it has now
                     basic.append(None)
-                    self.tensors.append(t.reshape(1))
+                    self.tensors.append(before_write(t.detach().reshape(1)))
                     continue
                 width = t._meta.ndim
                 self._check_mask(t, m, d)

@@ -191,7 +191,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def requires_grad(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if (self._fn is not None or self._stale) and self._rg:
+        if self._computed and self._rg:
             more = (
                 ""
                 if value
@@ -205,9 +205,14 @@ class Tensor(TensorBase, metaclass=TensorMeta):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(value)
 
+    @property
+    def _computed(self) -> bool:
+        """Whether it has a history, be it one that is to be found anew: not one that writes to its base would only begin."""
+        return self._fn is not None or self._stale not in (False, UNRECORDED)
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Says whether autograd records what is computed from it. RuntimeError on what is no leaf, or no float."""
-        if self._fn is not None or self._stale:
+        if self._computed:
             if not requires_grad:
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
@@ -328,8 +333,16 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 "detach_() cannot be called on these gradients. To fix this error, please refer to the "
                 "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
             )
+        if self._fn is not None:
+            from .autograd.tape import detached
+
+            detached[0] = True
         self._fn = None
         self._rg = False
+        if self._storage.views is not None:
+            from .autograd.views import lend
+
+            lend(self)
         return self
 
     @property
@@ -339,14 +352,17 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         t._storage = self._storage.untracked()
         t._meta = self._meta
         if self._inference:
-            t._inference = DATA
+            t._inference = STATE.inference or DATA
         return t
 
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        self._storage = value._storage
+        storage = value._storage.untracked()  # the versions of a tensor stay its own
+        own = getattr(self, "_storage", None)  # which what is still to be filled has not
+        storage.version = 0 if own is None else own.version
+        self._storage = storage
         self._meta = value._meta
         if self._inference or value._inference:  # as PyTorch: the kind goes over too
             self._inference = (self._inference or DATA) if value._inference else UNVERSIONED

@@ -464,9 +464,9 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, each without that dimension."""
     m = input._meta
+    d = wrap_dim(dim, m.ndim)
     if m.ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    d = wrap_dim(dim, m.ndim)
     metas = [shapes.selected(m, d, i) for i in range(m.shape[d])]
     if not metas:
         return ()

@@ -287,6 +287,10 @@ def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_
         g = call_hooks(leaf._backward_hooks, g)
     if targets is not None and targets.take(leaf, g):
         return
+    if leaf._fn is not None:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
+    if not leaf._rg:  # any more
+        return
     accumulate_grad(leaf, g, create_graph)
     if leaf._after_hooks:
         for hook in list(leaf._after_hooks.values()):
@@ -321,6 +325,8 @@ def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
     """A gradient lies in memory as its leaf does, if that is dense, else row by row: PyTorch's contract."""
     want, m = leaf._meta, g._meta
     if not want.numel:
+        if all(n == 1 or a == b for n, a, b in zip(m.shape, m.strides, want.strides)):
+            return g
         return Tensor._view_of(g, meta(want.shape, want.strides, 0, m.dtype, m.device))
     if want.contiguous:
         g = g if m.contiguous else g.contiguous()

@@ -58,6 +58,7 @@ class GradFn:
     tangents: Any = None  # level -> tangents of the outputs, where forward mode knows them: see forward_ad.py
     real: bool | None = None  # whether backward can reach a leaf from here, once forward_ad.py was asked
     shown: tuple[Any, ...] | None = None  # what `next_functions` tells in place of `edges`: see `named`
+    view_fn: Any = None  # where it wrote to a view: a weak reference to the grad_fn that the view has since
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
         """Gradients for the edges, of the gradient of the output (a list of those, some None, where there are several)."""
@@ -69,6 +70,12 @@ class GradFn:
     @property
     def fn(self) -> GradFn:
         return self
+
+    @property
+    def as_view(self) -> GradFn:
+        """What errors call the function that made its output: of a view, the one that shows it, for as long as that lives."""
+        shows = self.view_fn and self.view_fn()
+        return shows or self
 
     def name(self) -> str:
         n = type(self).__name__
@@ -215,6 +222,11 @@ def inference_error() -> RuntimeError:
     )
 
 
+def unsupported(t: Tensor) -> RuntimeError:
+    """For a result that would require grad, and is of integers: what it is made of was written to by a comparison."""
+    return RuntimeError(f"Autograd not support dtype: {TYPE_NAMES[t._meta.dtype.name]}")
+
+
 def needs_record(*tensors: Any) -> bool:
     """Whether an operation on these has to be recorded (arguments that are no tensors do not count)."""
     if not STATE.grad:
@@ -231,11 +243,12 @@ def needs_record(*tensors: Any) -> bool:
 class Saved:
     """A tensor as it was when it was saved. Its output's own history is put back on unpacking, so that there is no cycle."""
 
-    __slots__ = ("is_output", "nr", "tensor", "version")
+    __slots__ = ("computed", "is_output", "nr", "tensor", "version")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
         if tensor._inference:
             raise inference_error()
+        self.computed = not is_output and tensor._fn is not None
         self.tensor = Tensor._view_of(tensor, tensor._meta) if is_output else tensor
         self.version = tensor._storage.version
         self.is_output = is_output
@@ -243,13 +256,51 @@ class Saved:
 
     def unpack(self, fn: GradFn) -> Tensor:
         t = self.tensor
+        if detached[0] and self.computed:
+            check_history(t)
         if t._storage.version != self.version:
-            raise modified_error(t, self.version, fn if self.is_output else t._fn, self.nr)
+            raise modified_error(t, self.version, self._maker(fn), self.nr)
         if self.is_output and t._meta.dtype.category > 1:
             t = Tensor._view_of(t, t._meta)
             t._rg = True
             t._fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
         return t
+
+    def _maker(self, fn: GradFn) -> Any:
+        """The function that made the tensor. Of indices PyTorch does not know which did."""
+        if not self.is_output:
+            return maker(self.tensor)
+        return fn.as_view if self.tensor._meta.dtype.category > 1 else None
+
+
+class Noticed:
+    """A tensor that PyTorch saves, though nothing here needs its value: not held, and a later write to it is an error, as there."""
+
+    __slots__ = ("fn", "is_view", "meta", "storage", "tensor", "version")
+
+    def __init__(self, t: Tensor) -> None:
+        if t._inference:
+            raise inference_error()
+        self.is_view = t._base is not None
+        self.tensor = weakref.ref(t)
+        self.storage = weakref.ref(t._storage)
+        self.meta = t._meta
+        self.fn = t._fn
+        self.version = t._storage.version
+
+    def check(self) -> None:
+        """RuntimeError if it has been written to."""
+        t = self.tensor()
+        storage = self.storage() if t is None else t._storage
+        if storage is None or storage.version == self.version:
+            return
+        if t is not None:
+            raise modified_error(t, self.version, maker(t))
+        t = _new(Tensor)
+        t._storage = storage
+        t._meta = self.meta
+        renewed = self.fn is not None and self.is_view  # a view would have got another function by now
+        raise modified_error(t, self.version, grad_class("AsStridedBackward0")() if renewed else self.fn)
 
 
 class Packed:
@@ -322,6 +373,28 @@ def type_string(t: Tensor) -> str:
     return f"torch.{where}{name}Tensor"
 
 
+#: whether a tensor has ever lost its history in place
+detached = [False]
+
+
+def check_history(t: Tensor) -> None:
+    """RuntimeError for a saved tensor that had a history when it was saved, and has none now."""
+    if t._fn is None and not t._stale:
+        raise RuntimeError(
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, "
+            "please use out-of-place `.detach()` instead"
+        )
+
+
+def maker(t: Tensor) -> Any:
+    """The present function of a tensor, on the tape, of a view whose base was written to the one that it gets for that."""
+    if t._stale:
+        from .views import refresh
+
+        refresh(t)
+    return t._fn
+
+
 def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeError:
     if fn is not None and fn.is_port:
         fn, nr = fn.fn, fn.nr
@@ -336,8 +409,11 @@ def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeErr
 
 def short_name(fn: GradFn) -> str:
     """Exp for ExpBackward0, as PyTorch's messages say it."""
-    head, found, number = fn.name().partition("Backward")
-    return head + number if found and number.isdigit() and number != "0" else head
+    name = fn.name()
+    head, _, number = name.partition("Backward")
+    if number and not number.isdigit():  # CopyBackwards
+        return name
+    return head if number == "0" else head + number
 
 
 def short_class(cls: type) -> str:
@@ -349,6 +425,7 @@ class OpFn(GradFn):
     """An operation recorded with `record`."""
 
     saved: Any = ()
+    noticed: tuple[Noticed, ...] = ()
     backward: Any = None
     needs: tuple[bool, ...] = ()
 
@@ -357,6 +434,8 @@ class OpFn(GradFn):
         if saved is FREED:
             raise freed_error()
         values = [s.unpack(self) if s is not None else None for s in saved]
+        for n in self.noticed:
+            n.check()
         b = self.backward
         if type(b) is tuple:
             return [
@@ -434,6 +513,7 @@ def record(
     outputs: Tensor | Sequence[Tensor],
     backward: Any,
     saved: Sequence[Tensor | None] = (),
+    noticed: Sequence[Tensor | None] = (),
 ) -> GradFn | None:
     """Puts `outputs`, just computed from `inputs`, on the tape. Does nothing (None) where there is nothing to record.
 
@@ -443,6 +523,7 @@ def record(
         Functions work on tensors, so they can be differentiated again. The gradient is brought to the input's dtype and,
         where the input was broadcast, summed to its shape.
     saved: tensors that the functions need (inputs or outputs); checked for later writes, freed after backward.
+    noticed: others that PyTorch saves: checked for later writes, too.
     """
     if not STATE.grad:
         return None
@@ -456,8 +537,13 @@ def record(
     fn.seq = next_seq()
     single = isinstance(outputs, Tensor)
     outs: Sequence[Tensor] = (outputs,) if single else outputs  # type: ignore[assignment]
+    for o in outs:
+        if o._base is not None and not any(t is not None and t._storage is o._storage for t in inputs):
+            own(o)
     if saved:
         fn.saved = tuple([None if s is None else _save(s, outs) for s in saved])
+    if noticed:
+        fn.noticed = tuple([Noticed(t) for t in noticed if t is not None])
     if single:
         fn.outs = outputs._meta  # type: ignore[union-attr]
         outputs._rg = True  # type: ignore[union-attr]
@@ -471,6 +557,14 @@ def record(
     if fn.seq >= gap[0]:
         part(fn)
     return fn
+
+
+def own(t: Tensor) -> Tensor:
+    """`t`, which an operation has just computed, as no view: what it was cut out of is nobody else's."""
+    t._base = None
+    t._view_state = 0
+    t._storage.views = None
+    return t
 
 
 def _save(s: Tensor, outs: Sequence[Tensor]) -> Saved:

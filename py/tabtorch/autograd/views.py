@@ -13,7 +13,7 @@ from ..ops import core
 from ..storage import UNRECORDED, Storage
 from ..tensor import DATA, Tensor
 from .mode import STATE
-from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name
+from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name, unsupported
 
 _new = object.__new__
 _ref = weakref.ref
@@ -31,6 +31,8 @@ def view(x: Tensor, m: Meta, name: str, backward: Callable[[Tensor], Tensor]) ->
     if name.startswith("ViewAs"):
         t._retype = name
     if x._rg and STATE.grad:
+        if m.dtype.category < 2:
+            raise unsupported(t)
         fn: Any = _new(grad_class(name, ViewFn))
         fn.edges = (x._fn or edge(x),)
         fn.metas = (x._meta,)
@@ -57,6 +59,8 @@ def attach(t: Tensor, x: Tensor, state: int = PLAIN) -> None:
         t._inference = True
         return
     base = t._base = x if x._base is None else x._base
+    if x._view_state == INFERENCE:  # which lasts
+        state = INFERENCE
     if not STATE.grad:
         t._view_state = state or (INFERENCE if STATE.inference else NO_GRAD)
         if base._rg and t._meta.dtype.category > 1:
@@ -212,6 +216,7 @@ def rebase(x: Tensor, fn: GradFn) -> None:
         x._storage.tell()
     if x is not base:
         refresh(x)
+        fn.view_fn = _ref(x._fn)
 
 
 def _move_retain(x: Tensor, fn: GradFn) -> None:
@@ -228,6 +233,11 @@ def refresh(t: Tensor) -> None:
     base = t._base
     assert base is not None
     _check_view_state(t, True)
+    t._stale = False
+    if t._retype and not base._rg:  # PyTorch takes such a view once more, of what requires no grad now
+        t._fn = None
+        t._rg = False
+        return
     name = t._retype or "AsStridedBackward0"
     fn: Any = _new(grad_class(name, ViewFn))
     fn.edges = ((base._fn or edge(base)) if base._rg else None,)
@@ -237,7 +247,6 @@ def refresh(t: Tensor) -> None:
     fn.backward = lambda g: unstride(g, base_meta, m)
     fn.seq = next_seq()
     t._fn = fn
-    t._stale = False
 
 
 class CopySlices(GradFn):
@@ -247,11 +256,15 @@ class CopySlices(GradFn):
     region: Meta
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
+        from .flat import is_flat, keep_edges
+
         inner = self.inner
         if inner is None:
             raise freed_error()
         result, part = _with_region(g, self.outs, self.region)
         grads = list(inner.apply(part.clone()))
+        if STATE.grad and is_flat(inner):
+            grads = keep_edges(inner, grads)
         own = grads[0]
         if own is None:
             part.zero_()
@@ -302,6 +315,8 @@ def _extent_as(m: Meta, dtype: Any) -> int:
 
 def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
     """The gradient of a tensor laid out as `base` from that of its `as_strided` view `m` (in storage coordinates)."""
+    if not m.numel or not base.numel:
+        return g.new_zeros(base.shape, dtype=base.dtype)
     # dimensions with stride 0 show one element many times
     repeated = [d for d, (n, s) in enumerate(zip(m.shape, m.strides, strict=True)) if s == 0 and n > 1]
     if repeated:

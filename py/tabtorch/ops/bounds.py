@@ -121,6 +121,7 @@ elementwise(
         operands=3,
         method=False,
         backward_name=lambda operands: f"ClampBackward{int(not any(hasattr(x, '_meta') for x in operands[1:]))}",
+        apart="12",
     )
 )
 
@@ -157,6 +158,7 @@ elementwise(
         "The larger of input and min.",
         public_inplace=True,
         numbers="1",
+        apart="1",
     )
 )
 elementwise(
@@ -169,6 +171,7 @@ elementwise(
         "The smaller of input and max.",
         public_inplace=True,
         numbers="1",
+        apart="1",
     )
 )
 
@@ -284,6 +287,8 @@ def _nan_to_num(suffix: str) -> Any:
     def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None, **out: Any) -> Any:
         """NaN becomes nan (0), infinities posinf and neginf (the largest and smallest number of the type)."""
         d = input._meta.dtype
+        if d.category < 2 and suffix:  # PyTorch copies it to itself
+            return input.copy_(input)
         if d.category < 2:
             nan = posinf = neginf = False if d is dtypes.bool_ else 0
         else:

@@ -83,6 +83,8 @@ def wide_dtype(d: Any) -> Any:
 def product(a: Tensor, b: Tensor, spec: Spec, dtype: Any = None) -> Tensor:
     """The contraction, not recorded."""
     i, shown, swapped = plan(a._meta, b._meta, spec, dtype or a._meta.dtype)
+    if a._meta.dtype is dtypes.bool_:  # of which there are none, for no kernel multiplies them
+        return a.new_zeros(shown.shape)
     return run(i, shown, b, a) if swapped else run(i, shown, a, b)
 
 
@@ -178,7 +180,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
             if name == "mm"
             else f"expected scalar type {type_name(x.dtype)} but found {type_name(y.dtype)}"
         )
-    if x.dtype is dtypes.bool_:
+    if x.dtype is dtypes.bool_ and x.numel and y.numel:  # where there is nothing to multiply no kernel is asked for
         raise NotImplementedError(f"\"{_KERNELS.get(name, name)}\" not implemented for 'Bool'")
     return a, b
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..autograd.tape import named, record
+from ..autograd.tape import named, record, unsupported
 from ..autograd.views import before_write, check_inplace, rebase, view
 from ..device import check_has, resolve, roaming_cpu
 from ..device import device as Device
@@ -17,8 +17,8 @@ from ..layout import contiguous_format, is_contiguous, order_of, preserve_format
 from ..tensor import Tensor
 from .arguments import as_operand
 from .core import register
-from .dispatch import laid_out, layout_of, scalar_value, table
-from .inplace import check_overlap, check_shape, covering_order, is_dense, set_node, set_tensor, whole_storage
+from .dispatch import check_shape, laid_out, layout_of, scalar_value, table
+from .inplace import check_overlap, covering_order, is_dense, set_node, set_tensor, whole_storage
 from .mixing import WIDE
 from .ranges import carry
 
@@ -273,6 +273,8 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     _keep_strides(out, m, memory_format)
     if STATE.grad:
         if input._rg:
+            if m.dtype.category < 2:
+                raise unsupported(input)
             record("CloneBackward0", (input,), out, lambda g: g)
     elif STATE.inference:
         out._inference = True
@@ -304,8 +306,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if x is None:
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
         return fill_(self, x)
-    check_inplace(self, (src,))
     m, v = self._meta, src._meta
+    check_inplace(self, (src,) if m.dtype.category > 1 else ())
     if m is v and src._storage.root is self._storage.root:
         if not (STATE.grad and (self._rg or src._rg)):
             self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
@@ -313,7 +315,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     else:
         check_overlap(self, (src,))
     if v.shape != m.shape:
-        check_shape(self, broadcast_shapes(m.shape, v.shape))
+        check_shape(m, broadcast_shapes(m.shape, v.shape))
     recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
     fn = None
     if recording:

@@ -48,13 +48,17 @@ class Row:
     backward_name: name of the grad_fn (default: CamelCase of name + "Backward0"), or a function that tells it of the operands.
     numbers: the positions of operands that may be Python numbers, e.g. "1" for `eq`, "" for `maximum`; "*" where all may be at
         once (`add`): then they become a tensor.
+    apart: the positions of operands that PyTorch's kernel gets beside its tensors where they are numbers, so that they say
+        nothing about the layout of the result: the exponent of `pow`.
     public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
     public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
     row_major: whether the result is row-major, however the operands are laid out.
+    empty_like: whether PyTorch makes the result of a complex operand with `empty_like`, so that it has its very strides.
     """
 
     __slots__ = (
         "aliases",
+        "apart",
         "args",
         "backward_name",
         "check",
@@ -62,6 +66,7 @@ class Row:
         "defaults",
         "doc",
         "domain",
+        "empty_like",
         "expr",
         "grads",
         "inplace",
@@ -102,6 +107,8 @@ class Row:
         public: bool = True,
         public_inplace: bool | None = None,
         row_major: bool = False,
+        empty_like: bool = False,
+        apart: str = "",
     ) -> None:
         self.name = name
         self.expr = expr
@@ -121,6 +128,8 @@ class Row:
         self.numbers = numbers
         self.public = public
         self.row_major = row_major
+        self.empty_like = empty_like
+        self.apart = apart
         self.names, self.defaults = parse_signature(args)
         self.positional = len(parse_signature(args.partition("*")[0])[0])
         self.operands = operands if operands is not None else len(self.names) - len(self.defaults)

@@ -12,7 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.mode import STATE
 from ..device import check_has
-from ..engine.expr import const
+from ..engine.expr import const, fit
 from ..engine.graph import Inst, Map, emit, inst
 from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta, ordered_strides
 from ..storage import Storage
@@ -20,7 +20,7 @@ from ..tensor import Tensor
 from .arguments import as_operand, bind, class_name
 from .core import NOTHING, ROWS, Row, overridden
 from .mixing import device_of, together
-from .promotion import check_cast, types_of
+from .promotion import check_cast, promoted, types_of
 from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
@@ -47,6 +47,8 @@ def clear_tables() -> None:
 
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
+#: integers that are computed with as int32
+_NARROW = (dtypes.uint8, dtypes.int8, dtypes.int16)
 
 
 def scalar_value(x: Any, compute: str, d: Any) -> Any:
@@ -60,14 +62,19 @@ def scalar_value(x: Any, compute: str, d: Any) -> Any:
         if not -(2**63) <= x < 2**63:
             raise RuntimeError("value cannot be converted to type int64_t without overflow")
         return x
-    return ((int(x) + 2**31) & 0xFFFFFFFF) - 2**31
+    bits = 8 * d.itemsize if d in _NARROW else 32
+    low = 0 if d is dtypes.uint8 else -(2 ** (bits - 1))
+    return (int(x) - low) % 2**bits + low
 
 
 # ---- the operation of a pattern of arguments
 
 
 def _map_op(row: Row, pattern: tuple[Any, ...], ops: dict[tuple[Any, ...], Map]) -> Map:
-    """The Map of a row for one pattern: for each operand "t", "s" or a constant; then (name, "s" or a constant) of options."""
+    """The Map of a row for one pattern: for each operand "t", "s" or a constant; then (name, "s" or a constant) of options.
+
+    ("t", type): a tensor of other integers, which are brought to that type first.
+    """
     op = ops.get(pattern)
     if op is None:
         expr = row.expr if all(p == "t" for p in pattern) else _arranged(row.expr, pattern)
@@ -77,9 +84,9 @@ def _map_op(row: Row, pattern: tuple[Any, ...], ops: dict[tuple[Any, ...], Map])
 
 def _arranged(expr: Callable[..., Any], pattern: tuple[Any, ...]) -> Callable[..., Any]:
     """`expr` as the engine calls it: tensors first, then scalars."""
-    operands = [p for p in pattern if type(p) is not tuple or p[0] == "const"]
+    operands = [p for p in pattern if type(p) is not tuple or p[0] != "opt"]
     options = [p for p in pattern if type(p) is tuple and p[0] == "opt"]
-    tensors = sum(p == "t" for p in operands)
+    tensors = sum(p[0] == "t" for p in operands)
 
     def call(*values: Any) -> Any:
         t, s = iter(values[:tensors]), iter(values[tensors:])
@@ -89,6 +96,8 @@ def _arranged(expr: Callable[..., Any], pattern: tuple[Any, ...]) -> Callable[..
                 args.append(next(t))
             elif p == "s":
                 args.append(next(s))
+            elif p[0] == "t":
+                args.append(fit(next(t), p[1]))
             else:
                 args.append(p[1] if p[1] is None else const(p[1], "bool"))
         given = {name: next(s) if kind == "s" else kind[1] for _, name, kind in options}
@@ -158,6 +167,13 @@ def dense_alike(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | 
     return first.strides if is_dense(first) else None
 
 
+def _own_strides(m: Meta) -> tuple[int, ...] | None:
+    """The strides that `empty_like` takes over, those of dimensions of size 1 too; None: it does not."""
+    from .inplace import is_dense
+
+    return m.strides if is_dense(m) else None
+
+
 def laid_out(
     shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, device: Any, strides: Any = None
 ) -> tuple[Meta, Meta]:
@@ -178,6 +194,12 @@ def laid_out(
         return m, m
     inner = tuple([shape[k] for k in order])
     return contiguous_meta(inner, d, device), meta(shape, ordered_strides(shape, order), 0, d, device)
+
+
+def check_shape(m: Meta, shape: tuple[int, ...]) -> None:
+    """RuntimeError, as PyTorch's, where a result of that shape does not fill what it is written to."""
+    if m.shape != shape:
+        raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
 
 
 # ---- one call, worked out
@@ -218,9 +240,17 @@ def infer(
     row = f.row
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
     device = device_of(metas)
-    computed, result = types_of(row, operands)
-    compares = result is dtypes.bool_
+    common = promoted(row, operands)
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
+    if into is not None:
+        check_shape(into, shape)
+    try:
+        computed, result = types_of(row, common)
+    except NotImplementedError:  # that there is no kernel PyTorch finds when all else fits
+        if into is not None:
+            check_cast(common, into.dtype)
+        raise
+    compares = result is dtypes.bool_
     if into is not None:
         check_cast(result, into.dtype)
         result = into.dtype
@@ -231,7 +261,8 @@ def infer(
     as_constant = computed.compute == "bool"
     for x in operands:
         if isinstance(x, Tensor):
-            pattern.append("t")
+            other = computed in _NARROW and x._meta.dtype.category == 1 and x._meta.dtype is not computed
+            pattern.append(("t", computed.name) if other else "t")
         elif x is None or as_constant:
             pattern.append(("const", x))
         else:
@@ -247,15 +278,21 @@ def infer(
             pattern.append(("opt", name, ("const", v)))
     strides = None
     if order == ():
-        several = len(metas) < sum(x is not None for x in operands)
+        several = any(
+            not isinstance(x, Tensor) and x is not None and str(k) not in row.apart for k, x in enumerate(operands)
+        )
         order = None if row.row_major else layout_of(metas, shape, several)
         strides = None if several or row.row_major else dense_alike(metas, shape)
+        if row.empty_like and common.is_complex:
+            strides = _own_strides(metas[0])
     node_meta, out = laid_out(shape, order, result, device, strides)
     ins = tuple([expanded(m, shape, None if 0 in shape else order) for m in metas])
     op = _map_op(row, tuple(pattern), f.ops)
     i = inst(op, ins, node_meta, (computed.compute,) * len(numbers), None, computed.compute)
     # arithmetic of 16-bit floats takes a number as float32, a comparison brings it to their type first
     near = computed if compares or computed not in _HALVES else dtypes.float32
+    if row.apart and near in _NARROW:  # its numbers are not brought to the type of the tensors
+        near = dtypes.int32
     return i, out, (computed.compute, near), numbers
 
 

@@ -161,7 +161,7 @@ elementwise(
     Row(
         "_div_trunc",
         _div_trunc,
-        (lambda g, x, y, out: nothing(g), lambda g, x, y, out: nothing(g)),
+        (lambda g, x, y, out: nothing(g, y), lambda g, x, y, out: nothing(g, x, y)),
         _div_rules["trunc"],
         "input, other",
         "Rounded towards zero.",
@@ -174,7 +174,7 @@ elementwise(
     Row(
         "_div_floor",
         _div_floor,
-        (lambda g, x, y, out: nothing(g), lambda g, x, y, out: nothing(g)),
+        (lambda g, x, y, out: nothing(g, y), lambda g, x, y, out: nothing(g, x, y)),
         _div_rules["floor"],
         "input, other",
         "Rounded down.",
@@ -319,6 +319,7 @@ elementwise(
         _real_abs,
         doc="The absolute value.",
         aliases=("absolute",),
+        empty_like=True,
     )
 )
 elementwise(
@@ -397,6 +398,7 @@ elementwise(
             f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0"
         ),
         numbers="2",
+        apart="2",
     )
 )
 elementwise(
@@ -484,6 +486,7 @@ elementwise(
         (lambda g, x, out: conj(g),),
         doc="The complex conjugate.",
         method=False,
+        empty_like=True,
         backward_name="ConjPhysicalBackward0",
     )
 )

@@ -98,8 +98,8 @@ def conj(x: Any) -> Any:
     return x.conj() if m.dtype.is_complex else x
 
 
-def nothing(g: Any) -> Any:
-    """Zeros: the gradient of what is constant piece by piece."""
+def nothing(g: Any, *kept: Any) -> Any:
+    """Zeros: the gradient of what is constant piece by piece. kept: what PyTorch's formula has of the operands, and so saves."""
     return g.new_zeros(g.shape)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..autograd.tape import record
+from ..autograd.tape import own, record
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, broadcast_shapes, contiguous_meta, contiguous_strides, meta, started, view_strides
 from ..shapes import type_name, wrap_dim
@@ -236,6 +236,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
     Raises RuntimeError where shapes do not agree, or for an index known to be out of range.
     """
+    _no_grad("gather", out, input, index)
     d = check_index_shape("gather", input, dim, index)
     m, mi = input._meta, index._meta
     if mi.numel:
@@ -266,35 +267,41 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
         r = Tensor._wrap(emit(i, (input._storage.node, index._storage.node)), shown)
     if input._rg:
         shape = input._meta.shape
-        record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,))
+        record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,), (input,))
     if out is None:
         return r
-    from .launch import exact_out, into, no_grad_with_out
+    from .launch import exact_out, into
 
-    no_grad_with_out("gather", input, out)
     exact_out(out, m.dtype)
     return into(out, r, input, index)
 
 
-def _out(name: str, r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
+def _out(r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
     if out is None:
         return r
-    from .launch import into, no_grad_with_out
-
-    no_grad_with_out(name, *inputs, out)
+    from .launch import into
 
     return into(out, r, *inputs)
+
+
+def _no_grad(name: str, out: Tensor | None, *inputs: Tensor) -> None:
+    """What PyTorch says of `out=` before it looks at anything else."""
+    if out is not None:
+        from .launch import no_grad_with_out
+
+        no_grad_with_out(name, *inputs, out)
 
 
 @register("take_along_dim", method=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """`gather` with both broadcast and indices modulo the size, as PyTorch takes them; with no `dim`, of the flattened input,
     where they have to be in range."""
+    _no_grad("take_along_dim", out)
     check_index_dtype(
         indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype)
     )
     if dim is None:
-        return _out("take_along_dim", gather(input.reshape(-1), 0, indices.reshape(-1)), out)
+        return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out)
     a, b = input._meta.ndim, indices._meta.ndim
     if a != b:
         raise RuntimeError(
@@ -308,7 +315,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     common = list(broadcast_shapes(tuple(sa), tuple(sb)))
     wide = input.expand(common)
     common[d] = sb_d
-    return _out("take_along_dim", gather(wide, d, _positive(indices.expand(common), n)), out)
+    return _out(gather(wide, d, _positive(indices.expand(common), n)), out)
 
 
 def _positive(i: Any, n: int) -> Any:
@@ -326,6 +333,7 @@ def _positive(i: Any, n: int) -> Any:
 @register("index_select", method=True)
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices of `input` along `dim` that a vector of indices names. Raises IndexError for one known to be out of range."""
+    _no_grad("index_select", out, input, index)
     m = input._meta
     d = wrap_dim(dim, m.ndim)
     if index._meta.ndim > 1:
@@ -339,31 +347,32 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
             )
         check_range(index, 1, 0, OUT_OF_RANGE, "index_select")
         r = input.detach().clone()
-        record("IndexSelectBackward0", (input,), r, lambda g: g)
-        return _out("index_select", r, out, input, index)
+        record("IndexSelectBackward0", (input,), r, lambda g, i: g, (index,))
+        return _out(r, out, input, index)
     check_range(index, m.shape[d], 0, _SELECT if d == 1 else OUT_OF_RANGE, "index_select")
     i = index if index._meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
     if input._rg:
         shape = m.shape
-        record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (i,))
-    return _out("index_select", r, out, input, index)
+        record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (index,))
+    return _out(r, out, input, index)
 
 
 @register("take", method=True)
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at flat indices; the result has the shape of `index`. Negative indices count from the end."""
+    _no_grad("take", out, input, index)
     if index._meta.dtype is not dtypes.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
     index = beside(input, index)
     n = input._meta.numel
     check_range(index, n, -n, TAKE_ERROR, "take")
     flat = input.detach().reshape(-1)
-    r = index_prepared(flat, (index if index._meta.ndim else index.reshape(1),)).reshape(index._meta.shape)
+    r = own(index_prepared(flat, (index if index._meta.ndim else index.reshape(1),)).reshape(index._meta.shape))
     if input._rg:
         shape = input._meta.shape
-        record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,))
-    return _out("take", r, out, input, index)
+        record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,), (input,))
+    return _out(r, out, input, index)
 
 
 #: for a flat index out of range

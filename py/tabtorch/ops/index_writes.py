@@ -41,6 +41,11 @@ def _at_least_1d(t: Tensor) -> Tensor:
     return t if t._meta.ndim else t.reshape(1)
 
 
+def _of_source(source: Tensor) -> tuple[Tensor, ...]:
+    """What PyTorch's gradient for the source has of it: its shape, for which all of it is saved."""
+    return (source,) if source._rg else ()
+
+
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, in_place: bool) -> Tensor:
     if in_place:
         check_inplace(x, (source,))
@@ -87,6 +92,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
         (source,),
         (lambda g, i: g, source_grad),
         (index if source._rg else None,),
+        _of_source(source),
     )
 
 
@@ -142,6 +148,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
         (source,),
         (lambda g, i: g.index_fill(d, i, 0), lambda g, i: g.index_select(d, i).reshape(ms.shape)),
         (index,),
+        _of_source(source),
     )
 
 
@@ -250,6 +257,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
             lambda g, i: g.take(i).reshape(source._meta.shape),
         ),
         (index,),
+        _of_source(source),
     )
 
 

@@ -8,19 +8,21 @@ thread comes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..autograd.mode import STATE
-from ..autograd.tape import record, short_class
-from ..autograd.views import before_write, check_inplace, rebase
+from ..autograd.tape import record, short_class, unsupported
+from ..autograd.views import before_write, check_inplace, rebase, refresh
 from ..engine.graph import Inst, Node, Write, batches, emit, inst
-from ..engine.view import Meta, broadcast_shapes, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta, meta
 from ..tensor import Tensor
 from .arguments import as_operand, bind, must_be_tensor
 from .core import Row
 from .dispatch import (
     Family,
     apply,
+    check_shape,
     convert_of,
     expanded,
     family,
@@ -32,8 +34,8 @@ from .dispatch import (
 )
 from .launch import no_grad_with_out, warn_resized
 from .mixing import beside, together
-from .promotion import check_cast
-from .tape import make_node, pack
+from .promotion import check_cast, promoted
+from .tape import make_node, pack, uses_of
 
 _WRITE = Write("write")
 
@@ -169,11 +171,6 @@ def _partial() -> RuntimeError:
     )
 
 
-def check_shape(t: Tensor, shape: tuple[int, ...]) -> None:
-    if t._meta.shape != shape:
-        raise RuntimeError(f"output with shape {list(t._meta.shape)} doesn't match the broadcast shape {list(shape)}")
-
-
 def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any = None, saved: Any = ()) -> Tensor:
     """An in-place operation: `t` gets the elements of `value` (its shape and dtype), on the tape as `name`.
 
@@ -196,7 +193,10 @@ def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any =
 
 
 def _inst_for(f: Family, operands: list[Any], options: dict[str, Any], t: Tensor) -> tuple[Inst, str, Any, bool]:
-    """The Inst whose value goes to `t`, (compute, dtype) of its scalars, and whether that is all of the storage."""
+    """The Inst whose value goes to `t`, (compute, dtype) of its scalars, and whether that is all of the storage.
+
+    RuntimeError for operands of types, memory or shapes with which it cannot be: in that order, as PyTorch.
+    """
     m = t._meta
     out = t._storage.node.inst.out
     order = covering_order(m, out.numel) if out.dtype is m.dtype else ()
@@ -204,9 +204,11 @@ def _inst_for(f: Family, operands: list[Any], options: dict[str, Any], t: Tensor
     key = ("to", m, covers, *key_of(operands, options))
     entry = f.any.get(key)
     if entry is None:
-        check_shape(t, broadcast_shapes(*[x._meta.shape for x in operands if isinstance(x, Tensor)]))
-        i, res, (compute, d), _ = infer(f, operands, options, into=m, order=order if covers else None)
-        check_shape(t, res.shape)
+        with suppress(NotImplementedError):  # which `infer` raises, in its turn
+            promoted(f.row, operands)
+    check_overlap(t, operands[1:])
+    if entry is None:
+        i, _, (compute, d), _ = infer(f, operands, options, into=m, order=order if covers else None)
         entry = f.any[key] = (i, compute, d, covers)
     return entry
 
@@ -225,6 +227,15 @@ def _compared(name: str, t: Tensor, x: Tensor, y: Any) -> Any:
         Tensor._view_of(t, t._meta),
         (zero, zero),
     )
+
+
+def _keeps_old(f: Family, operands: list[Any]) -> bool:
+    """Whether a row that writes to its first operand, which requires grad, keeps what that was."""
+    cls = f.backward
+    if cls is None or not operands[0]._rg:
+        return False
+    mask = sum(1 << k for k, x in enumerate(operands) if isinstance(x, Tensor) and x._rg and cls.differentiable[k])
+    return bool(mask and uses_of(cls)[mask][0])
 
 
 def row_inplace(row: Row, name: str) -> Callable[..., Any]:
@@ -271,7 +282,12 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             check_inplace(self, operands[1:])
         operands = [beside(self, x, scalars=True) for x in operands]
         recording = STATE.grad and recorded and any(isinstance(x, Tensor) and x._rg for x in operands)
-        check_overlap(self, operands[1:])
+        if recording and self._meta.dtype.category < 2 and _keeps_old(f, operands):
+            raise unsupported(self)  # PyTorch keeps a clone, which it cannot record
+        if recording:
+            for x in operands:
+                if isinstance(x, Tensor) and x._stale:
+                    refresh(x)
         i, compute, d, covers = _inst_for(f, operands, options, self)
         s = self._storage
         fn = None
@@ -333,7 +349,7 @@ def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], 
     if value._meta.shape != out._meta.shape and any(
         x is out for x in operands
     ):  # it is read too: no other size will do
-        check_shape(out, value._meta.shape)
+        check_shape(out._meta, value._meta.shape)
     return write_out(out, value)
 
 
@@ -366,7 +382,6 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
 __all__ = [
     "as_operand",
     "check_out",
-    "check_shape",
     "expanded",
     "set_node",
     "set_tensor",

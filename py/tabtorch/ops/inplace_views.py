@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import views
+from ..autograd.mode import STATE
 from ..autograd.tape import GradFn, grad_class
 from ..autograd.views import _move_retain, check_inplace, refresh
 from ..tensor import Tensor
@@ -15,7 +16,7 @@ from .core import register
 def _become(self: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
     """`self` with the geometry, and the history, of that view of it."""
     check_inplace(self)
-    if self._stale:
+    if self._stale and STATE.grad:
         refresh(self)
     v = view(self._shallow())
     fn = v._fn

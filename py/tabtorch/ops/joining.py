@@ -133,7 +133,6 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
     used = [t for t in ts if t._meta.shape != (0,)]
     if not used:
-        wrap_dim(dim, 1)
         r = ts[0].new_zeros((0,), dtype=_common_dtype(ts))
         record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], 0))
         return into(out, r, *ts)

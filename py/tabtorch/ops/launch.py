@@ -68,8 +68,14 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
     return decorate
 
 
-def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., Tensor]:
-    """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor. structured: PyTorch's message is that of such kernels."""
+def in_place(
+    f: Callable[..., Any], structured: bool = False, meets: Callable[..., Any] | None = None
+) -> Callable[..., Tensor]:
+    """Registers `Tensor.NAME_`, which writes what `f` gives into its tensor.
+
+    structured: PyTorch's message is that of such kernels. meets: gives the tensors that must not lie where it is written
+    (default: all arguments); None from it: even the tensor's own elements may.
+    """
 
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
         from .inplace import check_overlap, set_tensor
@@ -98,7 +104,11 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
                 f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
             )
         check_cast(want.dtype, have.dtype)
-        check_overlap(self, [x for x in args if x is not self])
+        read: Any = [x for x in (*args, *kw.values()) if isinstance(x, Tensor)]
+        if meets is not None:
+            read = meets(self, *read)
+        if read is not None:
+            check_overlap(self, [x for x in read if x is not self])
         fn = result._fn
         if fn is not None and not fn.is_port and want.dtype is have.dtype:
             first = fn.edges[0]
@@ -112,7 +122,10 @@ def in_place(f: Callable[..., Any], structured: bool = False) -> Callable[..., T
                         s.version = self._storage.version
                 rebase(self, fn)
                 return self
-        self.copy_(result)
+        if read is None and not recording:
+            set_tensor(self, result)
+        else:
+            self.copy_(result)
         return self
 
     g.__name__ = g.__qualname__ = f.__name__ + "_"

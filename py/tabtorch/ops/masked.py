@@ -72,7 +72,8 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     mask = beside(x, mask)
     if in_place:
         check_overlap(x, (mask,), repeats=True)
-    shape = broadcast_shapes(mask._meta.shape, m.shape) if mask._meta.shape != m.shape else tuple(m.shape)
+    shapes = (m.shape, mask._meta.shape) if in_place else (mask._meta.shape, m.shape)
+    shape = broadcast_shapes(*shapes) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
     if tensor_value is not None:

@@ -331,8 +331,10 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return into(out, _added("AddbmmBackward0", input, batch1, batch2, _TRACED, beta, alpha))
 
 
-for _f in (addmm, addmv, baddbmm):
-    in_place(_f, structured=True)
+# in place, PyTorch reads them where they are also written; it looks at the tensor alone, and not always
+in_place(addmm, structured=True, meets=lambda self, mat1, mat2: ())
+in_place(addmv, structured=True, meets=lambda self, mat, vec: None if mat.numel() else ())
+in_place(baddbmm, structured=True, meets=lambda self, batch1, batch2: None)
 
 
 def _addr_(self: Tensor, vec1: Tensor, vec2: Tensor, **kw: Any) -> Tensor:
@@ -353,7 +355,8 @@ def _addbmm_(self: Tensor, batch1: Tensor, batch2: Tensor, **kw: Any) -> Tensor:
     return _in_place_addbmm(self, batch1, batch2, **kw)
 
 
-_in_place_addr, _in_place_addbmm = in_place(addr), in_place(addbmm)
+_in_place_addr = in_place(addr, meets=lambda self, vec1, vec2: (vec1.detach().unsqueeze(1), vec2))
+_in_place_addbmm = in_place(addbmm, meets=lambda self, batch1, batch2: ())
 register("addr_", _addr_, method=True, torch=False, doc="`addr` in place.")
 register("addbmm_", _addbmm_, method=True, torch=False)
 

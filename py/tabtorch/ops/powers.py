@@ -79,6 +79,7 @@ elementwise(
         check=_integer_only,
         kernel="pow",
         backward_name=_power_name,
+        apart="01",
     )
 )
 

@@ -106,10 +106,15 @@ RULES: dict[str, Rule] = {
 }
 
 
-def types_of(row: Any, operands: list[Any]) -> tuple[dtype, dtype]:
-    """The type an operation computes in and its result's type. Raises PyTorch's error where they cannot be."""
-    rule = row.rule
-    common = common_dtype(operands[1:] if rule == "where" else operands)
+def promoted(row: Any, operands: list[Any]) -> dtype:
+    """The type that operands have in common. Raises what PyTorch says of them before it looks at their shapes."""
+    common = common_dtype(operands[1:] if row.rule == "where" else operands)
     if row.check is not None:
         row.check(common, operands)
+    return common
+
+
+def types_of(row: Any, common: dtype) -> tuple[dtype, dtype]:
+    """The type an operation computes in and its result's type. Raises PyTorch's error where they cannot be."""
+    rule = row.rule
     return (RULES[rule] if isinstance(rule, str) else rule)(row, common)

@@ -10,14 +10,16 @@ from typing import Any
 
 from .. import dtypes, shapes
 from ..autograd.tape import record
+from ..autograd.views import check_inplace
 from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
-from ..engine.view import contiguous_meta, contiguous_strides, meta
+from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..layout import contiguous_format
 from ..shapes import ints, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import function, register
+from .inplace import check_overlap
 from .launch import into
 from .places import every_example
 from .ranges import Range
@@ -52,6 +54,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     m = input._meta
     if not sh:
         raise RuntimeError("`shifts` required")
+    if not m.numel and len(sh) == len(ds) == 1:  # PyTorch does not look at the dimension
+        return _roll(input, ())
     if not ds:
         if len(sh) != 1:
             raise RuntimeError(f"shifts and dimensions must align. shifts: {len(sh)}, dims:{len(ds)}")
@@ -336,10 +340,25 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return into(out, _triangle("triu", input, diagonal, False))
 
 
+def _one_after_another(m: Meta) -> bool:
+    """Whether the matrices of a batch follow each other in memory: PyTorch writes to these as they are, to others through a copy."""
+    expected = prod(m.shape[-2:])
+    for d in range(m.ndim - 3, -1, -1):
+        if d == 0 and (m.strides[0] == 0 or m.shape[0] == 1):
+            continue
+        if m.strides[d] != expected:
+            return False
+        expected *= m.shape[d]
+    return True
+
+
 def _triangle_(name: str, lower: bool) -> Any:
     def f(self: Tensor, diagonal: int = 0) -> Tensor:
         from .scatter import base_node, finish
 
+        check_inplace(self)
+        if self._meta.numel and not _one_after_another(self._meta):
+            check_overlap(self, ())
         back = lambda g: _triangle(name, g, diagonal, lower)  # noqa: E731
         return finish(
             self,

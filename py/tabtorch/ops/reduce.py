@@ -14,8 +14,8 @@ from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..engine.expr import Complex, Expr, absolute, cast, const, isnan, sqrt, where
 from ..engine.graph import Inst, Map, Reduce, inst
-from ..engine.view import Meta, contiguous_meta
-from ..shapes import remembered, type_name, wrap_dim
+from ..engine.view import Meta, contiguous_meta, meta
+from ..shapes import remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from . import core
 from .launch import dims_of, exact_out, hashable, into, into_two, named, operation, run, view_meta
@@ -172,14 +172,12 @@ def _spread_meta(g: Meta, shape: tuple[int, ...], dims: tuple[int, ...], keepdim
                 next(at)
         else:
             strides.append(next(at))
-    return view_meta(g, shape, tuple(strides))
+    return meta(shape, tuple(strides), g.offset, g.dtype, g.device)
 
 
 def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     """A result of a reduction over `dim` seen in the shape of what was reduced."""
     dims = dims_of(len(shape), dim)
-    if 0 in shape and g._meta.numel:
-        return g.new_zeros(shape)
     out = Tensor._view_of(g, _spread_meta(g._meta, tuple(shape), dims, keepdim))
     if STATE.grad and g._rg:
         record("ExpandBackward0", (g,), out, lambda gg: sum(gg, dims, keepdim) if dims else gg)
@@ -377,6 +375,7 @@ def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, gra
     dim = hashable(dim)
     m = x._meta
     if m.numel == 0 or m.dtype.category == 3:
+        wrap_dims(() if dim is None else (dim,) if isinstance(dim, int) else dim, m.ndim)
         _no_order(kernel, m)
         _need_elements(name, m, dim)
     i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)

@@ -62,6 +62,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None, **kw: Any) -> 
     if memory_format is preserve_format:
         raise RuntimeError("Unsupported memory formatPreserve")
     if shape != self._meta.shape or memory_format is not None:
+        check_inplace(self)
         resize(self, shape, memory_format)
         self._storage.written()
     return self
@@ -106,8 +107,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     check_inplace(self)
     m = self._meta
     if source is None:
-        self._storage = Storage(fill_node((0,), 0, m.dtype, m.device))
-        self._meta = contiguous_meta((0,), m.dtype, m.device)
+        _lie_in(self, Storage(fill_node((0,), 0, m.dtype, m.device)), contiguous_meta((0,), m.dtype, m.device))
         return self
     if isinstance(source, Tensor):
         if source.dtype is not m.dtype:
@@ -134,9 +134,15 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
             "This is no longer allowed; the devices must match."
         )
     reserve(storage, new)
-    self._storage = storage
-    self._meta = new
+    _lie_in(self, storage.untracked(), new)
     return self
+
+
+def _lie_in(t: Tensor, storage: Storage, m: Meta) -> None:
+    """Moves a tensor to other memory, which counts as a write to it; the versions there are not its own."""
+    storage.version = t._storage.version + 1
+    t._storage = storage
+    t._meta = m
 
 
 def _geometry(m: Meta, offset: int, size: Any, stride: Any, device: Any) -> Meta:

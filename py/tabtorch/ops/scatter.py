@@ -60,23 +60,24 @@ def finish(
     others: tuple[Tensor | None, ...],
     grads: tuple[Callable[..., Any] | None, ...],
     saved: tuple[Tensor | None, ...] = (),
+    noticed: tuple[Tensor | None, ...] = (),
 ) -> Tensor:
     """`x` changed by an operation: as a new tensor, or in place, with its gradient for `x` and `others` on the tape.
 
-    node: makes the new value, of shape and dtype of `x`.
+    node: makes the new value, of shape and dtype of `x`. saved, noticed: as for `tape.record`.
     """
     recorded = STATE.grad and (x._rg or any(t is not None and t._rg for t in others))
     if not in_place:
         m = x._meta
         r = Tensor._wrap(node(x), contiguous_meta(m.shape, m.dtype, m.device))
         if recorded:
-            record(name, (x, *others), r, grads, saved)
+            record(name, (x, *others), r, grads, saved, noticed)
         return r
     check_inplace(x, others)
     new = node(x)
     fn = None
     if recorded:
-        fn = record(name, (before_write(x), *others), Tensor._view_of(x, x._meta), grads, saved)
+        fn = record(name, (before_write(x), *others), Tensor._view_of(x, x._meta), grads, saved, noticed)
     set_node(x, new)
     if fn is not None:
         rebase(x, fn)

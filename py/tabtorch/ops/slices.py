@@ -68,9 +68,10 @@ def embed(g: Tensor, shape: tuple[int, ...], spec: Spec) -> Tensor:
     """Zeros of `shape` in which the part `spec` is `g`."""
     m = g._meta
     out = contiguous_meta(tuple(shape), m.dtype, m.device)
-    if m.numel == 0:
-        return g.new_zeros(tuple(shape))
-    r = Tensor._wrap(emit(inst(_EMBED, (m,), out, (), spec), (g._storage.node,)), out)
+    if m.numel:
+        r = Tensor._wrap(emit(inst(_EMBED, (m,), out, (), spec), (g._storage.node,)), out)
+    else:
+        r = g.new_zeros(tuple(shape))
     if g._rg:
         record("SliceBackwardBackward0", (g,), r, lambda gg: cut(gg, spec))
     return r
@@ -104,10 +105,11 @@ def diagonal_embed(
     """Zeros of `shape` whose diagonal (as `diagonal(offset, dim1, dim2)` takes it) is `g`."""
     m = g._meta
     out = contiguous_meta(tuple(shape), m.dtype, m.device)
-    if m.numel == 0:
-        return g.new_zeros(tuple(shape))
-    d1, d2 = shapes.wrap_dim(dim1, len(shape)), shapes.wrap_dim(dim2, len(shape))
-    r = Tensor._wrap(emit(inst(_DIAGONAL, (m,), out, (), (offset, d1, d2)), (g._storage.node,)), out)
+    if m.numel:
+        d1, d2 = shapes.wrap_dim(dim1, len(shape)), shapes.wrap_dim(dim2, len(shape))
+        r = Tensor._wrap(emit(inst(_DIAGONAL, (m,), out, (), (offset, d1, d2)), (g._storage.node,)), out)
+    else:
+        r = g.new_zeros(tuple(shape))
     if g._rg:
         record(name, (g,), r, lambda gg: gg.diagonal(offset, dim1, dim2))
     return r

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..autograd.tape import record
+from ..autograd.tape import own, record
 from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
@@ -232,7 +232,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
     indices = order_of(input, d, largest)
     if input.ndim:
-        indices = indices.narrow(d, 0, k).contiguous()
+        indices = own(indices.narrow(d, 0, k).contiguous())
     values = chosen("TopkBackward0", input, indices, d)
     return into_two(out, TopkResult(values, indices))
 
@@ -243,7 +243,7 @@ def picked(name: str, kind: Any, x: Tensor, indices: Tensor, d: int, keepdim: bo
     with quiet():
         values = x.gather(d, indices) if shape else x.clone()
         if flat:
-            values, indices = values.squeeze(d), indices.squeeze(d)
+            values, indices = own(values.squeeze(d)), own(indices.squeeze(d))
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         if not shape:
@@ -268,7 +268,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     indices = order_of(input, d)
     if input.ndim:
-        indices = indices.narrow(d, k - 1, 1).contiguous()
+        indices = own(indices.narrow(d, k - 1, 1).contiguous())
     return into_two(out, picked("KthvalueBackward0", KthvalueResult, input, indices, d, keepdim))
 
 

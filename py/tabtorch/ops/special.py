@@ -52,7 +52,7 @@ _unary(
 _unary(
     "erfinv",
     lambda x: sf.erfinv(x),
-    lambda g, x, out: g * (ops.exp(out * out) * (1 / _TWO_OVER_ROOT_PI)),
+    lambda g, x, out: g * (ops.exp(ops.erfinv(x) ** 2) * (1 / _TWO_OVER_ROOT_PI)),
     "The inverse of erf.",
     (-0.99, 0.99),
     aliases=("special_erfinv",),

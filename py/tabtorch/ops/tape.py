@@ -8,17 +8,22 @@ from typing import Any
 from ..autograd.mode import STATE
 from ..autograd.tape import (
     FREED,
+    LEAF,
     GradFn,
     Packed,
     Saved,
+    check_history,
+    detached,
     edge,
     freed_error,
     gap,
     grad_class,
     inference_error,
+    maker,
     modified_error,
     next_seq,
     part,
+    unsupported,
 )
 from ..tensor import Tensor
 from .core import Row
@@ -44,9 +49,13 @@ class RowFn(GradFn):
         if versions is not None:
             if args is FREED:
                 raise freed_error()
+            if detached[0]:
+                for x, e in zip(args, self.edges):
+                    if isinstance(x, Tensor) and e is not None and e.edge_kind != LEAF:
+                        check_history(x)
             for x, v in zip(args, versions):
                 if v >= 0 and x._storage.version != v:
-                    raise modified_error(x, v, x._fn)
+                    raise self._modified(args, versions)
         out = self.out
         if out is not None:
             out = self._unpack_out()
@@ -68,6 +77,12 @@ class RowFn(GradFn):
             )
         return [None if e is None else f(g, *args, out) for f, e in zip(grads, edges)]  # type: ignore[misc]
 
+    def _modified(self, args: Sequence[Any], versions: Sequence[int]) -> RuntimeError:
+        """The error for an operand that has been written to: as PyTorch looks at them, by name."""
+        names = ["self" if n == "input" else n for n in self.row.names]
+        k = min((k for k, v in enumerate(versions) if v >= 0 and args[k]._storage.version != v), key=lambda k: names[k])
+        return modified_error(args[k], versions[k], maker(args[k]))
+
     def _unpack_out(self) -> Tensor:
         storage, m, version = self.out
         t: Tensor = _new(Tensor)
@@ -77,7 +92,7 @@ class RowFn(GradFn):
             t._rg = True
             t._fn = self
         if storage.version != version:
-            raise modified_error(t, version, self)
+            raise modified_error(t, version, self.as_view)
         return t
 
     def release(self) -> None:
@@ -167,14 +182,19 @@ def used_arguments(f: Callable[..., Any]) -> set[str] | None:
 
 
 class _Uses:
-    """What the gradients of a row need, by which operands want one (bits of a mask): a flag for each operand, and for the output."""
+    """What a row keeps, by which operands want a gradient (bits of a mask): a flag for each operand, and for the output.
+
+    As PyTorch, whose later writes are noticed: what one gradient alone needs is kept where that one is wanted; what several
+    need, and the output, always is.
+    """
 
     def __init__(self, row: Row) -> None:
         self.n = row.operands
         self.needed: list[list[bool]] = []
         for f in row.grads or ():
-            used = used_arguments(f) if f is not None else set()
-            if used is None or f is None:
+            none = f is None or hasattr(f, "refuses")
+            used = set() if none else used_arguments(f)  # type: ignore[arg-type]
+            if used is None or f is None or none:
                 self.needed.append([used is None] * (self.n + 1))
                 continue
             names = f.__code__.co_varnames[1 : self.n + 2]
@@ -186,8 +206,11 @@ class _Uses:
     def __getitem__(self, mask: int) -> tuple[bool, ...]:
         r = self.by_mask.get(mask)
         if r is None:
-            mine = [row for k, row in enumerate(self.needed) if mask >> k & 1]
-            r = self.by_mask[mask] = tuple(any(col) for col in zip(*mine)) if mine else (False,) * (self.n + 1)
+            *operands, out = zip(*self.needed)
+            r = self.by_mask[mask] = (
+                *(sum(c) > 1 or any(c[k] and mask >> k & 1 for k in range(len(c))) for c in operands),
+                any(out),
+            )
         return r
 
 
@@ -217,7 +240,7 @@ def uses_of(cls: Any) -> Any:
 def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     """Puts `t`, computed from `x`, on the tape."""
     if t._meta.dtype.category < 2:
-        return
+        raise unsupported(t)
     fn = _new(cls)
     fn.edges = (x._fn or edge(x),)
     fn.metas = (x._meta,)
@@ -267,8 +290,10 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
         else:
             fn.edges = (ea, None)
         fn.metas = (a._meta, b._meta)
-    if not mask or t._meta.dtype.category < 2:
+    if not mask:
         return
+    if t._meta.dtype.category < 2:
+        raise unsupported(t)
     fn.outs = t._meta
     fn.seq = n = next_seq()
     ka, kb, ko = (cls.uses or uses_of(cls))[mask]
@@ -321,8 +346,6 @@ def _version(x: Tensor) -> int:
 
 def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, Any]) -> Any:
     """The GradFn of `t`, computed from `operands`; None where no operand that has a gradient requires one."""
-    if t._meta.dtype.category < 2:
-        return None
     edges: list[Any] = []
     mask = 0
     for k, x in enumerate(operands):
@@ -358,6 +381,8 @@ def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str,
     """Puts `t` on the tape if it has to be there."""
     fn = make_node(cls, t, operands, options)
     if fn is not None:
+        if t._meta.dtype.category < 2:
+            raise unsupported(t)
         t._rg = True
         t._fn = fn
         if STATE.hooks:

@@ -69,7 +69,7 @@ elementwise(
     Row(
         "logaddexp2",
         _logaddexp2,
-        (lambda g, x, y, out: g * ops.exp2(x - out), lambda g, x, y, out: g * ops.exp2(y - out)),
+        (lambda g, x, y, out: g / (1 + ops.exp2(y - x)), lambda g, x, y, out: g / (1 + ops.exp2(x - y))),
         floating("logaddexp2_cpu"),
         "input, other",
         "log2(2**input + 2**other).",
@@ -109,13 +109,20 @@ _unary(
     aliases=("arctan",),
 )
 
+
+def _inverse_square(y: Any, x: Any) -> Any:
+    """1 / (x² + y²), and 0 at the origin."""
+    square = y * y + x * x
+    return square.reciprocal().masked_fill(square == 0, 0)
+
+
 elementwise(
     Row(
         "atan2",
         lambda y, x: fn.atan2(y, x),
         (
-            lambda g, y, x, out: g * (x / (y * y + x * x)),
-            lambda g, y, x, out: g * (-y / (y * y + x * x)),
+            lambda g, y, x, out: g * (x * _inverse_square(y, x)),
+            lambda g, y, x, out: g * (-y * _inverse_square(y, x)),
         ),
         real_float("atan2_cpu"),
         "input, other",
@@ -135,13 +142,13 @@ def _sinc(x: Any) -> Any:
     return where(x == 0.0, 1.0, sin(p) / where(x == 0.0, 1.0, p))
 
 
-def _sinc_grad(g: Any, x: Any, out: Any) -> Any:
+def _sinc_grad(g: Any, x: Any) -> Any:
     p = x * math.pi
     safe = ops.where(x == 0, 1, x)
     return g * conj(ops.where(x == 0, 0, (ops.cos(p) - ops.sinc(x)) / safe))
 
 
-_unary("sinc", _sinc, lambda g, x, out: _sinc_grad(g, x, out), "sin(pi input) / (pi input), 1 at 0.", (-4, 4), cost=20)
+_unary("sinc", _sinc, lambda g, x, out: _sinc_grad(g, x), "sin(pi input) / (pi input), 1 at 0.", (-4, 4), cost=20)
 
 # ---- hyperbolic functions
 
