@@ -274,6 +274,12 @@ CASES = {
         x.stride(), x.grad.stride()""",
     "roll of nothing": "t.zeros(0, 3, requires_grad=True).roll(1, 7).grad_fn.name()",
     "cat of nothing": "t.cat([t.zeros(0), t.zeros(0)], 5)",
+    "unbind of nothing that cannot be used": """
+        x = t.zeros(0, requires_grad=True) * 1
+        a, b = x.split_with_sizes([0, 0])
+        x.add_(1)
+        b.unbind()""",
+    "sizes of three that do not fit": "t.addcmul(t.ones(6), t.ones(8), t.ones(2, 2, 2))",
     "unbind of no dimension": "t.zeros(()).unbind(2)",
     "amax of complex numbers in no dimension": "t.zeros(2, dtype=t.complex64).amax(3)",
     "mm of no bools": "t.mm(t.ones(3, 0, dtype=t.bool), t.ones(0, 2, dtype=t.bool)), t.mv(t.ones(0, 3) > 0, t.ones(3) > 0)",

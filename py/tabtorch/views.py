@@ -11,7 +11,7 @@ from typing import Any
 
 from . import shapes
 from .autograd.mode import STATE
-from .autograd.views import as_strided_backward, views_of_several
+from .autograd.views import as_strided_backward, refresh, views_of_several
 from .autograd.views import view as track
 from .dtypes import dtype as Dtype
 from .engine.view import Meta, broadcast_shapes
@@ -469,6 +469,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     metas = [shapes.selected(m, d, i) for i in range(m.shape[d])]
     if not metas:
+        if input._rg and input._stale and STATE.grad:
+            refresh(input)  # which may be refused
         return ()
 
     def backward(gs: list[Tensor | None]) -> Tensor:

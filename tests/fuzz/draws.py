@@ -416,7 +416,9 @@ UNSUPPORTED = (
 )  # fmt: skip
 
 #: of an index that has been written to since, which a device finds when it is read; of a gradient that PyTorch loses
-LATER = ("out of bounds for", "tensors used as indices must be", "invalid storage offset")
+LATER = (
+    "out of bounds for", "tensors used as indices must be", "broadcast to indexing result", "invalid storage offset",
+)  # fmt: skip
 
 GRADS = ("float32", "float64", "float16", "complex64")
 

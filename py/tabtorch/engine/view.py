@@ -126,14 +126,16 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape, right-aligned. Raises PyTorch's RuntimeError where sizes do not match."""
     nd = max((len(s) for s in shapes), default=0)
     out = [1] * nd
+    joined = 0  # dimensions of those that have been looked at
     for shape in shapes:
+        joined = max(joined, len(shape))
         for k in range(1, len(shape) + 1):
             n = shape[-k]
             if n != 1:
                 if out[-k] not in (1, n):
                     raise RuntimeError(
                         f"The size of tensor a ({out[-k]}) must match the size of tensor b ({n}) "
-                        f"at non-singleton dimension {nd - k}"
+                        f"at non-singleton dimension {joined - k}"
                     )
                 out[-k] = n
     return tuple(out)
