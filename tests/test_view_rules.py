@@ -175,6 +175,19 @@ CASES = {
     "index_select of a scalar notices its index": "x, i = t.ones((), requires_grad=True), t.tensor([0])\n"
     + CHANGED.format("x.index_select(0, i)", "i"),
     "no function made indices": "x = t.ones(3, requires_grad=True)\n" + CHANGED.format("x.sort()", "y[1]"),
+    "the first by name is told, of a product": "x = t.ones(3, 3, requires_grad=True)\nz = t.ones(3, 1, requires_grad=True)\n"
+    + CHANGED.format("x.mm(z)", "x, z"),
+    "copy_ of a view that cannot be used, to its base": """
+        x = t.ones(4, requires_grad=True) * 1
+        a, b = x.split(2)
+        x.abs_()
+        x.copy_(b.expand(2, 2).reshape(4)[:1])
+        x.copy_(b)""",
+    "resize_ of a view, in inference mode": """
+        x = t.ones(2, requires_grad=True)
+        with t.inference_mode():
+            n = x[:].resize_(1).shape
+        n""",
     "the first by name is told": "x = t.ones(3, requires_grad=True)\nz = t.ones(2, 3, requires_grad=True)\n"
     + CHANGED.format("x * z", "x, z"),
     "what copy_ made, in an error": "x, z = t.ones(3, requires_grad=True), t.ones(3)\nz.copy_(x)\n"

@@ -433,7 +433,11 @@ class OpFn(GradFn):
         saved = self.saved
         if saved is FREED:
             raise freed_error()
-        values = [s.unpack(self) if s is not None else None for s in saved]
+        try:
+            values = [s.unpack(self) if s is not None else None for s in saved]
+        except RuntimeError:
+            self._unpack_by_name()
+            raise
         for n in self.noticed:
             n.check()
         b = self.backward
@@ -443,6 +447,14 @@ class OpFn(GradFn):
             ]
         r = b(g, *values)
         return r if type(r) is tuple or type(r) is list else (r,)
+
+    def _unpack_by_name(self) -> None:
+        """Unpacks what is saved in PyTorch's order: of several that were written to, the first is told."""
+        from .saved import names_of
+
+        places = [(self.saved[i].is_output, name, i) for name, i in names_of(self).items() if self.saved[i] is not None]
+        for _, _, i in sorted(places):
+            self.saved[i].unpack(self)
 
     def release(self) -> None:
         if self.saved:

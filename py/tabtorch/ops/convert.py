@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record, unsupported
-from ..autograd.views import before_write, check_inplace, rebase, view
+from ..autograd.views import before_write, check_inplace, rebase, refresh, view
 from ..device import check_has, resolve, roaming_cpu
 from ..device import device as Device
 from ..engine import graph
@@ -308,6 +308,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         return fill_(self, x)
     m, v = self._meta, src._meta
     check_inplace(self, (src,) if m.dtype.category > 1 else ())
+    if src._stale and STATE.grad and m.dtype.category > 1:
+        refresh(src)  # which may be refused, before anything else is said
     if m is v and src._storage.root is self._storage.root:
         if not (STATE.grad and (self._rg or src._rg)):
             self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same

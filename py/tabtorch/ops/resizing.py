@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from .. import ops
+from ..autograd.mode import STATE
 from ..autograd.views import check_inplace
 from ..creation import fill_node
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
@@ -55,7 +56,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None, **kw: Any) -> 
     if kw:
         sizes = (kw.pop("size"),)
     shape = ints(sizes, "resize_")
-    if self._rg:
+    if self._rg and not STATE.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if any(n < 0 for n in shape):
         raise RuntimeError("numel: integer multiplication overflow")
