@@ -6,7 +6,8 @@ How a call goes:
    optimizer included, become one graph, which is fused and planned as a whole and sent once. That alone is always right.
 2. The run is *recorded* (record.py): which storages were read (arguments; parameters, buffers, optimizer state, captured
    tensors), which have another value now, what is returned, which random numbers were drawn; and which of the numbers in the
-   plan come of settings and step counts (live.py). What was overwritten is planned in place, so state stays where it is.
+   plan come of settings and step counts (live.py), and of where arguments begin in their storages (begins.py). What was
+   overwritten is planned in place, so state stays where it is. What is differentiated outside gets plans for that: history.py.
 3. A second run with plain numbers must come out as the recording foretells. From then on calls with equal arguments
    (shapes, dtypes, devices, grad mode, Python values: tree.py) in an unchanged scope (scope.py: what the function's Python
    could see) are *replayed* (replay.py): no Python of the function runs. driver.py decides.
