@@ -15,7 +15,6 @@ import json
 import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -222,13 +221,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = time.monotonic()
         ran, wrong = run_many(first, device, programs, o.seconds / len(devices))
         seconds = time.monotonic() - start
-        kinds: Counter[str] = Counter()
+        kinds: dict[str, list[int]] = {}
         for seed, why in wrong:
-            kinds[kind_of(why)] += 1
-            if kinds[kind_of(why)] == 1 and len(kinds) <= o.show:
+            seeds = kinds.setdefault(kind_of(why), [])
+            seeds.append(seed)
+            if len(seeds) == 1 and len(kinds) <= o.show:
                 print(shown(seed, why, device, o.shrink), flush=True)
-        for kind, n in kinds.most_common(40):
-            print(f"{n:6} x {kind}")
+        for kind, seeds in sorted(kinds.items(), key=lambda k: -len(k[1])):
+            print(f"{len(seeds):6} x {kind}: seeds {str(seeds[:5])[1:-1]}{', …' * (len(seeds) > 5)}")
         print(
             f"aliases on {device}: {ran} programs from seed {first}, {ran - len(wrong)} agreed with PyTorch ({seconds:.0f} s)"
         )
