@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import tabtorch
 from conformance import modules
+from tabtorch.nn import functional as F
+from tabtorch.nn.functional import attention
 
 SLICE = (
     "Linear Conv2d ConvTranspose1d BatchNorm1d InstanceNorm2d LayerNorm Embedding AdaptiveAvgPool2d MaxPool2d GELU LSTM GRU "
-    "LSTMCell MultiheadAttention TransformerEncoder CrossEntropyLoss LinearCrossEntropyLoss CTCLoss CircularPad2d LazyConv1d"
+    "LSTMCell MultiheadAttention TransformerEncoder CrossEntropyLoss LinearCrossEntropyLoss CTCLoss CircularPad2d LazyConv1d "
+    "Dropout Dropout1d AlphaDropout RReLU"
 ).split()
 
 
@@ -49,6 +54,30 @@ def test_rows_for_the_page() -> None:
 def test_it_can_fail(monkeypatch: pytest.MonkeyPatch, check: str, method: str, wrong: object) -> None:
     monkeypatch.setattr(tabtorch.nn.GELU, method, wrong)
     assert failures("nn.GELU", "cpu", check)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda self, x: F.dropout(x, self.p / 2, self.training),
+        lambda self, x: F.dropout(x, self.p, self.training) * 1.01,
+        lambda self, x: F.dropout(x, self.p, self.training) + x.mean(),
+        lambda self, x: F.dropout(F.dropout(x, self.p, self.training), 0.1, self.training),
+        lambda self, x: x,
+    ],
+    ids=["another share", "another scale", "no zeros", "twice", "never"],
+)
+def test_what_is_drawn_is_held_against_the_formula(monkeypatch: pytest.MonkeyPatch, wrong: object, device: str) -> None:
+    monkeypatch.setattr(tabtorch.nn.Dropout, "forward", wrong)
+    assert failures("nn.Dropout", device, "forward")
+
+
+def test_dropout_of_weights_is_held_against_the_formula(monkeypatch: pytest.MonkeyPatch, webgpu: None) -> None:
+    def wrong(x: Any, p: float) -> Any:
+        return F.dropout(x.detach(), p) + 0 * x
+
+    monkeypatch.setattr(attention, "dropout", wrong)
+    assert failures("nn.MultiheadAttention", "webgpu", "gradient", 1)
 
 
 def test_a_wrong_initial_value_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -16,6 +17,8 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo
 
 import tabtorch
+from tabtorch.nn import functional
+from tabtorch.nn.functional import attention
 
 from . import translate
 from .compare import Mismatch
@@ -213,3 +216,82 @@ DRAWINGS: dict[str, Drawing] = {
     "nn.functional.scaled_dot_product_attention": Drawing(_attention, None),
     "nn.functional.multi_head_attention_forward": Drawing(_multi_head_attention, None),
 }
+
+
+# -- modules: they draw in functions
+
+#: the functions through which modules draw; attention draws in `dropout`
+_FUNCTIONS: dict[str, Drawing] = {
+    **{name.rpartition(".")[2]: d for name, d in DRAWINGS.items() if d.many is not None},
+    "dropout1d": _dropout(lambda x: x.dim() - 1),
+}
+
+
+class Numbers:
+    """What a call of tabtorch's functions drew, in order; `in_pytorch`, the same calls of PyTorch's take these numbers."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.drawn: list[tuple[str, Call]] = []
+        with ExitStack() as stack:
+            for space in (functional, attention):
+                for name in _FUNCTIONS.keys() & vars(space).keys():
+                    noting = self._noting(name, getattr(space, name))
+                    stack.enter_context(mock.patch.object(space, name, noting))
+            call()
+
+    def _noting(self, name: str, function: Call) -> Call:
+        def f(x: Any, *args: Any, **kwargs: Any) -> Any:
+            result = function(x, *args, **kwargs)
+            noted = result.detach().clone()
+            formula = _FUNCTIONS[name].formula(lambda *_, **__: noted, x, args, kwargs, noted.numel() >= _MANY)
+            self.drawn.append((name, formula))
+            return result
+
+        return f
+
+    @contextmanager
+    def in_pytorch(self) -> Iterator[None]:
+        """Raises Mismatch where PyTorch draws somewhere else, or more or less often."""
+        left = iter(self.drawn)
+        theirs = torch.nn.functional
+        with ExitStack() as stack:
+            for name in _FUNCTIONS:
+                stack.enter_context(mock.patch.object(theirs, name, _told(name, getattr(theirs, name), left)))
+            told = _told_attention(theirs.scaled_dot_product_attention, left)
+            stack.enter_context(mock.patch.object(theirs, "scaled_dot_product_attention", told))
+            yield
+        if more := [name for name, _ in left]:
+            raise Mismatch(f"more numbers are drawn than by PyTorch, in {more}")
+
+
+def _next(name: str, left: Iterator[tuple[str, Call]]) -> Call:
+    found, formula = next(left, ("nothing", None))
+    if formula is None or found != name:
+        raise Mismatch(f"{found} draws, where {name} does in PyTorch")
+    return formula
+
+
+def _told(name: str, function: Call, left: Iterator[tuple[str, Call]]) -> Call:
+    """PyTorch's function with the next numbers, if it takes any."""
+
+    def f(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        formula = _next(name, left)
+        before = torch.get_rng_state()
+        function(x.detach().clone(), *args, **kwargs)
+        return (function if torch.equal(before, torch.get_rng_state()) else formula)(x, *args, **kwargs)
+
+    return f
+
+
+def _told_attention(function: Call, left: Iterator[tuple[str, Call]]) -> Call:
+    def f(
+        query: Any, key: Any, value: Any, mask: Any = None, p: float = 0.0, causal: bool = False, **named: Any
+    ) -> Any:
+        if not p:
+            return function(query, key, value, mask, p, causal, **named)
+        formula = _next("dropout", left)
+        # the scores of PyTorch's own formula, which has no dropout of its own where the probability is 0
+        weights = torch._scaled_dot_product_attention_math(query, key, value, mask, 0.0, causal, **named)[1]
+        return formula(weights, p) @ value
+
+    return f

@@ -1,4 +1,5 @@
-"""PyTorch's own table of modules, `module_db`, against tabtorch on both devices, with real PyTorch in the same process.
+"""PyTorch's own table of modules, `module_db`, and those that draw (drawing.py), against tabtorch on both devices, with real
+PyTorch in the same process.
 
     python -m conformance.modules [PATTERN ...] [--device cpu|webgpu] [--check forward,gradient,...] [-j N] [-v]
 
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from torch.testing._internal.common_utils import noncontiguous_like
 
 import tabtorch
 
-from . import checks, compare, translate
+from . import checks, compare, drawing, drawn, translate
 from .checks import Answer, Verdict
 from .compare import Mismatch
 from .translate import tensors
@@ -55,8 +57,9 @@ _FEW = 4
 
 @functools.cache
 def infos() -> dict[str, ModuleInfo]:
-    """Every ModuleInfo that is not quantised, by PyTorch's name: "nn.Conv2d"."""
-    return {m.name: m for m in module_db if ".ao." not in m.module_cls.__module__}
+    """Every ModuleInfo that is not quantised, and of modules that draw, by PyTorch's name: "nn.Conv2d"."""
+    table = {m.name: m for m in module_db if ".ao." not in m.module_cls.__module__}
+    return table | {m.name: m for m in drawing.infos(set(table))}
 
 
 def samples(info: ModuleInfo, dtype: str, *, grad: bool = False, training: bool = True) -> list[ModuleInput]:
@@ -66,7 +69,8 @@ def samples(info: ModuleInfo, dtype: str, *, grad: bool = False, training: bool 
         warnings.simplefilter("ignore")
         kind = getattr(torch, dtype)
         found = info.module_inputs_func(info, device="cpu", dtype=kind, requires_grad=grad, training=training)
-        return [s for s in found if s.forward_input is not None]
+        own = drawing.inputs(info.module_cls.__name__, kind, grad)
+        return own + [s for s in found if s.forward_input is not None]
 
 
 class Translator(translate.Translator):
@@ -120,9 +124,11 @@ class _Pair:
         self.ours.load_state_dict(self.to(dict(self.theirs.state_dict())))
 
     def forward(self) -> tuple[Any, Any]:
-        checks._seed()
-        want = self.theirs(*self.args, **self.kwargs)
+        with self.numbers():
+            checks._seed()
+            want = self.theirs(*self.args, **self.kwargs)
         with tabtorch.device(self.device):
+            tabtorch.manual_seed(0)
             return want, self.ours(*self.my_args, **self.my_kwargs)
 
     def truth(self) -> Callable[[], Any]:
@@ -130,21 +136,27 @@ class _Pair:
         module = copy.deepcopy(self.theirs)
 
         def compute() -> Any:
-            checks._seed()
             wide = compare.double((_unpacked(self.args), self.kwargs))
-            return module.double()(*_packed(wide[0], self.args), **wide[1])
+            with self.numbers():
+                checks._seed()
+                return module.double()(*_packed(wide[0], self.args), **wide[1])
 
         return compute
 
     def drawn(self) -> bool:
-        """Whether the result depends on numbers drawn in the call: those are the device's own on webgpu."""
-        if self.device == "cpu":
-            return False
-        found = []
-        for seed in (1, 2):
-            torch.manual_seed(seed)
-            found.append(copy.deepcopy(self.theirs)(*self.args, **self.kwargs))
-        return any(not torch.equal(a, b) for a, b in zip(*map(tensors, found), strict=True))
+        """Whether numbers are drawn in the call: those are the device's own on webgpu."""
+        before = torch.get_rng_state()
+        copy.deepcopy(self.theirs)(*self.args, **self.kwargs)
+        return not torch.equal(before, torch.get_rng_state())
+
+    def numbers(self) -> AbstractContextManager[None]:
+        """Within it, PyTorch's functions take the numbers that ours draw on the device after the seed 0."""
+        if self.device == "cpu" or not self.drawn():
+            return nullcontext()
+        ours = copy.deepcopy(self.ours)
+        with tabtorch.device(self.device), tabtorch.no_grad():
+            tabtorch.manual_seed(0)
+            return drawn.Numbers(lambda: ours(*self.my_args, **self.my_kwargs)).in_pytorch()
 
 
 def _unpacked(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -200,17 +212,17 @@ def forward(p: _Pair, s: ModuleInput) -> str:
     """The outputs, and the state after the call."""
     p.same_parameters()
     truth = p.truth()
-    drawn = p.drawn()
     try:
         want, got = p.forward()
+    except Mismatch:
+        raise
     except Exception as e:
         if e.__traceback__ and "tabtorch" in str(_deepest(e)):
             raise
         return f"PyTorch raises {type(e).__name__} itself: {e}"
-    compare.same(want, got, _tolerance, truth, values=not drawn)
+    compare.same(want, got, _tolerance, truth)
     _same_state(p.theirs.state_dict(), p.ours.state_dict(), "after the call")
-    if not drawn:
-        _apart(p)
+    _apart(p)
     return ""
 
 
@@ -244,8 +256,6 @@ def _scattered(x: Any) -> Any:
 
 def _gradients(p: _Pair, s: ModuleInput, *, twice: bool) -> str:
     p.same_parameters()
-    if p.drawn():
-        return "random numbers of the device's own"
 
     def call(m: Any) -> Callable[[Any], Any]:
         return lambda bundle: m(*bundle[1], **bundle[2])
@@ -257,8 +267,12 @@ def _gradients(p: _Pair, s: ModuleInput, *, twice: bool) -> str:
     def plain(x: Any) -> Any:
         return x
 
+    numbers = p.numbers()
     try:
-        want = checks._grads(torch, call(p.theirs), (theirs, (), {}), plain, twice, plain)
+        with numbers:
+            want = checks._grads(torch, call(p.theirs), (theirs, (), {}), plain, twice, plain)
+    except Mismatch:
+        raise
     except Exception as e:
         return f"PyTorch raises {type(e).__name__} itself: {e}"
     if isinstance(want, str):
@@ -279,7 +293,8 @@ def _gradients(p: _Pair, s: ModuleInput, *, twice: bool) -> str:
         def f(b: Any) -> Any:
             return wide(*_packed(b[1], p.args), **b[2])
 
-        found = checks._grads(torch, f, (bundle, (), {}), plain, twice, compare.double)
+        with p.numbers():
+            found = checks._grads(torch, f, (bundle, (), {}), plain, twice, compare.double)
         return [] if isinstance(found, str) else [x for x, w in zip(found, want, strict=True) if w is not None]
 
     for i, (w, g) in enumerate(zip(want, got, strict=True)):

@@ -219,8 +219,9 @@ def _modules(rows: Rows) -> list[str]:
     return [
         "## Modules",
         "",
-        "PyTorch's table `module_db`, but for the quantised ones: each with the samples of its constructor's arguments and its "
-        f"inputs, training and not. Forward and gradient pass whole for {_whole(rows, ('forward', 'gradient'))}.",
+        "PyTorch's table `module_db`, but for the quantised ones, and the modules that draw, which it lacks: each with the "
+        "samples of its constructor's arguments and its inputs, training and not. What webgpu draws with a generator of its "
+        f"own is put into PyTorch's formula. Forward and gradient pass whole for {_whole(rows, ('forward', 'gradient'))}.",
         "",
         *_rows_table(rows, "module", columns, "torch."),
     ]
