@@ -97,26 +97,31 @@ conformance-check: .venv/.dev $(RUNTIME) $(HOST)
 conformance-mutate: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --mutate
 
-# Fresh seeds, for so long each; one that fails is printed, can be asked for again, and does not keep the others from running.
+# $(call each,"command" …,options): python -m command options, of each. One that fails does not keep the others from running.
+define each
+@cd tests; for command in $(1); do \
+  echo "python -m $$command"; \
+  $(CURDIR)/$(PY) -m $$command $(2) || failed=1; \
+done; exit $${failed:-0}
+endef
+
+# Fresh seeds, for so long each; one that fails is printed, and can be asked for again.
 FUZZERS := "fuzz.aliases" "fuzz.compiled" "fuzz.compiled --device webgpu" \
   "wasm -m fuzz.aliases" "wasm -m fuzz.compiled" "wasm -m fuzz.compiled --device webgpu" \
   "fuzz.threads --programs 1000000" "fuzz.files --programs 1000000 -j $(JOBS)"
 
 fuzz: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
-	@cd tests; for fuzzer in $(FUZZERS); do \
-	  echo "python -m $$fuzzer"; \
-	  $(CURDIR)/$(PY) -m $$fuzzer --seconds $(SECONDS) --results $(RESULTS)/fuzz.jsonl || failed=1; \
-	done; exit $${failed:-0}
+	$(call each,$(FUZZERS),--seconds $(SECONDS) --results $(RESULTS)/fuzz.jsonl)
 
 # All of it: every slice, every operator, the fuzzers and the soak. Hours; says at the end what ran, and how it ended.
 everything: .venv/.dev $(SITE) browsers
 	.ci/everything $(RESULTS)
 
-soak: .venv/.dev $(RUNTIME) $(HOST)
-	$(PY_TESTS) -m soak --results $(RESULTS)/soak.jsonl && $(PY_TESTS) -m soak --device cpu --results $(RESULTS)/soak.jsonl
-	$(PY_TESTS) -m faults memory --results $(RESULTS)/faults.jsonl && $(PY_TESTS) -m faults memory --device webgpu --results $(RESULTS)/faults.jsonl
-	$(PY_TESTS) -m faults loss --device webgpu --results $(RESULTS)/faults.jsonl
-	$(PY_TESTS) -m fuzz.files -j $(JOBS) --results $(RESULTS)/files.jsonl
+SOAKS := "soak" "soak --device cpu" "wasm -m soak --seconds 600" \
+  "faults memory" "faults memory --device webgpu" "faults loss --device webgpu" "fuzz.files -j $(JOBS)"
+
+soak: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
+	$(call each,$(SOAKS),--results $(RESULTS)/soak.jsonl)
 
 wheel: $(WHEEL)
 site: $(SITE)
