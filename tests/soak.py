@@ -31,7 +31,7 @@ SETTLING = 4
 ROOM = {
     "python blocks": 100,
     "python objects": 20,
-    "javascript heap": 400_000,
+    "javascript heap": 800_000,  # of code that V8 compiles until some 10,000 steps are done; after that it stays
     "bytes free for reuse": 1 << 20,
 }
 #: caches that grow to a bound of their own, after which what has not been used goes
