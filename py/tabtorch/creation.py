@@ -20,14 +20,14 @@ from .hostdata import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .layout import check_layout, format_strides, preserve_format
 from .ops.core import register
 from .ops.inplace import write_out
-from .shapes import dense_strides, ints, type_name
+from .shapes import dense_strides, integer, ints, type_name
 from .tensor import Tensor
 
 __all__ = ["arange", "as_tensor", "asarray", "empty", "eye", "from_numpy", "frombuffer", "full", "tensor", "zeros"]
 
 
-def placed(dtype: Dtype, device: Any) -> Any:
-    """The device a new tensor of `dtype` goes to.
+def placed(dtype: Dtype, device: Any, name: str = "") -> Any:
+    """The device a new tensor of `dtype` goes to; `name` is whose argument is no device.
 
     64-bit floats that name no device live on cpu; TypeError where webgpu was named for them.
     """
@@ -35,6 +35,8 @@ def placed(dtype: Dtype, device: Any) -> Any:
     if device is None:
         d = default_device()
         return roaming_cpu if wide and d is not cpu else d
+    if name and not isinstance(device, (str, int)) and not hasattr(device, "roaming"):
+        raise TypeError(f"{name}(): argument 'device' must be torch.device, not {type(device).__name__}")
     d = resolve(device)
     if d.roaming:
         return roaming_cpu if wide else default_device() if d is roaming_cpu else d
@@ -138,10 +140,8 @@ def _filled(
             raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
         r = _filled(name, shape, value, dtype=out.dtype, device=out.device)
         return finished(write_out(out, r), requires_grad)
-    d = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if d is None:
-        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
-    where_ = placed(d, device)
+    d: Any = dtypes.get_default_dtype() if dtype is None else dtypes.given_dtype(name, dtype)
+    where_ = placed(d, device, name)
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
     return finished(t, requires_grad) if requires_grad else t
 
@@ -263,7 +263,7 @@ def _like(
         unknown(name, kw)
     check_layout(layout)
     m = input._meta
-    d: Any = m.dtype if dtype is None else dtypes.as_dtype(dtype)
+    d: Any = m.dtype if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
     shape = m.shape
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
@@ -374,20 +374,24 @@ def plain(v: Any) -> Any:
     return v.item() if hasattr(v, "item") else v
 
 
+_NEW = {"out", "dtype", "layout", "device", "pin_memory", "requires_grad"}
+
+
 @register("arange")
 def arange(*args: Any, **kw: Any) -> Tensor:
     """`arange(end)`, `arange(start, end, step=1)`: start, start + step, … below end. Integers give int64."""
+    asked = dict(kw)
     names = ("end",) if len(args) == 1 else ("start", "end", "step")
     given = dict(zip(names, args)) | {k: kw.pop(k) for k in ("start", "end", "step") if k in kw}
-    if len(args) > 3 or "end" not in given:
-        raise TypeError(
-            "arange() received an invalid combination of arguments - got "
-            f"({', '.join(type(a).__name__ for a in args)}), but expected one of: (Number end), (Number start, Number end), "
-            "(Number start, Number end, Number step)"
-        )
-    for at, k in enumerate(names, 1):
-        if isinstance(given.get(k), (str, bytes, list, tuple, dict)):
-            raise TypeError(f"arange(): argument '{k}' (position {at}) must be Number, not {type(given[k]).__name__}")
+    wrong = [k for k, v in given.items() if not hasattr(v, "__float__")]
+    if wrong == ["end"] and len(args) == 1:
+        raise TypeError(f"arange(): argument 'end' (position 1) must be Number, not {type(args[0]).__name__}")
+    if wrong or len(args) > 3 or "end" not in given or not kw.keys() <= _NEW:
+        from .ops.signatures import NEW, listed, wrong_arguments
+
+        one, more = f"Number end, *, {NEW}", f"Number start, Number end, Number step = 1, *, {NEW}"
+        two = f"Number start, Number end, *, {NEW.removeprefix('Tensor out = None, ')}"
+        raise wrong_arguments("arange", args, asked, listed(one, two, more))
     start, end, step = (plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
     return _range("arange", start, end, step, False, kw)
 
@@ -403,7 +407,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **kw: Any) -> Tensor:
 
 def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[str, Any]) -> Tensor:
     out = kw.pop("out", None)
-    dtype: Any = dtypes.as_dtype(kw.pop("dtype", None)) or (out.dtype if out is not None else None)
+    dtype: Any = dtypes.given_dtype(name, kw.pop("dtype", None)) or (out.dtype if out is not None else None)
     device = kw.pop("device", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
@@ -466,14 +470,15 @@ _EYE = Map("eye", _eye_at, indexed=True, cost=2)
 @register("eye")
 def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
     """Ones on the diagonal, zeros elsewhere: (n, m), or (n, n)."""
-    cols = n if m is None else m
-    for k, (name, v) in enumerate((("n", n), ("m", cols))):
-        if not hasattr(v, "__index__"):
-            raise TypeError(f"eye(): argument '{name}' (position {k + 1}) must be int, not {type(v).__name__}")
+    n = integer(n, "eye", "n", 1)
+    cols = n if m is None else integer(m, "eye", "m", 2)
+    for name, v in (("n", n), ("m", cols)):
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     out = kw.pop("out", None)
-    d = dtypes.as_dtype(kw.pop("dtype", None)) or (out.dtype if out is not None else dtypes.get_default_dtype())
+    d = dtypes.given_dtype("eye", kw.pop("dtype", None)) or (
+        out.dtype if out is not None else dtypes.get_default_dtype()
+    )
     device = kw.pop("device", None)
     where_ = placed(d, device if out is None else out.device)
     requires_grad = kw.pop("requires_grad", False)
@@ -487,7 +492,7 @@ def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[
     for what, v in (("row", row), ("col", col)):
         if v < 0:
             raise RuntimeError(f"{what} must be non-negative, got{v}")
-    dtype = dtypes.as_dtype(kw.pop("dtype", None)) or dtypes.int64
+    dtype = dtypes.given_dtype(name, kw.pop("dtype", None)) or dtypes.int64
     device = kw.pop("device", None)
     unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
     rows: list[int] = []

@@ -140,6 +140,14 @@ def as_dtype(x: Any) -> dtype | None:
     return x if isinstance(x, dtype) else _OF_PYTHON.get(x) if isinstance(x, type) else None
 
 
+def given_dtype(name: str, x: Any) -> dtype | None:
+    """The type that the `dtype` argument of a function says, if one was given. TypeError for what is no type."""
+    d = as_dtype(x)
+    if d is None and x is not None:
+        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(x).__name__}")
+    return d
+
+
 #: what PyTorch's messages call the types
 TYPE_NAMES = {
     "float32": "Float",

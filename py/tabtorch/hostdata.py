@@ -233,14 +233,6 @@ def _pack_checked(flat: list[Any], d: Dtype) -> Any:
 # ---- functions
 
 
-def _given(dtype: Any, name: str) -> Dtype | None:
-    """A `dtype` argument. Raises TypeError for what is no type."""
-    d = dtypes.as_dtype(dtype)
-    if d is None and dtype is not None:
-        raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
-    return d
-
-
 def from_flat(flat: list[Any], shape: tuple[int, ...], d: Dtype, device: Any) -> Tensor:
     """A tensor of plain Python numbers. `device` is one that `placed` gave."""
     m = contiguous_meta(shape, d, device)
@@ -263,7 +255,7 @@ def tensor(
     """
     from .creation import finished, placed
 
-    dtype = _given(dtype, "tensor")
+    dtype = dtypes.given_dtype("tensor", dtype)
     if isinstance(data, Tensor):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
@@ -292,7 +284,7 @@ def tensor(
         shape, flat = flatten(data)
         d, flat = infer(flat, bool(shape)) if prod(shape) else (dtypes.get_default_dtype(), [])
     d = dtype or d
-    return finished(from_flat(flat, tuple(shape), d, placed(d, device)), requires_grad)
+    return finished(from_flat(flat, tuple(shape), d, placed(d, device, "tensor")), requires_grad)
 
 
 def _has_arrays(data: Any) -> bool:
@@ -348,7 +340,7 @@ def from_numpy(ndarray: Any) -> Tensor:
 @register("as_tensor")
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one already of that dtype and device."""
-    dtype = _given(dtype, "as_tensor")
+    dtype = dtypes.given_dtype("as_tensor", dtype)
     if isinstance(data, Tensor):
         return data.to(dtype or data.dtype) if device is None else data.to(device, dtype or data.dtype)
     if _is_numpy(data) and data.ndim:

@@ -58,6 +58,20 @@ def wrap_dims(dims: Iterable[int], ndim: int) -> tuple[int, ...]:
     return out
 
 
+def integer(v: Any, name: str, arg: str, position: int) -> int:
+    """An argument that is an int, or a 0-d integer tensor. TypeError, as PyTorch's, for what is neither."""
+    if type(v) is int:
+        return v
+    try:
+        if isinstance(v, bool):
+            raise TypeError
+        return _index(v)
+    except TypeError:
+        raise TypeError(
+            f"{name}(): argument '{arg}' (position {position}) must be int, not {type(v).__name__}"
+        ) from None
+
+
 def ints(args: tuple[Any, ...], name: str = "", arg: str = "size") -> tuple[int, ...]:
     """`f(2, 3)`, `f((2, 3))`, `f([2, 3])` -> (2, 3). Elements may be 0-d integer tensors."""
     alone = len(args) == 1

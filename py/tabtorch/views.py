@@ -111,9 +111,15 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     return view(input, shapes.unflat_shape(input._meta, dim, ints((sizes,), "unflatten")))
 
 
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Without dimensions of size 1: all, or only `dim` (an int or a tuple) where it is one."""
+def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
+    """Without dimensions of size 1: all, or only `dim` (an int, several, or a tuple) where it is one."""
     m = input._meta
+    if more:
+        dim = (dim, *more)
+    elif dim is not None and type(dim) is not int:
+        from .ops.signatures import complain
+
+        complain("squeeze", (dim,), {}, True)
     if dim is None:
         return _view(input, shapes.squeezed(m, None), "SqueezeBackward0", _reshape_back, m.shape)
     if isinstance(dim, (tuple, list)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor import Tensor
-from .core import Row
+from .core import Row, missing
 
 _NUMBERS = (bool, int, float, complex)
 #: names of arguments that PyTorch's parser takes too
@@ -54,9 +54,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     for pos, n in enumerate(names[: row.operands]):
         if n not in given:
             if n not in row.defaults:
-                missing = [m for m in names[: row.operands] if m not in given and m not in row.defaults]
-                quoted = ", ".join(f'"{m}"' for m in missing)
-                raise TypeError(f"{name}() missing {len(missing)} required positional arguments: {quoted}")
+                raise missing(name, [m for m in names[: row.operands] if m not in given and m not in row.defaults])
             operands.append(None)
             continue
         v = given[n]
@@ -75,7 +73,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                 continue
             options[n] = v
         elif n not in row.defaults:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "{n}"')
+            raise missing(name, [n])
     return operands, options, out
 
 

@@ -360,6 +360,23 @@ def has_guard(name: str) -> bool:
     return f is METHODS.get(name) or _tensors(f) != []
 
 
+#: stands for an argument that was not given, where there is no default
+MISSING = object()
+
+
+def missing(name: str, names: list[str]) -> TypeError:
+    """What PyTorch's parser says of required arguments that were not given."""
+    quoted = ", ".join(f'"{n}"' for n in names)
+    s = "s" if len(names) == 1 else ""  # as PyTorch has it
+    return TypeError(f"{name}() missing {len(names)} required positional argument{s}: {quoted}")
+
+
+def required(f: Any) -> list[str]:
+    """The names of the parameters of a function that may be given by position, and have no default."""
+    code = own_code(f)
+    return list(code.co_varnames[: code.co_argcount - len(f.__defaults__ or ())])
+
+
 def _tensors(f: Any) -> list[bool]:
     """For each parameter that is a tensor, or may be one: whether it is the first."""
     first = own_code(f).co_varnames[:1]
@@ -381,8 +398,11 @@ def shown(name: str) -> Callable[..., Any]:
     return f
 
 
-def guard(name: str, f: Any) -> Callable[..., Any]:
-    """A function with the parameters of `f`: passing them on by name costs a few ns, *args and **kwargs would cost ten times that."""
+def guard(name: str, f: Any, words: bool = True) -> Callable[..., Any]:
+    """A function with the parameters of `f`: passing them on by name costs a few ns, *args and **kwargs would cost ten times that.
+
+    words: PyTorch's parser, not Python, says what was not given.
+    """
     code = own_code(f)
     names = list(code.co_varnames)
     n, k = code.co_argcount, code.co_kwonlyargcount
@@ -394,15 +414,19 @@ def guard(name: str, f: Any) -> Callable[..., Any]:
         head.insert(code.co_posonlyargcount, "/")
     call = [*args, *("*" + r for r in rest), *(f"{o}={o}" for o in only), *(["**" + more] if more else [])]
     space: dict[str, Any] = {"__name__": "tabtorch.torch", "_f": f, "_overridden": _overridden, "_nothing": NOTHING}
+    must = required(f) if words else []
+    space["_missing"] = MISSING
+    look = f"  if {' or '.join(f'{n} is _missing' for n in must)}: raise TypeError\n" if must else ""
     text = (
-        f"def {name}({', '.join(head)}):\n try:\n  return _f({', '.join(call)})\n except (TypeError, AttributeError):\n"
+        f"def {name}({', '.join(head)}):\n try:\n{look}  return _f({', '.join(call)})\n except (TypeError, AttributeError):\n"
         f"  _r = _overridden(_w, _f, locals())\n  if _r is _nothing: raise\n  return _r\n"
     )
     exec(compile(text, GUARD, "exec"), space)
     w: Any = update_wrapper(space.setdefault("_w", space[name]), f)
     w.__name__ = w.__qualname__ = name
     w.__module__ = "torch"
-    w.__defaults__, w.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+    w.__defaults__ = (*(MISSING for _ in must), *(f.__defaults__ or ())) or None
+    w.__kwdefaults__ = f.__kwdefaults__
     return w
 
 
@@ -428,21 +452,24 @@ def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
 
     Required ones go on by position, others by name: how they were written is not known.
     """
+    lacking = [n for n in required(f) if given[n] is MISSING]
+    if lacking:
+        raise missing(func.__name__, lacking) from None
     if not _may_override(given.values()):
         blame(func.__name__, f, given)
         return NOTHING
     code = own_code(f)
     n, k = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
-    required = n - len(f.__defaults__ or ())
-    args = [given[v] for v in names[:required]]
-    kwargs = {v: given[v] for v, d in zip(names[required:n], f.__defaults__ or (), strict=True) if given[v] is not d}
+    plain = n - len(f.__defaults__ or ())
+    args = [given[v] for v in names[:plain]]
+    kwargs = {v: given[v] for v, d in zip(names[plain:n], f.__defaults__ or (), strict=True) if given[v] is not d}
     kwargs |= {v: given[v] for v in names[n : n + k] if given[v] is not (f.__kwdefaults__ or {}).get(v)}
     at = n + k
     if code.co_flags & 4:
         if given[names[at]]:
-            args += [given[v] for v in names[required:n]]
-            kwargs = {v: x for v, x in kwargs.items() if v not in names[required:n]}
+            args += [given[v] for v in names[plain:n]]
+            kwargs = {v: x for v, x in kwargs.items() if v not in names[plain:n]}
         args += given[names[at]]
         at += 1
     if code.co_flags & 8:
@@ -454,9 +481,9 @@ def blame(name: str, f: Any, given: dict[str, Any]) -> None:
     """TypeError, as PyTorch's parser raises it, where the failure at hand is that an argument for a tensor is none."""
     from .arguments import class_name, must_be_tensor
 
-    failure, code = str(sys.exc_info()[1]), own_code(f)
+    failure = str(sys.exc_info()[1])
     # which of them are for tensors is not asked of the annotations: the wheel has few
-    for k, n in enumerate(code.co_varnames[: code.co_argcount - len(f.__defaults__ or ())]):
+    for k, n in enumerate(required(f)):
         v = given.get(n)
         if not hasattr(v, "_meta") and failure.startswith(f"'{class_name(v)}' object has no attr"):
             raise must_be_tensor(name, "input" if n == "self" else n, k, v) from None

@@ -25,7 +25,7 @@ from .core import Row, elementwise, register
 from .draw import generator_for, host_node
 from .formulas import rule
 from .gamma import _excess
-from .random import wrong_arguments
+from .signatures import wrong_arguments
 
 
 def _drawn(name: str, shown: str, generator: Any, *inputs: Tensor, columns: tuple[int, ...] = ()) -> Tensor:

@@ -15,7 +15,7 @@ from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta, meta
 from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .core import NOTHING, blame, overridden, own_code, register
+from .core import NOTHING, blame, missing, overridden, own_code, register, required
 from .mixing import WIDE
 from .promotion import check_cast
 from .signatures import SIGNATURES, complain
@@ -53,6 +53,9 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
                         if name in SIGNATURES:
                             complain(name, args[of_tensor:], kw, of_tensor)
+                        lacking = [n for n in required(f)[len(args) :] if n not in kw]
+                        if lacking:
+                            raise missing(name, lacking) from None
                         raise
                     return r
 

@@ -205,7 +205,7 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 
 
 @operation("frobenius_norm", method=False)
-def frobenius_norm(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """The root of the sum of squares over `dim`."""
     return into(out, vector_norm(input, 2, hashable(dim) or None, keepdim))
 

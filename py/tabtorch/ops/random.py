@@ -19,9 +19,9 @@ from ..engine import philox
 from ..engine.view import contiguous_meta, contiguous_strides, meta
 from ..layout import check_layout
 from ..random import PhiloxGenerator
-from ..shapes import ints, type_name
+from ..shapes import integer, ints, type_name
 from ..tensor import Tensor
-from .core import register
+from .core import missing, register
 from .draw import (
     Law,
     drawn,
@@ -38,6 +38,7 @@ from .dropout import dropout as dropout  # nn.functional finds it here
 from .inplace import set_tensor
 from .launch import no_grad_with_out
 from .ranges import bounded
+from .signatures import NEW, listed, wrong_arguments
 
 # ---- arguments of functions that make tensors
 
@@ -51,17 +52,14 @@ def _fresh(name: str, shape: tuple[int, ...], law: Law, generator: Any, d: Any, 
 _OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory", "out", "generator", "names"))
 
 
-def wrong_arguments(name: str, args: tuple[Any, ...], kw: dict[str, Any], expected: str) -> TypeError:
-    got = [type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kw.items()]
-    return TypeError(
-        f"{name}() received an invalid combination of arguments - got ({', '.join(got)}), but expected {expected}"
+def _drawn(*heads: str) -> str:
+    """Overloads of what draws a new tensor, with a generator of its own and without."""
+    return listed(
+        *[f"{head}, *, {generator}{NEW}" for head in heads for generator in ("torch.Generator generator, ", "")]
     )
 
 
-_SIZE = (
-    "(tuple of ints size, *, torch.Generator generator = None, Tensor out = None, torch.dtype dtype = None, "
-    "torch.layout layout = None, torch.device device = None, bool pin_memory = False, bool requires_grad = False)"
-)
+_SIZE = _drawn("tuple of ints size")
 
 
 def _shape(name: str, size: Any) -> tuple[int, ...]:
@@ -76,10 +74,7 @@ def make_sized(name: str, shape: tuple[int, ...], law: Law, default: Any, kw: di
     """A new tensor, or `out` resized and filled."""
     check_layout(kw.get("layout"))
     d, out, requires_grad = kw.get("dtype"), kw.get("out"), kw.get("requires_grad", False)
-    if d is not None and not isinstance(d, dtypes.dtype):
-        given, d = d, dtypes.as_dtype(d)
-        if d is None:
-            raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
+    d = dtypes.given_dtype(name, d)
     if out is not None:
         return finished(_fill_out(name, out, shape, law, d, kw.get("generator")), requires_grad)
     return finished(_fresh(name, shape, law, kw.get("generator"), d or default, kw.get("device")), requires_grad)
@@ -129,20 +124,7 @@ def randn(*size: Any, **kw: Any) -> Tensor:
     return _sized("randn", size, kw, normal_law_for(d or dtypes.get_default_dtype(), 0.0, 1.0))
 
 
-def _integer(name: str, what: str, position: int, v: Any) -> int:
-    if isinstance(v, Tensor) and v.numel() == 1 and v.dtype.category == 1:
-        return int(v.item())
-    if isinstance(v, (bool, float, complex)) or not hasattr(v, "__index__"):
-        raise TypeError(f"{name}(): argument '{what}' (position {position}) must be int, not {type(v).__name__}")
-    return int(v.__index__())
-
-
-_RANDINT = (
-    "one of:\n * (int high, tuple of ints size, *, torch.Generator generator = None, Tensor out = None, torch.dtype dtype = "
-    "None, torch.layout layout = None, torch.device device = None, bool pin_memory = False, bool requires_grad = False)\n"
-    " * (int low, int high, tuple of ints size, *, torch.Generator generator = None, Tensor out = None, torch.dtype dtype = "
-    "None, torch.layout layout = None, torch.device device = None, bool pin_memory = False, bool requires_grad = False)\n"
-)
+_RANDINT = _drawn("int high, tuple of ints size", "int low, int high, tuple of ints size")
 
 
 @register("randint")
@@ -159,13 +141,18 @@ def randint(*args: Any, **kw: Any) -> Tensor:
     given.update(zip(names, args))
     if not {"high", "size"} <= given.keys() or not given.keys() <= _OPTIONS | {"low", "high", "size"}:
         raise wrong_arguments("randint", args, kw, _RANDINT)
+    several = "low" in given  # of one number PyTorch says which argument is wrong
     low, high, size = given.pop("low", 0), given.pop("high"), given.pop("size")
-    position = 3 if "low" in names else 2
     if not isinstance(size, (tuple, list)):
-        raise TypeError(
-            f"randint(): argument 'size' (position {position}) must be tuple of ints, not {type(size).__name__}"
-        )
-    law = integers_law(_integer("randint", "low", 1, low), _integer("randint", "high", position - 1, high))
+        if several:
+            raise wrong_arguments("randint", args, kw, _RANDINT)
+        raise TypeError(f"randint(): argument 'size' (position 2) must be tuple of ints, not {type(size).__name__}")
+    try:
+        law = integers_law(integer(low, "randint", "low", 1), integer(high, "randint", "high", 1))
+    except TypeError:
+        if several:
+            raise wrong_arguments("randint", args, kw, _RANDINT) from None
+        raise
     _check_real(given.get("dtype"))
     return bounded(make_sized("randint", _shape("randint", (size,)), law, dtypes.int64, given), low, high - 1)
 
@@ -178,13 +165,13 @@ def _check_real(d: Any) -> None:
 @register("randperm")
 def randperm(n: Any, **kw: Any) -> Tensor:
     """The numbers 0 … n - 1 in random order, int64 unless `dtype` says otherwise."""
-    n = _integer("randperm", "n", 1, n)
+    n = integer(n, "randperm", "n", 1)
     if not kw.keys() <= _OPTIONS:
         raise wrong_arguments(
             "randperm", (n,), kw, "(int n, *, torch.Generator generator = None, Tensor out = None, …)"
         )
     out = kw.get("out")
-    d = dtypes.as_dtype(kw.get("dtype")) or (out.dtype if isinstance(out, Tensor) else dtypes.int64)
+    d = dtypes.given_dtype("randperm", kw.get("dtype")) or (out.dtype if isinstance(out, Tensor) else dtypes.int64)
     draw = streams.randperm(d, n)
     where = out.device if isinstance(out, Tensor) else placed(d, kw.get("device"))
     gen = generator_for(kw.get("generator"), where, "randperm")
@@ -211,7 +198,7 @@ def _like(name: str, input: Any, law: Callable[[Any], Law], kw: dict[str, Any]) 
     requires_grad = kw.pop("requires_grad", False)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    d = dtypes.as_dtype(kw.get("dtype")) or input.dtype
+    d = dtypes.given_dtype(name, kw.get("dtype")) or input.dtype
     t = empty_like(input, **kw)
     return finished(fill(t, generator_for(generator, t.device, name), law(d)), requires_grad)
 
@@ -241,8 +228,8 @@ def randint_like(input: Tensor, *args: Any, **kw: Any) -> Tensor:
             "one of:\n * (Tensor input, int high, …)\n * (Tensor input, int low, int high, …)",
         )
     low, high = (
-        _integer("randint_like", "low", 2, given.get("low", 0)),
-        _integer("randint_like", "high", 2, given["high"]),
+        integer(given.get("low", 0), "randint_like", "low", 2),
+        integer(given["high"], "randint_like", "high", 2),
     )
     _check_real(kw.get("dtype") or input.dtype)
     return _like("randint_like", input, lambda d: integers_law(low, high), kw)
@@ -277,7 +264,7 @@ def _bound(name: str, args: tuple[Any, ...], kw: dict[str, Any], **defaults: Any
     out = []
     for position, (k, v) in enumerate(given.items(), 1):
         if v is _REQUIRED:
-            raise TypeError(f'{name}() missing 1 required positional arguments: "{k}"')
+            raise missing(name, [k])
         if isinstance(v, Tensor) and v.numel() == 1:
             v = v.item()
         if not isinstance(v, (int, float)) and hasattr(v, "item"):
@@ -362,9 +349,9 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tenso
     if not given.keys() <= {"from", "to"}:
         unknown = next(k for k in given if k not in ("from", "to"))
         raise TypeError(f"random_() got an unexpected keyword argument '{unknown}'")
-    low = _integer("random_", "from", 1, given["from"]) if "from" in given else None
+    low = integer(given["from"], "random_", "from", 1) if "from" in given else None
     high = given.get("to")
-    high = None if high is None else _integer("random_", "to", len(names), high)
+    high = None if high is None else integer(high, "random_", "to", len(names))
     if low is None and high is not None:
         low = 0
     name = "RandomBackward" + ("0" if "from" in given else "1" if "to" in given else "2")

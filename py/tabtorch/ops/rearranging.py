@@ -15,10 +15,10 @@ from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..layout import contiguous_format
-from ..shapes import ints, wrap_dim, wrap_dims
+from ..shapes import integer, ints, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
-from .core import function, register
+from .core import function, missing, register
 from .inplace import check_overlap
 from .launch import into
 from .places import every_example
@@ -108,6 +108,8 @@ def flip(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     """A copy with the order of elements reversed along `dims`."""
     if kw:
         dims = (kw.pop("dims"),)
+    elif not dims:
+        raise missing("flip", ["dims"])
     m = input._meta
     ds = wrap_dims(ints(dims, "flip", "dims"), m.ndim)
     static = tuple(d for d in ds if m.ndim and m.shape[d] > 1)
@@ -216,6 +218,8 @@ def tile(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     """`repeat`, with ones put in front of `dims` where the tensor has more dimensions."""
     if kw:
         dims = (kw.pop("dims"),)
+    elif not dims:
+        raise missing("tile", ["dims"])
     reps = ints(dims, "tile", "dims")
     return repeat(input, (*(1,) * max(input._meta.ndim - len(reps), 0), *reps))
 
@@ -322,6 +326,7 @@ def _triangle(name: str, x: Tensor, diagonal: int, lower: bool) -> Tensor:
     m = x._meta
     if m.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+    diagonal = integer(diagonal, name, "diagonal", 2)
     r = _moved(_TRIANGLE, x, m.shape, (diagonal, lower)) if m.numel else x.new_empty(m.shape)
     if x._rg:
         record(name.capitalize() + "Backward0", (x,), r, lambda g: _triangle(name, g, diagonal, lower))

@@ -187,6 +187,8 @@ def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
 @operation("sum_to_size")
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over the dimensions along which a tensor of that size would be broadcast."""
+    if not size:
+        raise core.missing("sum_to_size", ["size"])
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
     have = self._meta.shape
     lead = len(have) - len(shape)
@@ -202,9 +204,9 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 # ---- sum, mean, prod
 
 
-def _sum_dtype(d: Any, dtype: Any) -> Any:
+def _sum_dtype(name: str, d: Any, dtype: Any) -> Any:
     if dtype is not None:
-        return dtypes.as_dtype(dtype)
+        return dtypes.given_dtype(name, dtype)
     return dtypes.int64 if d.category < 2 else d
 
 
@@ -216,7 +218,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         dim = tuple(dim)
     if out is not None and dtype is None:
         dtype = out._meta.dtype
-    d = _sum_dtype(m.dtype, dtype)
+    d = _sum_dtype("sum", m.dtype, dtype)
     i, shown, dims = reduction(ANY if d is dtypes.bool_ else SUM, m, dim, keepdim, d, None)
     r = run(i, shown, input)
     if input._rg and STATE.grad:
@@ -254,7 +256,7 @@ _REAL_SCALAR = {"c64": "f32", "c128": "f64"}
 
 @remembered
 def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst, Meta, tuple, float]:
-    d = dtypes.as_dtype(dtype) or m.dtype
+    d = dtypes.given_dtype("mean", dtype) or m.dtype
     if d.category < 2:
         what = "Input dtype" if dtype is None else "Optional dtype"
         raise RuntimeError(
@@ -306,7 +308,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         raise TypeError(
             "prod() received an invalid combination of arguments: argument 'dim' must be int, not " + type(dim).__name__
         )
-    d = _sum_dtype(m.dtype, dtype)
+    d = _sum_dtype("prod", m.dtype, dtype)
     r = reduce(ALL if d is dtypes.bool_ else PROD, input, dim, keepdim, d)
     if dim is None:
         record("ProdBackward0", (input,), r, lambda g, x: _prod_back(g, x.reshape(-1), 0).reshape(x.shape), (input,))

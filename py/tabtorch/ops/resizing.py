@@ -17,7 +17,7 @@ from ..layout import memory_format as memory_format_type
 from ..shapes import ints, type_name
 from ..storage import Storage, TypedStorage, UntypedStorage
 from ..tensor import Tensor
-from .core import register
+from .core import missing, register
 
 # ---- size and storage
 
@@ -55,6 +55,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None, **kw: Any) -> 
     """Another size, over the same storage, which grows if it has to (new elements are 0). RuntimeError if it requires grad."""
     if kw:
         sizes = (kw.pop("size"),)
+    elif not sizes:
+        raise missing("resize_", ["size"])
     shape = ints(sizes, "resize_")
     if self._rg and not STATE.inference:
         raise RuntimeError("cannot resize variables that require grad")

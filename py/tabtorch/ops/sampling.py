@@ -19,7 +19,7 @@ from ..engine import philox
 from ..engine.graph import Node, read
 from ..engine.view import Meta, broadcast_shapes, contiguous_meta
 from ..random import PhiloxGenerator
-from ..shapes import expanded, ints, permuted, type_name
+from ..shapes import expanded, integer, ints, permuted, type_name
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .convert import converted, transfer
@@ -28,8 +28,9 @@ from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal
 from .inplace import check_out, set_tensor, write_out
 from .mixing import together
 from .places import every_example
-from .random import fill_recorded, make_sized, wrong_arguments
+from .random import fill_recorded, make_sized
 from .ranges import Range, bounded
+from .signatures import wrong_arguments
 
 #: what kernels say of an input that they refuse, in PyTorch's words
 _REFUSALS = (
@@ -278,6 +279,7 @@ def multinomial(
         raise RuntimeError("multinomial arguments must have the same device")
     if m.ndim in (1, 2) and m.dtype.is_floating_point and out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {type_name(out.dtype)}")
+    num_samples = integer(num_samples, "multinomial", "num_samples", 2)
     draw = streams.multinomial(m.dtype, m.shape, num_samples, replacement)
     gen = generator_for(generator, m.device, "multinomial")
     shape = (*m.shape[:-1], num_samples)

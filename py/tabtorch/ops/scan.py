@@ -261,7 +261,7 @@ def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None
 
 
 def _with_dtype(name: str, x: Tensor, dtype: Any) -> Any:
-    d = dtypes.as_dtype(dtype)
+    d = dtypes.given_dtype(name, dtype)
     if d is dtypes.bool_:
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     if d is not None:

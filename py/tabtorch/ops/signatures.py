@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from .arguments import class_name, must_be_tensor
+from .core import missing
 
 _OUT, _OUTS, _DTYPE = "Tensor out = None", "tuple of Tensors out = None", "torch.dtype dtype = None"
 _KEEP = "bool keepdim = False"
@@ -50,6 +51,7 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "argmin": _ARG,
     "cumsum": _SCAN,
     "cumprod": _SCAN,
+    "squeeze": ("Tensor input", "Tensor input, int dim", "Tensor input, tuple of ints dim"),
     "topk": (f"Tensor input, int k, int dim = -1, bool largest = True, bool sorted = True, *, {_OUTS}",),
     "kthvalue": (f"Tensor input, int k, int dim = -1, {_KEEP}, *, {_OUTS}",),
     "matmul": (f"Tensor input, Tensor other, *, {_OUT}",),
@@ -59,6 +61,32 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "dot": (f"Tensor input, Tensor tensor, *, {_OUT}",),
     "outer": (f"Tensor input, Tensor vec2, *, {_OUT}",),
 }
+
+
+#: the options of what makes a new tensor
+NEW = (
+    "Tensor out = None, torch.dtype dtype = None, torch.layout layout = None, torch.device device = None, "
+    "bool pin_memory = False, bool requires_grad = False"
+)
+
+
+def listed(*overloads: str) -> str:
+    """Overloads as PyTorch's messages show them."""
+    return "one of:\n" + "".join(f" * ({o})\n" for o in overloads)
+
+
+def types_given(args: tuple[Any, ...], kw: dict[str, Any]) -> str:
+    """The types of the arguments of a call, as PyTorch's messages show them."""
+    got = ", ".join(map(class_name, args))
+    named = "".join(f"{k}={class_name(v)}, " for k, v in kw.items())
+    return f"{got}, {named[:-2]}" if got and named else got or named
+
+
+def wrong_arguments(name: str, args: tuple[Any, ...], kw: dict[str, Any], expected: str) -> TypeError:
+    """What PyTorch's parser says of a call that fits none of the overloads that are `expected`."""
+    return TypeError(
+        f"{name}() received an invalid combination of arguments - got ({types_given(args, kw)}), but expected {expected}"
+    )
 
 
 class Overload:
@@ -130,9 +158,6 @@ def complain(name: str, args: tuple[Any, ...], kw: dict[str, Any], method: bool)
     if len(overloads) == 1:
         _alone(name, overloads[0], args, kw)
         return
-    got = ", ".join(map(class_name, args))
-    named = "".join(f"{k}={class_name(v)}, " for k, v in kw.items())
-    got = f"{got}, {named[:-2]}" if got and named else got or named
     lines = []
     for o in overloads:
         lines.append(f" * ({o.text})\n")
@@ -146,9 +171,7 @@ def complain(name: str, args: tuple[Any, ...], kw: dict[str, Any], method: bool)
             lines.append(
                 f"      didn't match because some of the arguments have invalid types: ({_judged(o, args, kw)})\n"
             )
-    raise TypeError(
-        f"{name}() received an invalid combination of arguments - got ({got}), but expected one of:\n{''.join(lines)}"
-    ) from None
+    raise wrong_arguments(name, args, kw, "one of:\n" + "".join(lines)) from None
 
 
 def _judged(o: Overload, args: tuple[Any, ...], kw: dict[str, Any]) -> str:
@@ -166,11 +189,9 @@ def _alone(name: str, o: Overload, args: tuple[Any, ...], kw: dict[str, Any]) ->
     """The same where there is but one overload."""
     names = [n for _, n, _ in o.parameters]
     given = {**dict(zip(names, args)), **kw}
-    missing = [n for _, n, default in o.parameters if not default and n not in given]
-    if missing:
-        quoted = ", ".join(f'"{n}"' for n in missing)
-        s = "s" if len(missing) == 1 else ""  # as PyTorch has it
-        raise TypeError(f"{name}() missing {len(missing)} required positional argument{s}: {quoted}") from None
+    lacking = [n for _, n, default in o.parameters if not default and n not in given]
+    if lacking:
+        raise missing(name, lacking) from None
     unknown = [k for k in kw if k not in names]
     if unknown:
         raise TypeError(f"{name}() got an unexpected keyword argument '{unknown[0]}'") from None

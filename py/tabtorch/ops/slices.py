@@ -122,6 +122,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     a, b = shapes.wrap_dim(dim1, n), shapes.wrap_dim(dim2, n)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    offset = shapes.integer(offset, "diag_embed", "offset", 2)
     size = input._meta.shape[-1] + abs(offset)
     shape = list(input._meta.shape[:-1])
     for d in sorted((a, b)):

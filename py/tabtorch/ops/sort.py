@@ -16,7 +16,7 @@ from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta, meta
-from ..shapes import remembered, wrap_dim
+from ..shapes import integer, remembered, wrap_dim
 from ..tensor import Tensor
 from .inplace import check_overlap
 from .launch import into, into_two, named, operation, run
@@ -224,7 +224,7 @@ def msort(input: Tensor, *, out: Any = None) -> Tensor:
 @operation("topk")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order."""
-    d = wrap_dim(dim, input.ndim)
+    d, k = wrap_dim(dim, input.ndim), integer(k, "topk", "k", 2)
     n = input.shape[d] if input.ndim else 1
     if not 0 <= k <= n:
         raise RuntimeError("selected index k out of range")
@@ -258,7 +258,7 @@ def picked(name: str, kind: Any, x: Tensor, indices: Tensor, d: int, keepdim: bo
 @operation("kthvalue")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Any:
     """(value, index) of the k-th smallest element along `dim` (k counts from 1)."""
-    d = wrap_dim(dim, input.ndim)
+    d, k = wrap_dim(dim, input.ndim), integer(k, "kthvalue", "k", 2)
     n = input.shape[d] if input.ndim else 1
     if n == 0:
         raise IndexError(f"kthvalue(): Expected reduction dim {d} to have non-zero size.")

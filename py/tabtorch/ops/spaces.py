@@ -46,7 +46,7 @@ def _arguments(name: str, start: Any, end: Any, steps: Any, kw: dict[str, Any]) 
     out, device, dtype = kw.pop("out", None), kw.pop("device", None), kw.pop("dtype", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
-    d: Any = dtypes.as_dtype(dtype) or (out.dtype if out is not None else None)
+    d: Any = dtypes.given_dtype(name, dtype) or (out.dtype if out is not None else None)
     natural = dtypes.get_default_dtype()
     if any(x.is_complex() if isinstance(x, Tensor) else isinstance(x, complex) for x in (start, end)):
         natural = natural.to_complex()

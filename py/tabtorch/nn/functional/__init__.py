@@ -145,7 +145,7 @@ from .vision import (
 for _name in (
     "linear conv1d conv2d max_pool2d pad embedding layer_norm one_hot cosine_similarity scaled_dot_product_attention nll_loss cross_entropy"
 ).split():
-    globals()[_name] = _f = guard(_name, globals()[_name])
+    globals()[_name] = _f = guard(_name, globals()[_name], words=False)
     _f.__module__ = __name__
 
 native_channel_shuffle = channel_shuffle

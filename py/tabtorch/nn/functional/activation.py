@@ -7,6 +7,7 @@ import tabtorch as torch
 from ... import ops as _ops
 from ...autograd.mode import quiet
 from ...autograd.tape import record
+from ...dtypes import given_dtype
 from ._common import named, scalar_type, widened, wrapped_dim
 
 
@@ -212,7 +213,7 @@ def _to_softmax(name, input, dim, dtype, stacklevel):
     if dim is None:
         dim = _implicit_dim(name, input.dim(), stacklevel)
     if dtype is not None:
-        input = input.to(dtype)
+        input = input.to(given_dtype(name, dtype))
     d = wrapped_dim(dim, input.dim())
     if not (input.is_floating_point() or input.is_complex()):
         kernel = "log_softmax" if name == "log_softmax" else "softmax"
