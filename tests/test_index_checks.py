@@ -138,6 +138,20 @@ def test_inside_vmap(device: str) -> None:
         bad.tolist()
 
 
+def test_rows_inside_vmap(device: str) -> None:
+    """What is looked at as a sum, or as a range, is that of each example."""
+    masks = made(1, 0, 0, 1, 1, 1, 0, 1).reshape(2, 4) > 0
+    fill = torch.vmap(lambda mask, source: torch.zeros(4).masked_scatter(mask, source))
+    assert fill(masks, torch.ones(2, 3)).tolist() == [[1, 0, 0, 1], [1, 1, 0, 1]]
+    with pytest.raises(RuntimeError, match="Number of elements of source < number of ones in mask"):
+        fill(masks, torch.ones(2, 2)).tolist()
+    parts = torch.vmap(lambda lengths: torch.segment_reduce(torch.arange(4.0), "sum", lengths=lengths))
+    assert parts(made(1, 3, 2, 2).reshape(2, 2)).tolist() == [[0, 6], [1, 5]]
+    with pytest.raises(RuntimeError, match="Expected all rows of lengths along axis to sum"):
+        parts(made(1, 3, 2, 1).reshape(2, 2)).tolist()
+    assert torch.vmap(lambda x: torch.histc(x, 2))(made(1, 3, 2, 2).reshape(2, 2) * 1.0).tolist() == [[1, 1], [0, 2]]
+
+
 def test_an_ignored_class_is_none(device: str) -> None:
     x = torch.zeros(3, 4)
     assert F.cross_entropy(x, made(0, -100, 3)).item() == pytest.approx(1.3862944)

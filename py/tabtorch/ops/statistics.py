@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import register
 from .launch import into_two, named, operation
-from .places import every_example
+from .places import every_example, host_values
 from .ranges import Range
 
 # ---- covariance
@@ -37,6 +37,15 @@ def _weights(name: str, w: Any, n: int, category: int, kind: str) -> None:
 
 
 _NO_WEIGHT = Complaint(RuntimeError, "cov(): weights sum to zero, can't be normalized")
+
+
+def _need_weight(w: Any, total: Any) -> None:
+    """RuntimeError where all weights, of which none is negative, are zero."""
+    known = host_values(every_example(w))
+    if known is None:
+        assert_range(every_example(total != 0), Range(1, 1), _NO_WEIGHT, "cov")
+    elif not any(known):
+        raise _NO_WEIGHT.of(0, 0)
 
 
 @register("cov", method=True)
@@ -75,7 +84,7 @@ def cov(
             )
     else:
         total = w.sum()
-        assert_range(every_example(total.detach() != 0), Range(1, 1), _NO_WEIGHT, "cov")
+        _need_weight(w.detach(), total.detach())
         centre = (x * w).sum(1) / total
         if aweights is not None and correction:
             norm = total - correction * (w * aweights).sum() / total

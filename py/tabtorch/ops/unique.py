@@ -266,9 +266,8 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
     x = input.detach().reshape(-1)
     with quiet():
         low, high = float(min), float(max)
-        if (
-            low == high and x.numel() and x.device.type != "cpu"
-        ):  # the ends are not looked at: that would wait for the GPU
+        hidden = x.device.type != "cpu" or every_example(x) is not x
+        if low == high and x.numel() and hidden:  # the ends are not read: that would wait for the GPU
             least, most = x.aminmax()
             assert_range(every_example((most - least).isfinite()), Range(1, 1), _NOT_FINITE, "histc")
             one = (least == most).to(x.dtype)
