@@ -8,10 +8,10 @@ from .. import dtypes
 from ..autograd.tape import record
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
-from .asserts import Complaint, assert_range
+from .asserts import Complaint
 from .core import function
 from .launch import into, into_two, named, operation
-from .places import every_example
+from .places import check_reals
 from .ranges import Range
 from .reduce import quiet, sum
 from .sort import order_of, picked, sort
@@ -83,7 +83,8 @@ def _quantile(
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
         )
-    if not isinstance(q, Tensor):
+    several = isinstance(q, Tensor)
+    if not several:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q:g}")
         q = x.new_full((), q)
@@ -93,7 +94,8 @@ def _quantile(
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if x.numel() == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty")
-    assert_range(every_example(q.detach()), Range(0.0, 1.0), _BAD_QUANTILE, name)
+    if several:
+        check_reals(q, Range(0.0, 1.0), _BAD_QUANTILE, name)
     shape = list(x.shape)
     if dim is None:
         y, kept = x.reshape(-1), [1] * x.ndim

@@ -21,13 +21,13 @@ from ..engine.view import Meta, broadcast_shapes, contiguous_meta
 from ..random import PhiloxGenerator
 from ..shapes import expanded, integer, ints, permuted, type_name
 from ..tensor import Tensor
-from .asserts import Complaint, assert_range
+from .asserts import Complaint
 from .convert import converted, transfer
 from .core import register
 from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal_law_for, philox_node
 from .inplace import check_out, set_tensor, write_out
 from .mixing import together
-from .places import every_example
+from .places import check_reals
 from .random import fill_recorded, make_sized
 from .ranges import Range, bounded
 from .signatures import wrong_arguments
@@ -125,7 +125,7 @@ def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        assert_range(every_example(std.detach()), Range(0.0, math.inf), _BAD_STD, "normal")
+        check_reals(std, Range(0.0, math.inf), _BAD_STD, "normal")
         shape: tuple[int, ...] = std.shape
         if isinstance(mean, Tensor):
             shape = broadcast_shapes(mean.shape, std.shape)

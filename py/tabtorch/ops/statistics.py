@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import register
 from .launch import into_two, named, operation
-from .places import every_example, host_values
+from .places import check_reals, every_example
 from .ranges import Range
 
 # ---- covariance
@@ -33,19 +33,10 @@ def _weights(name: str, w: Any, n: int, category: int, kind: str) -> None:
         )
     most = math.inf if category == 2 else 2**63 - 1
     complaint = Complaint(RuntimeError, f"cov(): {name} cannot be negative")
-    assert_range(every_example(w.detach()), Range(0, most), complaint, "cov")
+    check_reals(w, Range(0, most), complaint, "cov")
 
 
 _NO_WEIGHT = Complaint(RuntimeError, "cov(): weights sum to zero, can't be normalized")
-
-
-def _need_weight(w: Any, total: Any) -> None:
-    """RuntimeError where all weights, of which none is negative, are zero."""
-    known = host_values(every_example(w))
-    if known is None:
-        assert_range(every_example(total != 0), Range(1, 1), _NO_WEIGHT, "cov")
-    elif not any(known):
-        raise _NO_WEIGHT.of(0, 0)
 
 
 @register("cov", method=True)
@@ -84,7 +75,7 @@ def cov(
             )
     else:
         total = w.sum()
-        _need_weight(w.detach(), total.detach())
+        check_reals(total != 0, Range(1, 1), _NO_WEIGHT, "cov")
         centre = (x * w).sum(1) / total
         if aweights is not None and correction:
             norm = total - correction * (w * aweights).sum() / total
