@@ -7,7 +7,6 @@ import io
 import os
 import queue
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Callable
