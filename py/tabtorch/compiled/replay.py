@@ -158,7 +158,7 @@ class Replay:
 
     def keeps_on(self, device: int) -> bool:
         """Whether what the recorded run made of data of its own, which is used again and again, lies on that device."""
-        refs = self.refs if self.joint is None else [*self.refs, *self.joint.refs]
+        refs = self.refs if self.tape is None else [*self.refs, *self.tape.refs]
         kept = [*self.constants, *[r[1] for r in refs if r[0] == "constant"]]
         return any(n.inst.out.device.number == device for n in kept)
 
