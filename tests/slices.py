@@ -17,9 +17,9 @@ from typing import Any
 #: of a file, or of its tests whose name holds a word: one of so many is run. The rest is in other commits' slices; the
 #: operators are also in `make conformance-check`, the projects and demos in each other's browser and on the other device
 SLICES: tuple[tuple[str, str, int], ...] = (
-    ("tests/test_conformance.py", "webgpu", 4),
-    ("tests/test_conformance.py", "-cpu", 2),
-    ("tests/test_elementwise.py", "webgpu", 3),
+    ("tests/test_conformance.py", "webgpu", 8),
+    ("tests/test_conformance.py", "-cpu", 4),
+    ("tests/test_elementwise.py", "webgpu", 4),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 3),
     ("tests/browser/test_projects.py", "", 4),
