@@ -185,6 +185,18 @@ PROGRAMS = {
         before="x.requires_grad_()",
         after="(result[0][0].sum() + result[0][2].square().sum() + result[1].sum()).backward()\nkept.append(x.grad)",
     ),
+    "a view of a view, both returned": function(
+        "h = (x @ w)[1:]\na, b = h.chunk(2, 1)\nreturn h, h.t(), a, b, a[:1], x.t(), x.t()[1:]",
+        top="w = torch.randn(6, 6, requires_grad=True)",
+        before="x.requires_grad_()",
+        after="for t in result:\n    t.retain_grad()\nsum([t.square().sum() for t in result]).backward()\n"
+        "kept.append([t.grad for t in result])",
+    ),
+    "how the gradient of a view lies": function(
+        "return x.t(), x.view_as(x)",
+        before="x = x.requires_grad_() * 2\nx.retain_grad()",
+        after="kept.append([t.grad_fn.name() for t in result])\nresult[0].square().sum().backward()\nkept.append(x.grad)",
+    ),
     "a view of a view that was given": function(
         "return x.t()[1:]",
         before="x = x.requires_grad_()[1:]\nx.retain_grad()",

@@ -5,8 +5,8 @@ their gradient, or asks for it, finds there what comes from the loss. So the tap
 function (joint.py): what the results lead to that lead to no other result, then what else the next of them lead to, and so on.
 Where an edge leads from one stage into an earlier one, that has an output more.
 
-Views get a function that takes their gradient to the tensor that they are views of. `refresh` makes it when it is asked for,
-but for views that some stage leads to, and for those whose histories must not change, as the parts that `chunk` gives.
+Views get functions of their own, which take gradients to what was there, or is a result, by the formulas that were recorded.
+Where those do not lead to such a tensor, `refresh` makes a history from the base when it is asked for.
 """
 
 from __future__ import annotations
@@ -177,9 +177,8 @@ class Histories:
             ends = ends | stages[-1].own
         return stages
 
-    def _parent(self, fn: GradFn) -> tuple[Tensor | None, list[Callable[[Any], Any]]]:
-        """Of which tensor, that was there or is a result, `fn` makes views (None: of none), and how gradients come there."""
-        there = {**self.inputs, **self.points}
+    def _parent(self, fn: GradFn, there: dict[Any, Tensor]) -> tuple[Tensor | None, list[Callable[[Any], Any]]]:
+        """Of which of the tensors that are there `fn` makes views (None: of none), and how gradients come to it."""
         formulas: list[Callable[[Any], Any]] = []
         while (formula := _formula(fn)) is not None and (e := fn.edges[0]) is not None:
             formulas.append(formula)
@@ -193,17 +192,20 @@ class Histories:
         return None, formulas
 
     def _in_order(self, stages: list[Stage]) -> list[Stage | Views]:
-        """The stages, and the views whose histories are made at once, each after what they are views of."""
+        """The stages, and the views that are of something known, each after what they are views of."""
         led = {e.fn for s in stages for e in s.ends() if e.edge_kind != LEAF}
         after: list[list[Views]] = [[] for _ in range(len(stages) + 1)]
-        for fn, members in self.made.items():
-            parent, formulas = self._parent(fn)
-            due = fn in led or any(t._view_state != PLAIN for t in members)
-            if parent is None and due:
+        there = {**self.inputs, **self.points}
+        level = self.level.copy()
+        for fn in sorted(self.made, key=lambda fn: fn.seq):
+            members = self.made[fn]
+            parent, formulas = self._parent(fn, there)
+            if parent is None and (fn in led or any(t._view_state != PLAIN for t in members)):
                 raise ValueError("it returns a view of a tensor that does not belong to what its Python sees")
-            if parent is not None and (due or any(t._base is not parent for t in members)):
-                level = -1 if parent._fn is None else self.level.get(parent._fn.fn, -1)
-                after[level + 1].append(Views(fn, formulas, parent, members))
+            if parent is not None:
+                level[fn] = -1 if parent._fn is None else level.get(parent._fn.fn, -1)
+                after[level[fn] + 1].append(Views(fn, formulas, parent, members))
+                there |= {output(t._fn): t for t in members}
         steps: list[Stage | Views] = [*after[0]]
         for stage, views in zip(stages, after[1:], strict=True):
             steps += [stage, *views]
