@@ -64,6 +64,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     # What a new tensor is by default; creation sets only what differs.
     _rg: bool = False  # requires_grad
+    _detached: bool = False  # whether `detach_` has cut it from a history
     _fn: Any = None  # GradFn, or Port of one with several outputs
     _grad: Tensor | None = None
     _base: Tensor | None = None  # of a differentiable view: the tensor that is no view
@@ -336,7 +337,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         if self._fn is not None:
             from .autograd.tape import detached
 
-            detached[0] = True
+            detached[0] = self._detached = True
         self._fn = None
         self._rg = False
         if self._storage.views is not None:

@@ -379,7 +379,7 @@ detached = [False]
 
 def check_history(t: Tensor) -> None:
     """RuntimeError for a saved tensor that had a history when it was saved, and has none now."""
-    if t._fn is None and not t._stale:
+    if t._detached and t._fn is None and not t._stale:
         raise RuntimeError(
             "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, "
             "please use out-of-place `.detach()` instead"
