@@ -73,6 +73,10 @@ SGD = "torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)"
 ADAM = "torch.optim.Adam(net.parameters(), lr=0.01)"
 
 PROGRAMS = {
+    "versions of tensors whose data was replaced": training(
+        optimizer="torch.optim.SGD(net.parameters(), lr=0.1)\nfirst.data = first.data * 2"
+    ),
+    "versions of data that is given": function("x.mul_(2)\nreturn x + y[0]", before="x = x.data"),
     # the clipped gradients are windows onto one buffer, and that buffer is the momentum's first value
     "momentum and clipping": training("nn.utils.clip_grad_norm_(net.parameters(), 0.1)", optimizer=SGD),
     "gradients that are kept": training(after="kept.append([p.grad for p in net.parameters()])"),

@@ -137,6 +137,12 @@ class Recorder:
             self._add(t._storage.root)
         self.versions = [r.version for r in self.roots]
         self.counter_versions = [s.version for s in self.scope.counters]
+        # of tensors that have versions of their own, as `data` gives them: the first with each
+        storages = [t._storage for t in [*self.arguments, *self.scope.tensors]]
+        first = {id(s): k for k, s in reversed(list(enumerate(storages)))}
+        self.own = [
+            (k, storages[k], storages[k].version) for k in first.values() if storages[k].root is not storages[k]
+        ]
         self.idents = [n.buf.id for n in self.nodes]
         self.of_grad = {self.index[id(g._storage.root)]: j for j, g in enumerate(self.grads) if g is not None}
 

@@ -131,6 +131,7 @@ class Replay:
         self.overwritten = [i for i in changed if i not in inside]
         self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._storage for i in changed)]
         self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
+        self.own = [(k, s.version - v) for k, s, v in of.own if s.version != v]
         self.counted = [(s, s.version - v) for s, v in zip(of.scope.counters, of.counter_versions) if s.version != v]
         self.tape: Any = None
         self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
@@ -414,6 +415,9 @@ class Replay:
             roots[i].version += bump
             if roots[i].views is not None:
                 roots[i].tell()
+        tensors = [*arguments, *self.scope.tensors]
+        for k, bump in self.own:
+            tensors[k]._storage.version += bump
         for counter, bump in self.counted:
             counter.version += bump
         for (d, k), x in zip(self.after, after):
@@ -429,7 +433,6 @@ class Replay:
                 n.buf = new[ref[1]][ref[2]] if ref[0] == "new" else made[ref[1]]
             storages.append(Storage(n))
             storages[-1].version = version
-        tensors = [*arguments, *self.scope.tensors]
         results: list[Tensor] = []
         for r in self.results:
             if r.known is not None:
