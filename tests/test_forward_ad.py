@@ -299,3 +299,17 @@ def test_views_require_grad_with_their_base_after_a_level() -> None:
         v = x[1:]
         x.requires_grad_()
         assert v.requires_grad and (v * 2).requires_grad and (v * 2).grad_fn.name() == "MulBackward0"
+
+
+def test_a_view_after_a_level(device: str) -> None:
+    """It requires grad for the user though what it is a view of was detached; levels of before change nothing of that."""
+    said = []
+    for lib in (torch, tabtorch):
+        with lib.autograd.forward_ad.dual_level():
+            pass
+        x = lib.ones(1, 4, requires_grad=True) * 1
+        v = x[()]
+        x.detach_()
+        x[:0] = 1
+        said.append((x.requires_grad, v.requires_grad, v.grad_fn.name()))
+    assert said[0] == said[1]

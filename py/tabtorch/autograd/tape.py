@@ -433,11 +433,14 @@ class OpFn(GradFn):
         saved = self.saved
         if saved is FREED:
             raise freed_error()
+        failed = None
         try:
             values = [s.unpack(self) if s is not None else None for s in saved]
-        except RuntimeError:
+        except RuntimeError as e:
+            failed = e
+        if failed is not None:  # out of the handler, or what is told first would be told as well
             self._unpack_by_name()
-            raise
+            raise failed
         for n in self.noticed:
             n.check()
         b = self.backward

@@ -241,6 +241,8 @@ def refresh(t: Tensor) -> None:
     name = t._retype or "AsStridedBackward0"
     fn: Any = _new(grad_class(name, ViewFn))
     fn.edges = ((base._fn or edge(base)) if base._rg else None,)
+    if not base._rg:
+        fn.real = True  # no tangent comes from there, so it is for the user: see forward_ad.py
     fn.metas = (base._meta,)
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta

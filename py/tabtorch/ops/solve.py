@@ -93,7 +93,7 @@ def _substituted(A: Tensor, B: Tensor, upper: bool, left: bool, unit: bool) -> T
     def back(g: Any, A: Tensor, X: Any) -> Any:
         gB: Any = _substituted(A.mH, g, not upper, left, unit)
         gA = -(gB @ X.mH if left else X.mH @ gB)
-        return (gA.triu(unit) if upper else gA.tril(-unit)), gB
+        return (gA.triu(int(unit)) if upper else gA.tril(-unit)), gB
 
     X: Tensor = host(lambda a, b: triangular(a, b, upper, left, unit), A, B, order="F")
     record("LinalgSolveTriangularBackward0", (A, B), X, back, (A, X))
