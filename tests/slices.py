@@ -20,6 +20,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
     ("tests/test_elementwise.py", "webgpu", 4),
+    ("tests/test_modules_db.py", "webgpu", 3),
+    ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 3),
     ("tests/browser/test_projects.py", "", 4),

@@ -1,4 +1,4 @@
-"""Random programs, compiled and not: other ones in every run. A program that differs is shown by
+"""Random programs, compiled and not: as many of a fixed sequence as fit into some seconds. A program that differs is shown by
 
 cd tests && python -m fuzz.compiled --show SEED --device DEVICE
 
@@ -17,15 +17,15 @@ from fuzz import compiled
 from fuzz.draft import Draft
 
 FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 2_000_000)  # `make fuzz` takes a fresh one each time
-#: seconds of this process's time, and programs at most
-BUDGET = {"cpu": (24, 400), "webgpu": (5, 30)}
+#: seconds, and programs at most
+BUDGET = {"cpu": (30, 400), "webgpu": (30, 30)}
 
 
 def test_random_programs(device: str) -> None:
     seconds, most = BUDGET[device]
-    until = time.process_time() + seconds
+    until = time.monotonic() + seconds
     ran = 0
-    while ran < most and (ran < 5 or time.process_time() < until):
+    while ran < most and (ran < 5 or time.monotonic() < until):
         found = compiled.run(FIRST + ran, device)
         assert not found, f"program {FIRST + ran} on {device}: {found[:5]}"
         ran += 1
