@@ -35,6 +35,12 @@ PARTS = {
 }
 
 
+def _asked(argv: list[str]) -> list[str]:
+    """The arguments but for where the line goes."""
+    at = argv.index("--results") if "--results" in argv else len(argv)
+    return argv[:at] + argv[at + 2 :]
+
+
 def record(
     file: Path | None, what: str, *, count: int, unit: str, found: int, seconds: float, on: str, **figures: Any
 ) -> None:
@@ -55,7 +61,7 @@ def record(
         "found": found,
         "seconds": round(seconds, 1),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "command": f"python -m {module.removesuffix('.__main__')} {shlex.join(sys.argv[1:])}",
+        "command": f"python -m {module.removesuffix('.__main__')} {shlex.join(_asked(sys.argv[1:]))}",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
         "figures": figures,
     }
