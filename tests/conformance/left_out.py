@@ -259,14 +259,6 @@ LIST: tuple[LeftOut, ...] = (
         varies=True,
     ),
     LeftOut(
-        ("cov",),
-        "the sign of a weight is known on the GPU alone: checking it would wait for the GPU in every call",
-        ("no error",),
-        1,
-        checks=("errors",),
-        devices=("webgpu",),
-    ),
-    LeftOut(
         ("cat",),
         "PyTorch takes inputs whose strides happen to fit as channels last, and lays out the result so",
         ("strides",),
