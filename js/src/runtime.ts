@@ -226,7 +226,8 @@ export class Runtime {
   private carryOut(reader: BlockReader): void {
     for (;;) {
       const op = reader.advance();
-      if (op !== 0 && op !== Op.FREE && this.faults.command()) this.loseDevice(); // when memory is freed is nobody's moment
+      // FREE is not counted: how many there are, and whether one comes after a program's last read, is up to Python's collector.
+      if (op !== 0 && op !== Op.FREE && this.faults.command()) this.loseDevice();
       switch (op) {
         case 0:
           return;
