@@ -75,7 +75,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
     _view_state: int = 0  # how the view was made: see autograd/views.py
     _inference: Any = (
-        False  # or True; DATA: it may be written to; UNVERSIONED: it may not, and is no such tensor itself
+        False  # or True, or DATA (may be written to), or UNVERSIONED (may not, and is no inference tensor)
     )
     _beside: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None

@@ -100,9 +100,8 @@ def is_hidden(fn: GradFn) -> bool:
 
 def is_real(t: Tensor) -> bool:
     """Whether a tensor that is on the tape requires grad for the user, and is not there for its tangent only."""
-    if (
-        t._stale and t._base is not None and t._base._rg
-    ):  # its history is that of its base, which may refuse to be made anew
+    # the history of such a view is that of its base: to make it anew may be refused
+    if t._stale and t._base is not None and t._base._rg:
         return is_real(t._base)
     e = t._fn or edge(t)
     if e.edge_kind == LEAF:
