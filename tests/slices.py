@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 #: of a file, or of its tests whose name holds a word: one of so many is run. The rest is in other commits' slices; the
-#: operators are also in `make conformance-check`, the projects and demos in each other's browser and on the other device
+#: operators are also in `make conformance-check`, modules and programs on the other device, projects and demos in each other's
+#: browser too
 SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),

@@ -65,9 +65,8 @@ def transformer() -> Callable[[], Any]:
     return call
 
 
-def convolutional() -> Callable[[], Any]:
-    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+def classifying(net: nn.Module, optimizer: Any) -> Callable[[Any, Any], Any]:
+    """A compiled training step."""
 
     @torch.compile
     def step(x: Any, y: Any) -> Any:
@@ -76,6 +75,14 @@ def convolutional() -> Callable[[], Any]:
         loss.backward()
         optimizer.step()
         return loss
+
+    return step
+
+
+def convolutional() -> Callable[[], Any]:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    step = classifying(net, optimizer)
 
     return lambda: step(torch.randn(4, 1, 5, 5), torch.tensor([0, 1, 2, 0])).item()
 
@@ -97,14 +104,7 @@ def batches() -> Callable[[], Any]:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     data, labels = torch.randn(80, 4), torch.tensor([i % 3 for i in range(80)])
     starts = iter(range(0, 80, 8))
-
-    @torch.compile
-    def step(x: Any, y: Any) -> Any:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = classifying(net, optimizer)
 
     def call() -> Any:
         i = next(starts)
