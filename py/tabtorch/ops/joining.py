@@ -10,7 +10,8 @@ from ..autograd.tape import record
 from ..engine.expr import cast, const, minimum, where
 from ..engine.graph import Map, Write, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
-from ..shapes import wrap_dim
+from ..layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
+from ..shapes import permuted, wrap_dim
 from ..tensor import Tensor
 from .arguments import class_name
 from .core import NOTHING, overridden, register
@@ -95,6 +96,20 @@ def _common_dtype(ts: Sequence[Tensor]) -> Any:
     return dtypes.result_of(dims, [t._meta.dtype for t in ts if not t._meta.ndim], [])
 
 
+def _common_format(ts: Sequence[Tensor]) -> memory_format:
+    """The memory format that all of them suggest; contiguous where they differ."""
+    found = {suggested_format(t._meta) for t in ts}
+    return found.pop() if len(found) == 1 else contiguous_format
+
+
+def _as_it_lies(metas: list[Meta], out: Meta, d: int) -> tuple[Sequence[Meta], Meta, int]:
+    """Inputs, result and dimension, permuted to the order in which the result lies in memory: kernels write row-major."""
+    if out.contiguous:
+        return metas, out, d
+    order = order_of(suggested_format(out), out.ndim)
+    return [permuted(m, order) for m in metas], permuted(out, order), order.index(d)
+
+
 #: (Metas, how many, dim) -> (Inst, Meta of the result, dimension from the front)
 _known: dict[tuple, tuple[Any, Meta, int]] = {}
 
@@ -156,16 +171,17 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
                 f"{m.shape[j]} for tensor number {k} in the list."
             )
         total += m.shape[d]
-    om = contiguous_meta(
-        (*first.shape[:d], total, *first.shape[d + 1 :]), _common_dtype(ts), device_of([t._meta for t in ts])
-    )
+    shape = (*first.shape[:d], total, *first.shape[d + 1 :])
+    strides = format_strides(shape, _common_format(ts))
+    om = meta(shape, strides, 0, _common_dtype(ts), device_of([t._meta for t in ts]))
     full = [t for t in used if t._meta.numel]
+    metas, inner, at = _as_it_lies([t._meta for t in full], om, d)
     if key is not None and len(full) == len(ts) <= GROUP:
         if len(_known) > 20_000:
             _known.clear()
-        _known[key] = (inst(_CATS[len(ts)], tuple([t._meta for t in ts]), om, (), d), om, d)
+        _known[key] = (inst(_CATS[len(ts)], tuple(metas), inner, (), at), om, d)
     if full:
-        r = Tensor._wrap(_cat_node([t._meta for t in full], [t._storage.node for t in full], d, om), om)
+        r = Tensor._wrap(_cat_node(metas, [t._storage.node for t in full], at, inner), om)
     else:
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
     if any(t._rg for t in ts):

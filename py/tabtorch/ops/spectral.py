@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from .. import ops
+from .. import ops, shapes
 from ..autograd.tape import needs_record, record
 from ..shapes import type_name
 from ..tensor import Tensor
@@ -348,18 +348,21 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
             check_info("torch.linalg.lstsq", (np.abs(r).argmin(-1) + 1) * (rank < keep.shape[-1]))
         inverse = np.divide(1, s, out=np.zeros_like(s), where=keep)
         x = vh.conj().swapaxes(-1, -2) @ (inverse[..., None] * (u.conj().swapaxes(-1, -2) @ b))
+        space = np.zeros((*x.shape[:-2], max(m, n), x.shape[-1]), a.dtype)  # LAPACK's: X takes the place of B
+        space[..., :n, :] = x
         rest = np.zeros(0, s.dtype)
         if m > n and driver != "gelsy" and (rank == n).all():
             rest = (np.abs(a @ x - b) ** 2).sum(-2)
         told = driver != "gels", driver in ("gelsd", "gelss")
         return (
-            x.astype(a.dtype)[..., 0] if more else x.astype(a.dtype),
+            space[..., 0] if more else space,
             rest.astype(s.dtype),
             rank if told[0] else np.zeros(0, np.int64),
             s if told[1] else np.zeros(0, s.dtype),
         )
 
-    X, residuals, rank, s = host(f, A, B, order="CCCC" if more else "FCCC")
+    space, residuals, rank, s = host(f, A, B, order="CCCC" if more else "FCCC")
+    X = Tensor._wrap(space._storage.node, shapes.narrowed(space._meta, -1 if more else -2, 0, n))
 
     def back(g: list[Any], A: Any, B: Any, X: Any) -> Any:
         if more:
