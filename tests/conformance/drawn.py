@@ -164,7 +164,9 @@ def _rrelu(again: Call, x: Any, args: tuple[Any, ...], kwargs: dict[str, Any], j
             raise Mismatch(f"slopes from {slopes.min()} to {slopes.max()}, not within [{lower}, {upper}]", "values")
         for quarter in (0.25, 0.5, 0.75) if judged else ():
             _plausible(slopes[told] > lower + (upper - lower) * quarter, quarter)
-        out = x * torch.where(told, slopes, 1.0).to(x.dtype)
+        if not inplace:
+            x = x.contiguous()  # as PyTorch's result is
+        out = x * torch.where(told, slopes, 1.0).to(x.dtype).contiguous()
         return x.copy_(out) if inplace else out
 
     return f

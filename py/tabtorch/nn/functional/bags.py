@@ -113,6 +113,8 @@ def embedding_bag(
             f"(got mode='{mode}'). Please open a feature request on GitHub."
         )
     rows = weight[input]
+    if rows.dtype in (torch.float16, torch.bfloat16) and mode != "max":
+        rows = rows.float()  # weighted and summed in single precision, rounded once
     if scale_grad_by_freq:
         rows = scaled(rows, per_use(weight, input).unsqueeze(-1))
     kept = None if padding_idx is None else (input != padding_idx % weight.size(0)).unsqueeze(-1)
