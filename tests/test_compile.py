@@ -557,6 +557,21 @@ def test_backward_outside_of_some_outputs_and_twice(device: str) -> None:
         b.sum().backward()
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_second_backward_goes_through_where_nothing_was_saved(device: str, saves: bool) -> None:
+    w = torch.ones(3, requires_grad=True)
+    f = torch.compile(lambda x: (x * 2.0 if saves else x + 2.0).sum())
+    for n in range(5):
+        loss = f(w)
+        loss.backward()
+        if saves:
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()
+        else:
+            loss.backward()
+            assert w.grad is not None and w.grad.tolist() == [2.0 * (n + 1)] * 3
+
+
 def test_the_loss_of_a_compiled_step_has_no_history_left(device: str) -> None:
     with torch.autograd.forward_ad.dual_level():
         pass  # from now on the tape is asked what requires grad

@@ -108,6 +108,10 @@ class BackwardCFunction(GradFn, FunctionCtx):
                 )
         return out
 
+    @property
+    def saves(self) -> bool:
+        return bool(self.saved)
+
     def release(self) -> None:
         if self.saved:
             self.saved = FREED

@@ -64,6 +64,11 @@ class GradFn:
         """Gradients for the edges, of the gradient of the output (a list of those, some None, where there are several)."""
         raise NotImplementedError
 
+    @property
+    def saves(self) -> bool:
+        """Whether it has saved values: a second backward pass finds them gone, and raises."""
+        return False
+
     def release(self) -> None:
         """Lets saved values go."""
 
@@ -458,6 +463,10 @@ class OpFn(GradFn):
         places = [(self.saved[i].is_output, name, i) for name, i in names_of(self).items() if self.saved[i] is not None]
         for _, _, i in sorted(places):
             self.saved[i].unpack(self)
+
+    @property
+    def saves(self) -> bool:
+        return bool(self.saved)
 
     def release(self) -> None:
         if self.saved:

@@ -275,6 +275,10 @@ class CopySlices(GradFn):
         grads[0] = result if self.edges[0] is not None else None
         return grads
 
+    @property
+    def saves(self) -> bool:
+        return True  # PyTorch lets go of `inner` too, whatever that saves
+
     def release(self) -> None:
         if self.inner is not None:
             self.inner.release()

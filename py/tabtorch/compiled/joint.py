@@ -34,6 +34,7 @@ class Joint:
         roots: edges to the outputs; ends: edges to what gradients are wanted of; order: the functions between, oldest first.
         """
         check_hooks(order)
+        self.saves = any(fn.saves for fn in order)
         metas = [_meta_at(e) for e in roots]
         self.outputs = [(m, contiguous_meta(m.shape, m.dtype, m.device)) for m in metas]
         inputs = [_standing_for(e) for e in ends]
@@ -304,6 +305,11 @@ class CompiledFunctionBackward(GradFn):
             raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
         return self.joint.run(self, g)
 
+    @property
+    def saves(self) -> bool:
+        return self.joint.saves
+
     def release(self) -> None:
-        self.saved = FREED
-        self.values = self.watched = None
+        if self.saves:  # where no function of the tape has saved anything, a second pass goes through, as in eager
+            self.saved = FREED
+            self.values = self.watched = None

@@ -95,6 +95,10 @@ class RowFn(GradFn):
             raise modified_error(t, version, self.as_view)
         return t
 
+    @property
+    def saves(self) -> bool:
+        return self.versions is not None
+
     def release(self) -> None:
         if self.versions is not None:
             self.args = FREED
@@ -127,6 +131,10 @@ class PackedFn(RowFn):
 
     def _unpack_out(self) -> Tensor:
         return self.unpacked
+
+    @property
+    def saves(self) -> bool:
+        return True
 
     def release(self) -> None:
         self.packed = FREED
