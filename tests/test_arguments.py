@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -72,6 +73,33 @@ def test_selects_of_what_is_compared_ask_for_nan() -> None:
     assert "tt_pick" in Wgsl().text(where(x < zero, zero, x))
     assert "tt_pick" not in Wgsl().text(where(x < zero, x, zero))  # NaN gives the constant either way
     assert "tt_pick" not in Wgsl().text(where(x < zero, -x, x))
+
+
+#: what would be `a` if numbers were real, or but a sign away from it
+TAKEN_BACK = """((a - b) + b, b + (a - b), (a + b) - b, b - (b - a), (a * b) / b, (b * a) / b, (a / b) * b, b * (a / b), a / a,
+    (a * 2) / a, (a * a) / a, torch.relu(a * b) / b, (a - b) * 1 + b)"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_taken_back_was_rounded(device: str) -> None:
+    """SPIR-V's optimizer makes `a` of (a - b) + b and of (a * b) / b. Both round, overflow, and know NaN."""
+
+    def results(lib: Any, device: str) -> Any:
+        a, b = (
+            lib.tensor(v, device=device) for v in ([1e-3, 0.0, 2.0, math.inf, 3.0], [1e8, 0.0, 0.0, math.inf, 2e38])
+        )
+        return [torch.tensor(t.tolist()) for t in eval(TAKEN_BACK, {"torch": lib, "a": a, "b": b})]
+
+    for got, want in zip(results(tabtorch, device), results(torch, "cpu"), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_complex_division_by_zero(device: str) -> None:
+    """Each part is divided by itself, so that an infinity says where the number was."""
+    x = torch.tensor([1 + 2j, -1 + 2j, 1, -1j, 0, complex(math.inf, -1)])
+    got = torch.tensor((tabtorch.tensor(x.tolist(), device=device) / 0j).tolist())
+    torch.testing.assert_close(got, x / 0j, equal_nan=True)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -143,7 +143,8 @@ class Complex:
         d = where(big, o.re + o.im * r, o.re * r + o.im)
         re = where(big, self.re + self.im * r, self.re * r + self.im) / d
         im = where(big, self.im - self.re * r, self.im * r - self.re) / d
-        return Complex(re, im)
+        zero = (o.re == 0) & (o.im == 0)  # each part by itself then, as PyTorch
+        return Complex(where(zero, self.re / absolute(o.re), re), where(zero, self.im / absolute(o.im), im))
 
     def __rtruediv__(self, o: Any) -> Any:
         return self._lift(o) / self

@@ -25,6 +25,7 @@ class Renderer:
         self.indent = 1
         self.count = 0
         self.scopes: list[dict[Any, str]] = [{}]
+        self.bound: dict[str, Expr] = {}  # name -> what it stands for
         self._numbers: dict[int, tuple[int, Expr]] = {}
         self._shapes: dict[tuple, int] = {}
         self.functions: dict[tuple[str, str], tuple[str, str]] = {}  # (name, type) -> (name in text, text)
@@ -58,6 +59,7 @@ class Renderer:
         n = self.name(hint)
         self.declare(n, e.type, text)
         self.scopes[-1][self._key(e)] = n
+        self.bound[n] = e
         return variable(n, e.type)
 
     def var(self, e: Expr, hint: str = "acc") -> Expr:
@@ -108,6 +110,7 @@ class Renderer:
         if len(out) > 48 or e.op in ("load", "call", "fit"):
             n = self.name()
             self.declare(n, e.type, out)
+            self.bound[n] = e
             out = n
         # remembered even when it has no name of its own: the same text means the same value in this scope
         self.scopes[-1][key] = out

@@ -18,15 +18,19 @@ _INFIX = {
     "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
 
+#: operations of which compilers make nothing after the other, though both round, overflow, and make NaN
+_UNDOES = {"add": "sub", "sub": "add", "mul": "div", "div": "mul"}
+
 #: infinities and NaN may not be constants in WGSL, compilers may assume that they do not occur, and they take -0.0 for 0.0:
 #: the bits come from a variable
 _PRELUDE = {
-    "tt_bits": "var<private> tt_bits: vec3<u32> = vec3<u32>(0x7f800000u, 0x7fc00000u, 0x80000000u);",
+    "tt_bits": "var<private> tt_bits: vec4<u32> = vec4<u32>(0x7f800000u, 0x7fc00000u, 0x80000000u, 0u);",
     "tt_inf": "fn tt_inf() -> f32 { return bitcast<f32>(tt_bits.x); }",
     "tt_neg0": "fn tt_neg0() -> f32 { return bitcast<f32>(tt_bits.z); }",
     "tt_nan": "fn tt_nan() -> f32 { return bitcast<f32>(tt_bits.y); }",
     "tt_isnan": "fn tt_isnan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "tt_isinf": "fn tt_isinf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }",
+    "tt_rounded": "fn tt_rounded(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | tt_bits.w); }",
     # compilers make a maximum or minimum of such a select, and those of GPUs give the other value beside NaN
     "tt_pick": """fn tt_pick(b: f32, a: f32, first: bool) -> f32 {
   if (tt_isnan(b)) { return b; }
@@ -256,7 +260,16 @@ class Wgsl(Renderer):
             return f"!({a[0]} == {a[1]})"
         if op == "xor" and t == "bool":
             return f"({a[0]} != {a[1]})"
+        if t == "f32" and op in _UNDOES:
+            a = [f"tt_rounded({x})" if self.undoes(e, k, a[1 - k]) else x for k, x in enumerate(a)]
         return f"({a[0]} {_INFIX[op]} {a[1]})"
+
+    def undoes(self, e: Expr, k: int, other: str) -> bool:
+        """Whether an operation takes back, with `other`, what made its argument number k: as (a - b) + b, or (a * b) / b."""
+        inner: Expr | None = e.args[k]
+        while inner is not None and inner.op in ("var", "fit"):
+            inner = self.bound.get(str(inner.value)) if inner.op == "var" else inner.args[0]
+        return inner is not None and inner.op == _UNDOES[e.op] and other in map(self.text, inner.args)
 
     def chooses(self, e: Expr) -> bool:
         """Whether a select gives one of the two values compared, the last of which may be NaN."""
