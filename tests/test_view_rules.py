@@ -338,6 +338,35 @@ CASES = {
         y = x * 1
         (g,) = t.autograd.grad(y.sum(), y, create_graph=True)
         g.stride(), t.autograd.grad((y * y).sum(), x, create_graph=True)[0].requires_grad""",
+    "backward twice through what keeps nothing": """
+        x = t.ones(3, requires_grad=True)
+        y = x.clone()
+        y.index_add_(0, t.tensor([0]), t.ones(1))
+        y.sum().backward(), y.sum().backward()
+        x.grad""",
+    "a view that may not be used, before one that cannot be": """
+        x = t.ones(4, 4, requires_grad=True) * 1
+        a, b = x.split(2, 1)
+        x.add_(1)
+        a.view(8)""",
+    "a view that cannot be has a history all the same": """
+        x = t.ones(4)
+        v = x[1:]
+        x.add_(t.ones(4, requires_grad=True))
+        try:
+            v.split([1, 1])
+        except RuntimeError:
+            v.mul_(2)
+        v""",
+    "complex numbers whose pairs have moved": """
+        x = t.ones(2, 3, 2, requires_grad=True) * 1
+        z = t.view_as_complex(x)
+        x.transpose_(0, 2)
+        z.copy_(z)""",
+    "sizes of a mask before its type": "t.ones(2, 0).masked_fill(t.ones(2, 3, 2), 1)",
+    "operands of another type are copied first": """
+        x, y = t.ones(12).bool().as_strided((3, 1), (2, 3)), t.ones(9).long().as_strided((1, 2), (3, 3))
+        [f(z).stride() for f in (t.exp2, t.tanh, t.neg, t.logical_not) for z in (x.long(), x.float(), y, y.float())]""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

@@ -28,6 +28,13 @@ def _view(x: Tensor, m: Meta, name: str, backward: Callable[..., Any], *args: An
     return track(x, m, name, backward)
 
 
+def _geometry(x: Tensor) -> Meta:
+    """The Meta of what a view is to be taken of. Its history is looked for first, as in PyTorch: that may be refused."""
+    if x._stale and STATE.grad:
+        refresh(x)
+    return x._meta
+
+
 def _reshape_back(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     return reshape(g, shape)
 
@@ -49,7 +56,7 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
             "view() received an invalid combination of arguments - got (), but expected one of:\n * (torch.dtype dtype)\n * "
             "(tuple of ints size)"
         )
-    m = self._meta
+    m = _geometry(self)
     return _view(self, shapes.viewed(m, ints(shape, "view")), "ViewBackward0", _reshape_back, m.shape)
 
 
@@ -113,7 +120,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without dimensions of size 1: all, or only `dim` (an int, several, or a tuple) where it is one."""
-    m = input._meta
+    m = _geometry(input)
     if more:
         dim = (dim, *more)
     elif dim is not None and type(dim) is not int:
@@ -129,7 +136,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`."""
-    m = input._meta
+    m = _geometry(input)
     return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", _reshape_back, m.shape)
 
 
@@ -139,7 +146,7 @@ def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tenso
         size = (kw.pop("size"),)
     elif not size:
         raise TypeError('expand() missing 1 required positional arguments: "size"')
-    m = self._meta
+    m = _geometry(self)
     return _view(self, shapes.expanded(m, ints(size, "expand")), "ExpandBackward0", _same)
 
 
@@ -202,7 +209,7 @@ def _each(tensors: tuple[Any, ...], f: Callable[[Tensor], Tensor]) -> Any:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
-    return _view(input, shapes.transposed(input._meta, dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
+    return _view(input, shapes.transposed(_geometry(input), dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
 
 
 def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
@@ -212,7 +219,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     elif not dims:
         raise TypeError('permute() missing 1 required positional arguments: "dims"')
     order = ints(dims, "permute", "dims")
-    m = shapes.permuted(input._meta, order)
+    m = shapes.permuted(_geometry(input), order)
     inverse = [0] * len(order)
     for k, d in enumerate(order):
         inverse[d] = k
@@ -221,7 +228,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector or 0-d tensor as it is. Raises RuntimeError for more than 2 dimensions."""
-    n = input._meta.ndim
+    n = _geometry(input).ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
     return _view(input, shapes.transposed(input._meta, 0, -1) if n == 2 else input._meta, "TBackward0", t)
@@ -252,7 +259,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Slice number `index` along `dim`, without that dimension."""
     i = index if type(index) is int else index.__index__()
-    m = input._meta
+    m = _geometry(input)
     return track(input, shapes.selected(m, dim, i), "SelectBackward0", _embedding(m, dim, i, None, 1))
 
 
@@ -281,7 +288,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | None = None, step: int = 1) -> Tensor:
     """`input[..., start:stop:step, ...]` along one dimension."""
-    m = input._meta
+    m = _geometry(input)
     out = shapes.sliced(m, dim, start, stop, step)
     d = wrap_dim(dim, m.ndim)
     a, n = shapes.slice_bounds(m.shape[d], start, stop, step)
@@ -290,7 +297,7 @@ def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | N
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
-    m = self._meta
+    m = _geometry(self)
     out = shapes.unfolded(m, dimension, size, step)
 
     def backward(g: Any) -> Tensor:
@@ -307,7 +314,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions `dim1` and `dim2`, as the last dimension."""
-    m = input._meta
+    m = _geometry(input)
     out = shapes.diagonal_of(m, offset, dim1, dim2)
     return _view(input, out, "DiagonalBackward0", _put_diagonal, m.shape, offset, dim1, dim2)
 
@@ -320,7 +327,7 @@ def _put_diagonal(g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any view of the storage. Raises RuntimeError where it would reach past the storage's end."""
-    m = input._meta
+    m = _geometry(input)
     node = input._storage.node.inst.out
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
@@ -351,7 +358,7 @@ def overlaps(m: Meta) -> bool:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces along `dim`: of one size (the last may be shorter), or of the sizes in a list."""
-    m = tensor._meta
+    m = _geometry(tensor)
     if not isinstance(split_size_or_sections, (tuple, list)):
         if m.ndim == 0:
             raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -469,14 +476,12 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, each without that dimension."""
-    m = input._meta
+    m = _geometry(input)
     d = wrap_dim(dim, m.ndim)
     if m.ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     metas = [shapes.selected(m, d, i) for i in range(m.shape[d])]
     if not metas:
-        if input._rg and input._stale and STATE.grad:
-            refresh(input)  # which may be refused
         return ()
 
     def backward(gs: list[Tensor | None]) -> Tensor:
@@ -495,13 +500,16 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
-        input, shapes.complex_as_real(input._meta), "ViewAsRealBackward0", lambda g: view_as_complex(g.contiguous())
+        input,
+        shapes.complex_as_real(_geometry(input)),
+        "ViewAsRealBackward0",
+        lambda g: view_as_complex(g.contiguous()),
     )
 
 
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
-    return _view(input, shapes.real_as_complex(input._meta), "ViewAsComplexBackward0", view_as_real)
+    return _view(input, shapes.real_as_complex(_geometry(input)), "ViewAsComplexBackward0", view_as_real)
 
 
 def real(input: Tensor) -> Tensor:

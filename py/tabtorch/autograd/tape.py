@@ -469,7 +469,7 @@ class OpFn(GradFn):
         return bool(self.saved)
 
     def release(self) -> None:
-        if self.saved:
+        if any(s is not None for s in self.saved):
             self.saved = FREED
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..engine.view import Meta, contiguous_strides, meta
 from ..ops import core
+from ..shapes import complex_as_real, real_as_complex
 from ..storage import UNRECORDED, Storage
 from ..tensor import DATA, Tensor
 from .mode import STATE
@@ -226,6 +227,10 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
         move_retain(x, fn)
 
 
+#: what looks whether a tensor may be seen as another type, by the grad_fn of that view
+_RETYPES = {"ViewAsRealBackward0": complex_as_real, "ViewAsComplexBackward0": real_as_complex}
+
+
 def refresh(t: Tensor) -> None:
     """Gives a view whose base was written to its new grad_fn."""
     from ..views import unstride
@@ -233,8 +238,10 @@ def refresh(t: Tensor) -> None:
     base = t._base
     assert base is not None
     _check_view_state(t, True)
+    if t._retype:  # PyTorch takes such a view once more, of a base that may have another shape by now
+        _RETYPES[t._retype](base._meta)
     t._stale = False
-    if t._retype and not base._rg:  # PyTorch takes such a view once more, of what requires no grad now
+    if t._retype and not base._rg:  # and requires no grad
         t._fn = None
         t._rg = False
         return

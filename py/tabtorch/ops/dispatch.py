@@ -174,6 +174,13 @@ def _own_strides(m: Meta) -> tuple[int, ...] | None:
     return m.strides if is_dense(m) else None
 
 
+def _brought_to(d: Any, m: Meta) -> Meta:
+    """The geometry of an operand of type `d`: one of another type counts as PyTorch lays out the copy that it makes of it."""
+    if m.dtype is d or m.ndim < 2:
+        return m
+    return laid_out(m.shape, layout_of([m], m.shape), d, m.device, _own_strides(m))[1]
+
+
 def laid_out(
     shape: tuple[int, ...], order: tuple[int, ...] | None, d: Any, device: Any, strides: Any = None
 ) -> tuple[Meta, Meta]:
@@ -281,8 +288,9 @@ def infer(
         several = any(
             not isinstance(x, Tensor) and x is not None and str(k) not in row.apart for k, x in enumerate(operands)
         )
-        order = None if row.row_major else layout_of(metas, shape, several)
-        strides = None if several or row.row_major else dense_alike(metas, shape)
+        seen = [_brought_to(common if computed is dtypes.bool_ else computed, m) for m in metas]
+        order = None if row.row_major else layout_of(seen, shape, several)
+        strides = None if several or row.row_major else dense_alike(seen, shape)
         if row.empty_like and common.is_complex:
             strides = _own_strides(metas[0])
     node_meta, out = laid_out(shape, order, result, device, strides)

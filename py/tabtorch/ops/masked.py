@@ -58,6 +58,8 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     if in_place:
         check_inplace(x, (value,))
     m = x._meta
+    if not in_place and mask._meta.shape != m.shape:  # whether they fit is looked at first
+        broadcast_shapes(mask._meta.shape, m.shape)
     if mask._meta.dtype is not dtypes.bool_:
         from .resizing import c_type
 
