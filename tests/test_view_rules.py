@@ -367,6 +367,38 @@ CASES = {
     "operands of another type are copied first": """
         x, y = t.ones(12).bool().as_strided((3, 1), (2, 3)), t.ones(9).long().as_strided((1, 2), (3, 3))
         [f(z).stride() for f in (t.exp2, t.tanh, t.neg, t.logical_not) for z in (x.long(), x.float(), y, y.float())]""",
+    **{
+        f"{f} keeps its result": f"""
+        x = t.tensor([-2.0, 0.0, 3.0], requires_grad=True)
+        y = x * 1
+        z = t.nn.functional.{f}, y.grad_fn.name()
+        (g,) = t.autograd.grad(y.sum(), x, create_graph=True)
+        (h,) = t.autograd.grad((g * g).sum() + (x * x).sum(), x)
+        [round(v, 3) for v in g.tolist() + h.tolist()], z[1]"""
+        for f in (
+            "elu(y, 2.0, True)",
+            "celu(y, 2.0, True)",
+            "selu(y, True)",
+            "leaky_relu(y, 0.5, True)",
+            "threshold(y, 1, 2, True)",
+        )
+    },
+    **{
+        f"{f} and a later write": f"""
+        x = t.ones(3, requires_grad=True)
+        y = x * 1
+        t.nn.functional.{f}.add_(1)
+        y.sum().backward()"""
+        for f in ("elu(y, 2.0, True)", "celu(y, 2.0, True)", "leaky_relu(y, 0.5, True)", "leaky_relu(y, -0.5, True)")
+    },
+    "elu_ with a slope that does not come back": """
+        x = t.ones(3, requires_grad=True) * 1
+        t.nn.functional.elu(x, -1.0, True).sum().backward()""",
+    "formulas that end in a view give none": """
+        x = t.ones(4, 4)
+        f = t.nn.functional
+        [y._is_view() for y in (t.kron(x, x), x.logsumexp(0), f.unfold(x[None, None], 2), f.group_norm(x, 2), x.quantile(0.5),
+         f.grid_sample(x[None, None], t.zeros(1, 1, 1, 2)), f.affine_grid(x[None, :2, :3], (1, 1, 2, 2)))]""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

@@ -518,11 +518,13 @@ def _let_go(fn: GradFn) -> None:
 
 
 def named(t: Tensor, name: str, *inputs: Tensor | None) -> Tensor:
-    """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it.
+    """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it. It is no view then.
 
     inputs: those of the whole formula, which `next_functions` then shows in place of the last step's.
     Only for a `t` that the caller has just computed: what came in as an argument keeps the name of what made it.
     """
+    if t._base is not None and not name.startswith("View"):
+        own(t)
     fn = t._fn
     if fn is not None and not fn.is_port:
         fn.__class__ = grad_class(name, type(fn))

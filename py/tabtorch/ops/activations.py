@@ -20,9 +20,11 @@ def _hidden(name: str, expr: Any, grads: Any, args: str, doc: str, operands: int
     )
 
 
-def _activation(name: str, expr: Any, grad: Any, doc: str, **options: Any) -> None:
+def _activation(name: str, expr: Any, grad: Any, doc: str, grad_inplace: Any = None, **options: Any) -> None:
     options.setdefault("rule", floating(options.pop("kernel", f"{name}_cpu")))
     options.setdefault("method", False)
+    if grad_inplace is not None:
+        options["grads_inplace"] = (grad_inplace,)
     cost = options.pop("cost", 15)
     elementwise(
         Row(name, expr, (grad,), doc=doc, domain=options.pop("domain", (-6, 6)), cost=cost, operands=1, **options)
@@ -100,12 +102,29 @@ linear(
     3,
     cost=2,
 )
+
+
+def _check_slope(name: str, slope: float) -> None:
+    """RuntimeError for a slope with which the result of an in-place form does not tell what it was of."""
+    if slope < 0.0:
+        raise RuntimeError(
+            f"In-place {name} backward calculation is triggered with a negative slope which is not supported. This is caused "
+            "by calling in-place forward function with a negative slope, please call out-of-place version instead."
+        )
+
+
+def _leaky_relu_written(g: Any, x: Any, out: Any, negative_slope: float = 0.01) -> Any:
+    _check_slope("leakyReLu", negative_slope)
+    return ops._leaky_relu_backward(g, out, negative_slope)
+
+
 _activation(
     "leaky_relu",
     lambda x, negative_slope=None: where(x > 0.0, x, x * (0.01 if negative_slope is None else negative_slope)),
     lambda g, x, out, negative_slope=0.01: ops._leaky_relu_backward(g, x, negative_slope),
     "input where positive, else negative_slope * input.",
     args="input, negative_slope=0.01",
+    grad_inplace=_leaky_relu_written,
     cost=2,
     public=False,
 )
@@ -118,16 +137,23 @@ linear(
     3,
     cost=1,
 )
+
+
+def _threshold_grad(g: Any, x: Any, out: Any, threshold: float, value: float) -> Any:
+    return ops._over_backward(g, x, threshold)
+
+
 elementwise(
     Row(
         "threshold",
         lambda x, threshold, value: where(x <= threshold, value, x),
-        (lambda g, x, out, threshold, value: ops._over_backward(g, x, threshold),),
+        (_threshold_grad,),
         rule("threshold_cpu", bools=False),
         "input, threshold, value",
         "input where above threshold, else value.",
         operands=1,
         method=False,
+        grads_inplace=(_threshold_grad,),  # of what it was; only the name is another
     )
 )
 
@@ -242,6 +268,28 @@ _hidden(
 )
 
 
+#: the same of the result
+_hidden(
+    "_elu_written_backward",
+    lambda g, y, alpha, scale, beta: where(y > 0.0, g * scale, g * beta * (y + scale * alpha)),
+    (
+        lambda gg, g, y, alpha, scale, beta, out: ops._elu_written_backward(gg, y, alpha, scale, beta),
+        lambda gg, g, y, alpha, scale, beta, out: ops._over_backward(gg * g * beta, -y, 0.0),
+        None,
+        None,
+        None,
+    ),
+    "grad, output, alpha, scale, beta",
+    "grad * elu'(input), of the output.",
+    5,
+)
+
+
+def _elu_written(g: Any, out: Any, alpha: float, scale: float = 1.0, beta: float = 1.0) -> Any:
+    _check_slope("elu", alpha)
+    return ops._elu_written_backward(g, out, alpha, scale, beta)
+
+
 def _elu(x: Any, alpha: Any = None) -> Any:
     e = fn.expm1(x)
     return where(x > 0.0, x, e if alpha is None else e * alpha)
@@ -256,6 +304,7 @@ _activation(
     _elu,
     lambda g, x, out, alpha=1.0: ops._elu_backward(g, x, alpha, 1.0, 1.0),
     "input where positive, else alpha * (exp(input) - 1).",
+    lambda g, x, out, alpha=1.0: _elu_written(g, out, alpha),
     args="input, alpha=1.0",
     public=False,
 )
@@ -264,6 +313,7 @@ _activation(
     lambda x: where(x > 0.0, x * _SELU_SCALE, fn.expm1(x) * (_SELU_SCALE * _SELU_ALPHA)),
     lambda g, x, out: ops._elu_backward(g, x, _SELU_ALPHA, _SELU_SCALE, 1.0),
     "elu with the alpha and scale that keep mean and variance.",
+    lambda g, x, out: _elu_written(g, out, _SELU_ALPHA, _SELU_SCALE),
     kernel="elu_cpu",
     backward_name="EluBackward0",
 )
@@ -272,6 +322,7 @@ _activation(
     _celu,
     lambda g, x, out, alpha=1.0: ops._elu_backward(g, x, alpha, 1.0, 1.0 / alpha),
     "elu, continuously differentiable for every alpha.",
+    lambda g, x, out, alpha=1.0: _elu_written(g, out, alpha, 1.0, 1.0 / alpha),
     kernel="elu_cpu",
     args="input, alpha=1.0",
     backward_name="CeluBackward0",

@@ -50,6 +50,7 @@ class Row:
         once (`add`): then they become a tensor.
     apart: the positions of operands that PyTorch's kernel gets beside its tensors where they are numbers, so that they say
         nothing about the layout of the result: the exponent of `pow`.
+    grads_inplace: the gradients of the in-place form, where PyTorch takes them from the result (default: `grads`).
     public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
     public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
     row_major: whether the result is row-major, however the operands are laid out.
@@ -69,6 +70,7 @@ class Row:
         "empty_like",
         "expr",
         "grads",
+        "grads_inplace",
         "inplace",
         "kernel",
         "method",
@@ -109,10 +111,12 @@ class Row:
         row_major: bool = False,
         empty_like: bool = False,
         apart: str = "",
+        grads_inplace: tuple[Callable[..., Any] | None, ...] | None = None,
     ) -> None:
         self.name = name
         self.expr = expr
         self.grads = grads
+        self.grads_inplace = grads_inplace
         self.rule = rule
         self.args = args
         self.doc = doc

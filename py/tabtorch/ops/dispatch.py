@@ -215,7 +215,7 @@ def check_shape(m: Meta, shape: tuple[int, ...]) -> None:
 class Family:
     """What has been worked out for one row: the tables, and its Maps."""
 
-    __slots__ = ("any", "backward", "ops", "row", "scalar_first", "scalar_last", "tensors")
+    __slots__ = ("any", "backward", "backward_inplace", "ops", "row", "scalar_first", "scalar_last", "tensors")
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -224,7 +224,8 @@ class Family:
         self.scalar_last = table()  # (Meta, type) -> (Inst, Meta, convert)
         self.scalar_first = table()
         self.any = table()  # everything else
-        self.backward = row_class(row) if row.grads is not None else None
+        self.backward = None if row.grads is None else row_class(row, row.grads)
+        self.backward_inplace = self.backward if row.grads_inplace is None else row_class(row, row.grads_inplace)
 
 
 _families: dict[str, Family] = {}

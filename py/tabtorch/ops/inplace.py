@@ -231,7 +231,7 @@ def _compared(name: str, t: Tensor, x: Tensor, y: Any) -> Any:
 
 def _keeps_old(f: Family, operands: list[Any]) -> bool:
     """Whether a row that writes to its first operand, which requires grad, keeps what that was."""
-    cls = f.backward
+    cls = f.backward_inplace
     if cls is None or not operands[0]._rg:
         return False
     mask = sum(1 << k for k, x in enumerate(operands) if isinstance(x, Tensor) and x._rg and cls.differentiable[k])
@@ -243,7 +243,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
     f = family(row)
 
     differentiable = not row.name.startswith("logical_")
-    recorded = f.backward is not None or row.name in _COMPARISONS
+    recorded = f.backward_inplace is not None or row.name in _COMPARISONS
     fast = table() if row.operands == 2 else None  # (Meta, Meta or type) -> (Inst, convert)
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -295,7 +295,11 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
         if recording:  # what it saves of the others has the version from before the write
             inputs = [before_write(self), *operands[1:]]
-            fn = make_node(f.backward, self, inputs, options) if f.backward else _compared(row.name, self, *inputs)
+            fn = (
+                make_node(f.backward_inplace, self, inputs, options)
+                if f.backward_inplace
+                else _compared(row.name, self, *inputs)
+            )
         if batches[0]:
             check_batched(s, node, True)
         if recording and covers:
@@ -320,10 +324,10 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             elif type(other) in (int, float) and i.scalars:
                 fast[self._meta, type(other)] = (i, convert_of(compute, d))
         if fn is not None:
-            if f.backward and fn.out is not None:
+            if f.backward_inplace and fn.out is not None:
                 fn.out = (s, self._meta, s.version)
             rebase(self, fn)
-            if STATE.hooks and f.backward:
+            if STATE.hooks and f.backward_inplace:
                 pack(self, fn)
         return self
 

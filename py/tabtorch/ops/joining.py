@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes, shapes
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..engine.expr import cast, const, minimum, where
 from ..engine.graph import Map, Write, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
@@ -373,7 +373,7 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = [1] * (n - len(a)) + a, [1] * (n - len(b)) + b
     x = input.reshape([v for s in a for v in (s, 1)])
     y = other.reshape([v for s in b for v in (1, s)])
-    return into(out, (x * y).reshape([p * q for p, q in zip(a, b)]))
+    return into(out, named((x * y).reshape([p * q for p, q in zip(a, b)]), "UnsafeViewBackward0"))
 
 
 @register("block_diag")

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import own, record
 from ..engine.expr import sqrt
 from ..engine.graph import Map, inst
 from ..engine.view import Meta, contiguous_meta
@@ -182,7 +182,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None
         else:
             s = sum(x.exp(), dim, True).log()
         dims = dims_of(x.ndim, dim)
-        r = s if keepdim else s.reshape(tuple(n for d, n in enumerate(x._meta.shape) if d not in dims))
+        r = s if keepdim else own(s.reshape(tuple(n for d, n in enumerate(x._meta.shape) if d not in dims)))
     record(
         "LogsumexpBackward0",
         (x,),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..autograd.tape import named as grad_named
 from ..autograd.tape import record
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
@@ -130,7 +131,7 @@ def _quantile(
         r = a.lerp(b, weight)
     r = r.movedim(-1, 0)  # (q, …)
     tail = kept if keepdim else [s for k, s in enumerate(shape) if dim is not None and k != wrap_dim(dim, x.ndim)]
-    return into(out, r.reshape([width, *tail] if q.ndim else tail))
+    return into(out, grad_named(r.reshape([width, *tail] if q.ndim else tail), "SqueezeBackward4"))
 
 
 @operation("quantile")

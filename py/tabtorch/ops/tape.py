@@ -196,12 +196,12 @@ class _Uses:
     need, and the output, always is.
     """
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, grads: Any) -> None:
         self.n = row.operands
         self.needed: list[list[bool]] = []
-        for f in row.grads or ():
+        for f in grads or ():
             none = f is None or hasattr(f, "refuses")
-            used = set() if none else used_arguments(f)  # type: ignore[arg-type]
+            used = set() if none else used_arguments(f)
             if used is None or f is None or none:
                 self.needed.append([used is None] * (self.n + 1))
                 continue
@@ -222,18 +222,20 @@ class _Uses:
         return r
 
 
-def row_class(row: Row) -> Any:
-    """The GradFn class of a row, e.g. ExpBackward0."""
+def row_class(row: Row, grads: Any) -> Any:
+    """The GradFn class of a row with these gradients, e.g. ExpBackward0; EluBackward1 of an in-place form with its own."""
     attrs: dict[str, Any] = {
         "row": row,
-        "grads": row.grads,
+        "grads": grads,
         "uses": None,
-        "differentiable": tuple(f is not None for f in row.grads or ()),
+        "differentiable": tuple(f is not None for f in grads),
     }
     name = row.backward_name
     if callable(name):
         attrs["name_of"] = staticmethod(name)
         name = name(())
+    elif grads is row.grads_inplace:
+        name = f"{name[:-1]}1"
     return type(name, (RowFn,), attrs)
 
 
@@ -241,7 +243,7 @@ def uses_of(cls: Any) -> Any:
     """What the gradients of a row's class need."""
     u = cls.uses
     if u is None:
-        u = cls.uses = _Uses(cls.row)
+        u = cls.uses = _Uses(cls.row, cls.grads)
     return u
 
 
