@@ -399,6 +399,40 @@ CASES = {
         f = t.nn.functional
         [y._is_view() for y in (t.kron(x, x), x.logsumexp(0), f.unfold(x[None, None], 2), f.group_norm(x, 2), x.quantile(0.5),
          f.grid_sample(x[None, None], t.zeros(1, 1, 1, 2)), f.affine_grid(x[None, :2, :3], (1, 1, 2, 2)))]""",
+    **{
+        f"{f}, d is a tensor that is written to": f"""
+        f, w, results = t.nn.functional, t.arange(24.0).reshape(2, 3, 4) / 8 + 0.5, []
+        d = t.tensor(1)
+        for k in (1, 0):
+            d.fill_(k)
+            x = w.clone().requires_grad_()
+            y = {f}
+            d.fill_(1 - k)
+            (g,) = t.autograd.grad((y.flatten() * t.arange(float(y.numel()))).sum(), x)
+            results += [list(y.shape), *[round(v, 2) for v in g.flatten().tolist()]]
+        results"""
+        for f in (
+            "x.transpose(d, 2)",
+            "x.select(d, 0)",
+            "x.narrow(d, 0, 2)",
+            "x.sum((d, 2))",
+            "x.unbind(d)[0]",
+            "x.cumsum(d)",
+            "x.nansum(d)",
+            "x.cumprod(d)",
+            "x.softmax(d)",
+            "t.cat([x, x], d)",
+            "x.movedim(d, 2)",
+            "x.quantile(0.5, d)",
+            "x.roll(1, d)",
+            "x.prod(d)",
+            "x.diagonal(0, d, 2)",
+            "x.unfold(d, 1, 1)",
+            "f.avg_pool1d(x, d + 1)",
+            "x.chunk(d + 1)[0]",
+        )
+    },
+    "what is given as a number is not written to": "n = t.tensor(5)\nt.matrix_power(t.eye(2), n), n",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

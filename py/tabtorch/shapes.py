@@ -22,14 +22,30 @@ def type_name(dtype: Any) -> str:
     return TYPE_NAMES[dtype.name]
 
 
+def _numbers(key: tuple) -> tuple:
+    """The same with ints in place of what can stand for one."""
+    if all(type(k) is int or not (type(k) is tuple or hasattr(k, "__index__")) for k in key):
+        return key
+    out = tuple(
+        [
+            _numbers(k) if type(k) is tuple else _index(k) if hasattr(k, "__index__") and type(k) is not bool else k
+            for k in key
+        ]
+    )
+    return key if all(a is b for a, b in zip(key, out)) else out
+
+
 def remembered(build: F) -> F:
-    """Keeps what `build` returned, by its arguments (all hashable)."""
+    """Keeps what `build` returned, by its arguments (all hashable). A 0-d tensor counts as the number that it is now."""
     table: dict[tuple, Any] = {}
 
     @wraps(build)
     def look(*key: Any) -> Any:
         r = table.get(key)
         if r is None:
+            numbers = _numbers(key)
+            if numbers is not key:
+                return look(*numbers)
             if len(table) > 50_000:  # programs that meet every size once must not grow without end
                 table.clear()
             r = table[key] = build(*key)
@@ -44,6 +60,8 @@ def remembered(build: F) -> F:
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. Raises IndexError where it is not there; a 0-d tensor counts as 1-d."""
     n = ndim or 1
+    if type(dim) is not int:
+        dim = _index(dim)
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim + n if dim < 0 else dim
@@ -102,6 +120,11 @@ def _convert(args: Iterable[Any], name: str, arg: str, alone: bool = False) -> t
                 + (f"not {type(a).__name__}" if alone else f"but found element of type {type(a).__name__} at pos {k}")
             ) from None
     return tuple(out)
+
+
+def one_or_more(v: Any, name: str = "", arg: str = "dim") -> tuple[int, ...]:
+    """An int, or several, or None for none, as a tuple."""
+    return () if v is None else (v,) if type(v) is int else ints((v,), name, arg)
 
 
 def infer_size(shape: tuple[int, ...], numel: int) -> tuple[int, ...]:

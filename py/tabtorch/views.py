@@ -209,6 +209,8 @@ def _each(tensors: tuple[Any, ...], f: Callable[[Tensor], Tensor]) -> Any:
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
+    if type(dim0) is not int or type(dim1) is not int:
+        dim0, dim1 = ints((dim0, dim1), "transpose", "dim")
     return _view(input, shapes.transposed(_geometry(input), dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
 
 
@@ -247,8 +249,7 @@ def adjoint(input: Tensor) -> Tensor:
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
-    src = (source,) if isinstance(source, int) else tuple(source)
-    dst = (destination,) if isinstance(destination, int) else tuple(destination)
+    src, dst = (shapes.one_or_more(d, "movedim") for d in (source, destination))
     order = shapes.moved(input._meta.ndim, src, dst)
     return permute(input, order) if order else _view(input, input._meta, "AliasBackward0", _same)
 
@@ -266,6 +267,9 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
 def _embedding(m: Meta, dim: int, start: int, length: int | None, step: int) -> Callable[[Tensor], Tensor]:
     """The gradient of a part along one dimension: zeros with the part put in."""
 
+    if type(dim) is not int:
+        dim = dim.__index__()
+
     def backward(g: Tensor) -> Tensor:
         from .ops.slices import embed
 
@@ -281,7 +285,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     if isinstance(start, Tensor) and (start._meta.ndim or start._meta.dtype.category != 1):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    at = start if type(start) is int else start.__index__()
+    at, length = (k if type(k) is int else k.__index__() for k in (start, length))
     m = input._meta
     return track(input, shapes.narrowed(m, dim, at, length), "SliceBackward0", _embedding(m, dim, at, length, 1))
 
@@ -298,6 +302,7 @@ def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | N
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
     m = _geometry(self)
+    dimension, size, step = ints((dimension, size, step), "unfold", "dimension")
     out = shapes.unfolded(m, dimension, size, step)
 
     def backward(g: Any) -> Tensor:
@@ -315,6 +320,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions `dim1` and `dim2`, as the last dimension."""
     m = _geometry(input)
+    offset, dim1, dim2 = ints((offset, dim1, dim2), "diagonal", "offset")
     out = shapes.diagonal_of(m, offset, dim1, dim2)
     return _view(input, out, "DiagonalBackward0", _put_diagonal, m.shape, offset, dim1, dim2)
 
@@ -398,6 +404,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     m = input._meta
     if m.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    chunks = chunks.__index__()
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim(dim, m.ndim)

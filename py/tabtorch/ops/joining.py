@@ -121,6 +121,8 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         dim = axis
     if isinstance(tensors, Tensor):
         raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
+    if isinstance(dim, Tensor):
+        dim = dim.__index__()
     entry = key = None
     if type(tensors) is list or type(tensors) is tuple:
         key = (*[t._meta for t in tensors if isinstance(t, Tensor)], len(tensors), dim)

@@ -177,10 +177,10 @@ def _checked_zero(dim: int) -> tuple[int, ...]:
 
 def hashable(dim: Any) -> Any:
     """A `dim` argument that can be a key: int, tuple of ints or None."""
-    if dim is None or type(dim) is int or type(dim) is tuple:
+    if dim is None or type(dim) is int:
         return dim
     if isinstance(dim, (list, tuple)):
-        return tuple(int(d) for d in dim)
+        return tuple([int(d) for d in dim])
     return int(dim)
 
 

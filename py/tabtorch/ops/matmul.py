@@ -470,6 +470,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
             "linalg.matrix_power: A must be batches of square matrices, but they are "
             f"{input.shape[-2]} by {input.shape[-1]} matrices"
         )
+    n = n.__index__()
     if n < 0:
         inverse = function("linalg_inv")
         assert inverse is not None

@@ -9,7 +9,7 @@ from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta
 from ..layout import contiguous_format
-from ..shapes import permuted, remembered
+from ..shapes import one_or_more, permuted, remembered
 from ..tensor import Tensor
 from .launch import run, view_meta
 from .reduce import SUM
@@ -24,7 +24,7 @@ Geometry = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 def pool_ints(value: Any, n: int, name: str, arg: str) -> Ints:
     if isinstance(value, int):
         return (value,) * n
-    v = tuple(int(x) for x in value)
+    v = one_or_more(value, name, arg)
     if len(v) == 1:
         return v * n
     if len(v) != n:

@@ -15,7 +15,7 @@ from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..layout import contiguous_format
-from ..shapes import integer, ints, wrap_dim, wrap_dims
+from ..shapes import integer, ints, one_or_more, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import function, missing, register
@@ -49,8 +49,7 @@ _ROLL = Map("roll", _roll_at, indexed=True, cost=3)
 @register("roll", method=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along `dims`; those that leave at the end come in at the start. With no dims, of the flattened tensor."""
-    sh = (shifts,) if isinstance(shifts, int) else ints((shifts,), "roll", "shifts")
-    ds = () if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    sh, ds = one_or_more(shifts, "roll", "shifts"), one_or_more(dims, "roll", "dims")
     m = input._meta
     if not sh:
         raise RuntimeError("`shifts` required")

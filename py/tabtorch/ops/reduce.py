@@ -235,12 +235,13 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
         raise RuntimeError("nansum on CPU does not support complex inputs")
     if input._meta.dtype.category < 2:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
-    r = reduce(NANSUM, input, hashable(dim), keepdim, dtype)
+    dim = hashable(dim)
+    r = reduce(NANSUM, input, dim, keepdim, dtype)
     record(
         "NansumBackward0",
         (input,),
         r,
-        lambda g, x: spread(g, x.shape, hashable(dim), keepdim) * x.isnan().logical_not(),
+        lambda g, x: spread(g, x.shape, dim, keepdim) * x.isnan().logical_not(),
         (input,),
     )
     return into(out, r)
@@ -304,10 +305,8 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Product of all elements, or along one dimension."""
     m = input._meta
-    if dim is not None and not isinstance(dim, int):
-        raise TypeError(
-            "prod() received an invalid combination of arguments: argument 'dim' must be int, not " + type(dim).__name__
-        )
+    if dim is not None:
+        dim = wrap_dim(dim, m.ndim)
     d = _sum_dtype("prod", m.dtype, dtype)
     r = reduce(ALL if d is dtypes.bool_ else PROD, input, dim, keepdim, d)
     if dim is None:

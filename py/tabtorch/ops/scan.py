@@ -283,12 +283,18 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
     """Running sums along `dim`. Integers and bools are summed in int64."""
     if isinstance(dim, (str, float)):
         raise TypeError(f"cumsum(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
-    return into(out, _cumsum(input, dim, _with_dtype("cumsum", input, dtype), False))
+    return into(out, _cumsum(input, _now(dim), _with_dtype("cumsum", input, dtype), False))
+
+
+def _now(dim: Any) -> Any:
+    """A `dim` argument; of a tensor the number that it is now, as it may be written to before backward."""
+    return dim.__index__() if isinstance(dim, Tensor) else dim
 
 
 @operation("cumprod")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Running products along `dim`."""
+    dim = _now(dim)
     r = scan(PROD, input, dim, False, _with_dtype("cumprod", input, dtype))
     record("CumprodBackward0", (input,), r, lambda g, x, r: _cumprod_back(g, x, r, dim), (input, r))
     return into(out, r)
@@ -333,7 +339,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
     """Running log(sum(exp(x))) along `dim`."""
     if input._meta.dtype.category < 2:
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input._meta.dtype)}'")
-    return into(out, _logcumsumexp(input, dim, False))
+    return into(out, _logcumsumexp(input, _now(dim), False))
 
 
 def _logcumsumexp(x: Any, dim: int, reverse: bool) -> Any:

@@ -191,6 +191,7 @@ def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -
 @register("select_scatter", method=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of `input` in which `input.select(dim, index)` is `src`."""
+    dim, index = dim.__index__(), index.__index__()
     return _scatter_part(input, src, lambda x: x.select(dim, index), "select_scatter")
 
 

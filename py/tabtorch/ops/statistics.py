@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from .. import dtypes, ops
-from ..shapes import type_name, wrap_dim, wrap_dims
+from ..shapes import one_or_more, type_name, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import register
@@ -324,10 +324,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     """
     if dim is None:
         dims = tuple(range(input.ndim))
-    elif isinstance(dim, int):
-        dims = (wrap_dim(dim, input.ndim),)
     else:
-        dims = wrap_dims(dim, input.ndim)
+        dims = wrap_dims(one_or_more(dim, "gradient"), input.ndim)
     several = isinstance(spacing, (tuple, list))
     if several and len(spacing) != len(dims):
         if dim is None:

@@ -7,7 +7,7 @@ from typing import Any
 from ..engine.expr import Expr, const, idiv, minimum, where
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import remembered
+from ..shapes import one_or_more, remembered
 from ..tensor import Tensor
 from .launch import run
 
@@ -18,7 +18,7 @@ def expand_ints(value: Any, n: int, name: str = "") -> Ints:
     """A number or a sequence of 1 or n numbers as n numbers."""
     if isinstance(value, int):
         return (value,) * n
-    v = tuple(int(x) for x in value)
+    v = one_or_more(value, arg=name)
     if len(v) == 1 and n > 1:
         return v * n
     if len(v) != n:
