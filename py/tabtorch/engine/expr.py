@@ -139,8 +139,9 @@ class Complex:
         o = self._lift(o)
         # Smith's method: scale by the larger part, so that squares cannot overflow
         big = absolute(o.re) >= absolute(o.im)
-        r = where(big, o.im / o.re, o.re / o.im)
-        d = where(big, o.re + o.im * r, o.re * r + o.im)
+        large, small = where(big, o.re, o.im), where(big, o.im, o.re)
+        r = small / large
+        d = large + small * r
         re = where(big, self.re + self.im * r, self.re * r + self.im) / d
         im = where(big, self.im - self.re * r, self.im * r - self.re) / d
         zero = (o.re == 0) & (o.im == 0)  # each part by itself then, as PyTorch

@@ -66,6 +66,12 @@ def divisor(x: Any) -> Any:
     return x
 
 
+@define("kept")
+def kept(x: Any) -> Any:
+    """x as it was rounded: a compiler of shaders would contract a product with the sum it meets."""
+    return x
+
+
 def head(x: Any) -> Any:
     """The leading 12 bits of a f32, so that a product of two such is exact."""
     return bitcast(bitcast(x, "u32") & 0xFFFFF000, "f32")

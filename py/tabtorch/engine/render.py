@@ -28,6 +28,8 @@ class Renderer:
         self.bound: dict[str, Expr] = {}  # name -> what it stands for
         self._numbers: dict[int, tuple[int, Expr]] = {}
         self._shapes: dict[tuple, int] = {}
+        self.inside = ""  # the function of `define` whose body this is
+        self.origins: dict[str, str] = {}  # name of a value -> the operation that made it
         self.functions: dict[tuple[str, str], tuple[str, str]] = {}  # (name, type) -> (name in text, text)
 
     # ---- statements
@@ -57,6 +59,7 @@ class Renderer:
         if re.fullmatch(r"\w+", text):
             return variable(text, e.type)
         n = self.name(hint)
+        self.origins[n] = e.op
         self.declare(n, e.type, text)
         self.scopes[-1][self._key(e)] = n
         self.bound[n] = e
@@ -144,6 +147,7 @@ class Renderer:
             self.functions[key] = (f"tt_{fname}_{type}", "")  # in place first: a body may not call itself
             sub = self.__class__()
             sub.functions = self.functions
+            sub.inside = fname
             names = [f"a{k}" for k in range(len(arg_types))]
             result = body(*(variable(n, t) for n, t in zip(names, arg_types, strict=True)))
             text = sub.text(result)

@@ -14,23 +14,19 @@ from .wgsl_math import PRELUDE as _MATH
 TYPES = {"f32": "f32", "i32": "i32", "u32": "u32", "i64": "vec2<u32>", "bool": "bool"}
 
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "add": "+", "sub": "-", "mul": "*", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
     "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
-
-#: operations of which compilers make nothing after the other, though both round, overflow, and make NaN
-_UNDOES = {"add": "sub", "sub": "add", "mul": "div", "div": "mul"}
 
 #: infinities and NaN may not be constants in WGSL, compilers may assume that they do not occur, and they take -0.0 for 0.0:
 #: the bits come from a variable
 _PRELUDE = {
-    "tt_bits": "var<private> tt_bits: vec4<u32> = vec4<u32>(0x7f800000u, 0x7fc00000u, 0x80000000u, 0u);",
+    "tt_bits": "var<private> tt_bits: vec3<u32> = vec3<u32>(0x7f800000u, 0x7fc00000u, 0x80000000u);",
     "tt_inf": "fn tt_inf() -> f32 { return bitcast<f32>(tt_bits.x); }",
     "tt_neg0": "fn tt_neg0() -> f32 { return bitcast<f32>(tt_bits.z); }",
     "tt_nan": "fn tt_nan() -> f32 { return bitcast<f32>(tt_bits.y); }",
     "tt_isnan": "fn tt_isnan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "tt_isinf": "fn tt_isinf(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }",
-    "tt_rounded": "fn tt_rounded(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) | tt_bits.w); }",
     # compilers make a maximum or minimum of such a select, and those of GPUs give the other value beside NaN
     "tt_pick": """fn tt_pick(b: f32, a: f32, first: bool) -> f32 {
   if (tt_isnan(b)) { return b; }
@@ -152,13 +148,23 @@ _PRELUDE = {
 }
 
 
+def _single(v: float) -> float:
+    """The nearest f32."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", v))[0])
+    except OverflowError:
+        return math.copysign(math.inf, v)
+
+
+def _bits(v: float) -> str:
+    """The bits of a f32, as a constant."""
+    return f"0x{struct.unpack('<I', struct.pack('<f', math.nan if v != v else _single(v)))[0]:08x}u"
+
+
 def _f32(v: float) -> str:
     if v != v:
         return "tt_nan()"
-    try:
-        v = struct.unpack("<f", struct.pack("<f", v))[0]
-    except OverflowError:
-        v = math.copysign(math.inf, v)
+    v = _single(v)
     if math.isinf(v):
         return "tt_inf()" if v > 0 else "(-tt_inf())"
     if v == 0:
@@ -219,8 +225,7 @@ class Wgsl(Renderer):
         if op == "load":
             return self.load(e.value, a[0])
         if op == "select":
-            name = "tt_pick" if t == "f32" and self.chooses(e) else "select"
-            return f"{name}({a[2]}, {a[1]}, {a[0]})"
+            return self.choice(e, a)
         at = e.args[0].type
         if op == "call":
             return self.native(e, a)
@@ -244,6 +249,10 @@ class Wgsl(Renderer):
             return f"(-{a[0]})"
         if op == "not":
             return f"(!{a[0]})" if t == "bool" else f"(~{a[0]})"
+        if op == "div":
+            return self.quotient(e, a)
+        if op in ("add", "sub", "mul") and t == "f32":
+            return self.ordered(e, a)
         if op == "idiv":
             return f"({a[0]} / {a[1]})"
         if op == "imod":
@@ -260,16 +269,41 @@ class Wgsl(Renderer):
             return f"!({a[0]} == {a[1]})"
         if op == "xor" and t == "bool":
             return f"({a[0]} != {a[1]})"
-        if t == "f32" and op in _UNDOES:
-            a = [f"tt_rounded({x})" if self.undoes(e, k, a[1 - k]) else x for k, x in enumerate(a)]
         return f"({a[0]} {_INFIX[op]} {a[1]})"
 
-    def undoes(self, e: Expr, k: int, other: str) -> bool:
-        """Whether an operation takes back, with `other`, what made its argument number k: as (a - b) + b, or (a * b) / b."""
-        inner: Expr | None = e.args[k]
-        while inner is not None and inner.op in ("var", "fit"):
-            inner = self.bound.get(str(inner.value)) if inner.op == "var" else inner.args[0]
-        return inner is not None and inner.op == _UNDOES[e.op] and other in map(self.text, inner.args)
+    def ordered(self, e: Expr, a: list[str]) -> str:
+        """A sum or a product of reals. Compilers must not reorder one of three: in a * b * a the part a * a may overflow, and
+        (a + b) - a is what a rounding leaves."""
+        same = ("mul",) if e.op == "mul" else ("add", "sub")
+        first, last = (f"tt_kept({t})" if self.made_by(x) in same else t for x, t in zip(e.args, a, strict=True))
+        return f"({first} {_INFIX[e.op]} {last})"
+
+    def made_by(self, e: Expr) -> str:
+        """The operation whose value an expression is, but for its sign."""
+        e = e.args[0] if e.op == "neg" else e
+        return self.origins.get(e.value, "") if e.op == "var" else e.op
+
+    def quotient(self, e: Expr, a: list[str]) -> str:
+        """Of reals, correctly rounded; in a function of `define`, which allows for a few ulp, not, but right in its whole range.
+
+        A division by a power of two is a product, which WGSL rounds correctly.
+        """
+        by = e.args[1]
+        if by.op == "const" and math.frexp(by.value)[0] in (0.5, -0.5) and 2.0**-126 <= abs(by.value) <= 2.0**126:
+            return f"({a[0]} * {self.constant(1 / by.value, e.type)})"
+        return f"{'tt_ratio' if self.inside else 'tt_quotient'}({', '.join(a)})"
+
+    def choice(self, e: Expr, a: list[str]) -> str:
+        """A select. That of reals with a constant is one of bits: compilers take 0.0 and -0.0 for the same number."""
+        if e.type == "f32" and self.chooses(e):
+            return f"tt_pick({a[2]}, {a[1]}, {a[0]})"
+        if e.type == "f32" and any(x.op == "const" for x in e.args[1:]):
+            first, last = (
+                _bits(x.value) if x.op == "const" else f"bitcast<u32>({t})"
+                for x, t in zip(e.args[1:], a[1:], strict=True)
+            )
+            return f"bitcast<f32>(select({last}, {first}, {a[0]}))"
+        return f"select({a[2]}, {a[1]}, {a[0]})"
 
     def chooses(self, e: Expr) -> bool:
         """Whether a select gives one of the two values compared, the last of which may be NaN."""
@@ -310,10 +344,10 @@ class Wgsl(Renderer):
 
     def native(self, e: Expr, a: list[str]) -> str:
         name, t = e.value, e.type
+        if name in NATIVE and t in ("f32", "i32") and (self.inside or (name, t) not in HELPERS):
+            return f"{ {'rsqrt': 'inverseSqrt'}.get(name, name) }({a[0]})"
         if (name, t) in HELPERS:
             return f"{HELPERS[name, t]}({', '.join(a)})"
-        if name in NATIVE and t in ("f32", "i32"):
-            return f"{ {'rsqrt': 'inverseSqrt'}.get(name, name) }({a[0]})"
         return f"{self.call_defined(name, t, tuple(x.type for x in e.args))}({', '.join(a)})"
 
     def cast(self, f: str, t: str, a: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import special_functions as sf
 from ..engine.expr import absolute, const, cos, define, exp, isinf, log, sin, sqrt, where
-from ..engine.functions import infinity, not_a_number, poly
+from ..engine.functions import infinity, kept, not_a_number, poly
 from .core import Row, elementwise
 from .formulas import rule
 
@@ -217,7 +217,7 @@ _AIRY_F, _AIRY_G = (
 def _airy_ai(x: Any) -> Any:
     a = absolute(x)
     root = sqrt(a)
-    zeta = a * root * (2 / 3)
+    zeta = kept(a * root * (2 / 3))
     z = 1.0 / zeta
     zz = z * z
     t = zeta + math.pi / 4

@@ -9,14 +9,11 @@ from ..engine import functions as fn
 from ..engine.expr import (
     Complex,
     absolute,
-    bitcast,
     cast,
     const,
     floor,
     idiv,
     imod,
-    isinf,
-    rint,
     trunc,
     where,
 )
@@ -113,17 +110,7 @@ elementwise(
 def _div_trunc(x: Any, y: Any) -> Any:
     if not is_float(x):
         return idiv(x, fn.divisor(y))
-    q = x / y
-    if x.type == "f64":
-        return trunc(q)
-    # PyTorch cuts the rounded quotient, WGSL's is rounded as it likes: so from the exact remainder. The next integer n is
-    # reached where the quotient is nearer to it than half the distance of floats below it.
-    m = fn.fmod(x, y)
-    t = absolute(rint((x - m) / y))
-    n = t + 1.0
-    unit = bitcast(bitcast(n - 0.5, "u32") & 0x7F800000, "f32")
-    up = (absolute(y) - absolute(m) <= unit * 2.0**-24 * absolute(y)) & ~isinf(y)
-    return where(absolute(q) < 4194304.0, fn.copysign(where(up, n, t), q), trunc(q))
+    return trunc(x / y)
 
 
 def _div_floor(x: Any, y: Any) -> Any:

@@ -193,7 +193,7 @@ def _two_sums(a: tuple, b: tuple) -> tuple:
 def _two_product(a: tuple, b: tuple) -> tuple:
     """A product and its error (Dekker's: heads of 12 bits have exact products)."""
     x, y = a[0], b[0]
-    p = x * y
+    p = fn.kept(x * y)
     xh, yh = fn.head(x), fn.head(y)
     xl, yl = x - xh, y - yh
     return p, (x * b[1] + a[1] * y) + (((xh * yh - p) + xh * yl + xl * yh) + xl * yl)
