@@ -25,7 +25,6 @@ class Renderer:
         self.indent = 1
         self.count = 0
         self.scopes: list[dict[Any, str]] = [{}]
-        self.bound: dict[str, Expr] = {}  # name -> what it stands for
         self._numbers: dict[int, tuple[int, Expr]] = {}
         self._shapes: dict[tuple, int] = {}
         self.inside = ""  # the function of `define` whose body this is
@@ -62,7 +61,6 @@ class Renderer:
         self.origins[n] = e.op
         self.declare(n, e.type, text)
         self.scopes[-1][self._key(e)] = n
-        self.bound[n] = e
         return variable(n, e.type)
 
     def var(self, e: Expr, hint: str = "acc") -> Expr:
@@ -113,7 +111,6 @@ class Renderer:
         if len(out) > 48 or e.op in ("load", "call", "fit"):
             n = self.name()
             self.declare(n, e.type, out)
-            self.bound[n] = e
             out = n
         # remembered even when it has no name of its own: the same text means the same value in this scope
         self.scopes[-1][key] = out
