@@ -48,12 +48,36 @@ def test_numbers_as_tensors(text: str) -> None:
     assert got.shape == () and got.item() == want.item() and str(got.dtype) == str(want.dtype)
 
 
-@pytest.mark.parametrize("text", ("x // 0", "x % y", "x.fmod(0)", "torch.div(x, y, rounding_mode='trunc')"))
-def test_integer_division_by_zero(text: str) -> None:
+BY_ZERO = """
+x // 0; x % 0; x.fmod(0); x.floor_divide_(0); x // y; x % y; 5 // y; 5 % y; x.int() // y.int(); x.to(torch.uint8) % y
+torch.div(x, y, rounding_mode='trunc'); torch.div(x, y, rounding_mode='floor', out=torch.zeros_like(x)); x.fmod(y)
+x.clone().remainder_(y); x.clone().div_(y, rounding_mode='trunc'); torch.vmap(lambda a, b: a // b)(x, y); x // (y > 0)
+torch.remainder(x, y, out=torch.zeros_like(x)); x.clone().__ifloordiv__(y)
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", [t.strip() for t in BY_ZERO.replace("\n", ";").split(";") if t.strip()])
+def test_integer_division_by_zero(text: str, device: str) -> None:
+    """The error comes for divisors that only the device knows, too, and nothing else is lost."""
     for lib in (torch, tabtorch):
-        x, y = (lib.tensor(v, device="cpu") for v in ([4, 5], [2, 0]))
+        x, y = (lib.tensor(v, device=device if lib is tabtorch else "cpu") for v in ([4, 5], [2, 0]))
+        for divisor in (y, y * 1):
+            other = x * 2
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                eval(text, {"torch": lib, "x": x, "y": divisor}).tolist()
+            assert other.tolist() == [8, 10]
+            assert (x[:0] // 0).tolist() == [] and (x // (divisor + 1)).tolist() == [1, 5]
+            assert (x // divisor.float()).tolist() == [2, float("inf")]
+
+
+def test_compiled_integer_division_by_zero() -> None:
+    f = tabtorch.compile(lambda x, y: x // y)
+    x = tabtorch.tensor([4, 5])
+    for _ in range(3):
+        assert f(x, tabtorch.tensor([2, 1])).tolist() == [2, 5]
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-            eval(text, {"torch": lib, "x": x, "y": y}).tolist()
+            f(x, tabtorch.tensor([2, 0])).tolist()
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -60,12 +60,6 @@ def fmod(a: Any, b: Any) -> Any:
     return call("fmod", a.type, a, b)
 
 
-@define("divisor")
-def divisor(x: Any) -> Any:
-    """x, an integer; where it is 0 the cpu device raises an error, as PyTorch's does."""
-    return x
-
-
 @define("kept")
 def kept(x: Any) -> Any:
     """x as it was rounded: a compiler of shaders would contract a product with the sum it meets."""

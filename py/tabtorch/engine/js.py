@@ -20,7 +20,6 @@ _PRELUDE = {
     "tt_round": "const tt_round = (x) => { const r = Math.round(x); return Object.is(r, 0) && x < 0 ? -0 : Math.abs(x % 1) === 0.5 && r % 2 !== 0 ? r - 1 : r; };",
     "tt_f2l": "const tt_f2l = (x) => x >= -9223372036854775808 && x < 9223372036854775808 ? BigInt(Math.trunc(x)) : -9223372036854775808n;",
     "tt_f2i": "const tt_f2i = (x) => { const t = Math.trunc(x); return t >= -2147483648 && t <= 2147483647 ? t | 0 : -2147483648; };",
-    "tt_divisor": "const tt_divisor = b => { if (b == 0) throw new Error('ZeroDivisionError'); return b; };",
     "tt_l_div": "const tt_l_div = (a, b) => b === 0n ? 0n : BigInt.asIntN(64, a / b);",
     "tt_l_mod": "const tt_l_mod = (a, b) => b === 0n ? 0n : a % b;",
     "tt_l_shl": "const tt_l_shl = (a, n) => n > 63n || n < 0n ? 0n : BigInt.asIntN(64, a << n);",
@@ -67,7 +66,6 @@ _PRELUDE = {
 _MATH = {"rsqrt": "1 / Math.sqrt", "round": "tt_round", "exp2": "2 ** "}
 #: (function, type) -> its helper
 _HELPERS = {
-    ("divisor", "i32"): "tt_divisor", ("divisor", "i64"): "tt_divisor",
     ("pow", "f32"): "tt_pow", ("pow", "f64"): "tt_pow", ("fmod", "f32"): "tt_fmod", ("fmod", "f64"): "tt_fmod",
     ("pow", "i32"): "tt_ipow", ("pow", "i64"): "tt_l_pow", ("gcd", "i32"): "tt_gcd", ("gcd", "i64"): "tt_l_gcd",
 }  # fmt: skip

@@ -44,6 +44,8 @@ class Row:
     domain: (low, high) of test inputs. cost: rough count of operations.
     method, inplace, out: which forms exist. aliases: other public names, e.g. ("multiply",).
     check: called with the promoted dtype and the operands when a new combination of types is met; raises PyTorch's error.
+    each: called with the operands of each call that computes with integers; raises, or asserts on the device, what no table of
+        types tells: a divisor that is 0.
     kernel: the name PyTorch has in '"NAME" not implemented for' (default: name + "_cpu").
     backward_name: name of the grad_fn (default: CamelCase of name + "Backward0"), or a function that tells it of the operands.
     numbers: the positions of operands that may be Python numbers, e.g. "1" for `eq`, "" for `maximum`; "*" where all may be at
@@ -67,6 +69,7 @@ class Row:
         "defaults",
         "doc",
         "domain",
+        "each",
         "empty_like",
         "expr",
         "grads",
@@ -103,6 +106,7 @@ class Row:
         out: bool = True,
         aliases: tuple[str, ...] = (),
         check: Callable[[Any, list[Any]], None] | None = None,
+        each: Callable[[list[Any]], None] | None = None,
         kernel: str | None = None,
         backward_name: str | Callable[[Sequence[Any]], str] | None = None,
         numbers: str = "012345",
@@ -127,6 +131,7 @@ class Row:
         self.out = out
         self.aliases = aliases
         self.check = check
+        self.each = each
         self.kernel = kernel or name + "_cpu"
         self.backward_name = backward_name or camel(name) + "Backward0"
         self.numbers = numbers

@@ -341,6 +341,7 @@ def apply(f: Family, operands: list[Any], options: dict[str, Any]) -> Tensor:
             f.any.clear()
         entry = f.any[key] = (i, out, kind)
     i, out, (compute, d) = entry
+    look(f, operands, compute)
     t = Tensor._wrap(emit(i, nodes_of(operands), scalars_of(operands, options, compute, d)), out)
     if STATE.inference:
         t._inference = True
@@ -359,6 +360,17 @@ def scalars_of(operands: list[Any], options: dict[str, Any], compute: str, d: An
     values = [x for x in operands if x is not None and not isinstance(x, Tensor)]
     values += [v for v in options.values() if isinstance(v, (int, float, complex)) and not isinstance(v, bool)]
     return tuple([scalar_value(v, compute, d) for v in values])
+
+
+def looks(f: Family, compute: str) -> bool:
+    """Whether each call that computes in this type is looked at."""
+    return f.row.each is not None and compute in ("i32", "i64")
+
+
+def look(f: Family, operands: list[Any], compute: str) -> None:
+    """Looks at the operands of a call: see `Row.each`."""
+    if looks(f, compute):
+        f.row.each(operands)  # type: ignore[misc]
 
 
 # ---- calls
@@ -508,13 +520,15 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
         if isinstance(y, Tensor):
             if x._meta.device.number != y._meta.device.number:
                 return apply(f, operands, {})
-            i, m, _, _ = infer(f, operands, {})
+            i, m, (compute, _), _ = infer(f, operands, {})
+            if looks(f, compute):
+                return apply(f, operands, {})
             if len(pairs) > _LIMIT:
                 pairs.clear()
             pairs[x._meta, y._meta] = (i, m)
         else:
             i, m, (compute, d), numbers = infer(f, operands, {})
-            if not numbers:  # a constant of the kernel: keyed on its value
+            if not numbers or looks(f, compute):  # a constant of the kernel: keyed on its value
                 return apply(f, operands, {})
             if len(last) > _LIMIT:
                 last.clear()
@@ -571,6 +585,8 @@ __all__ = [
     "clear_tables",
     "family",
     "infer",
+    "look",
+    "looks",
     "make_function",
     "make_inplace",
     "operator",

@@ -30,6 +30,7 @@ from .formulas import (
     scaled,
     zero,
 )
+from .places import check_divisor
 from .promotion import not_implemented
 
 # ---- sums and products
@@ -109,13 +110,13 @@ elementwise(
 
 def _div_trunc(x: Any, y: Any) -> Any:
     if not is_float(x):
-        return idiv(x, fn.divisor(y))
+        return idiv(x, y)
     return trunc(x / y)
 
 
 def _div_floor(x: Any, y: Any) -> Any:
     if not is_float(x):
-        q = idiv(x, fn.divisor(y))
+        q = idiv(x, y)
         return where((q * y != x) & ((x < 0) ^ (y < 0)), q - 1, q)
     m = fn.fmod(x, y)
     d = (x - m) / y - where((m != 0) & ((m < 0) ^ (y < 0)), 1.0, zero(x))
@@ -126,7 +127,7 @@ def _div_floor(x: Any, y: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    m = fn.fmod(x, y) if is_float(x) else imod(x, fn.divisor(y))
+    m = fn.fmod(x, y) if is_float(x) else imod(x, y)
     return where((m != 0) & ((m < 0) ^ (y < 0)), m + y, m)
 
 
@@ -153,6 +154,7 @@ elementwise(
         "input, other",
         "Rounded towards zero.",
         method=False,
+        each=check_divisor,
         backward_name="DivBackward2",
         numbers="*",
     )
@@ -168,6 +170,7 @@ elementwise(
         cost=8,
         method=False,
         backward_name="DivBackward2",
+        each=check_divisor,
         numbers="*",
     )
 )
@@ -181,6 +184,7 @@ elementwise(
         "input / other, rounded down.",
         cost=8,
         backward_name="NotImplemented",
+        each=check_divisor,
         numbers="*",
     )
 )
@@ -223,12 +227,13 @@ elementwise(
         "The remainder with the divisor's sign (Python's %).",
         cost=8,
         backward_name=_by_divisor("Remainder"),
+        each=check_divisor,
     )
 )
 elementwise(
     Row(
         "fmod",
-        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, fn.divisor(y)),
+        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, y),
         (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.div(x, y, rounding_mode="trunc")),
         rule("fmod_cpu", bools=False),
         "input, other",
@@ -236,6 +241,7 @@ elementwise(
         cost=8,
         numbers="1",
         backward_name=_by_divisor("Fmod"),
+        each=check_divisor,
     )
 )
 elementwise(

@@ -28,6 +28,8 @@ from .dispatch import (
     family,
     infer,
     key_of,
+    look,
+    looks,
     nodes_of,
     scalars_of,
     table,
@@ -289,6 +291,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                 if isinstance(x, Tensor) and x._stale:
                     refresh(x)
         i, compute, d, covers = _inst_for(f, operands, options, self)
+        look(f, operands, compute)
         s = self._storage
         fn = None
         base = s.node
@@ -316,7 +319,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                 base = s.node
                 node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
             s.written()
-        if fast is not None and covers and len(args) == 1 and not kwargs:
+        if fast is not None and covers and len(args) == 1 and not kwargs and not looks(f, compute):
             other = args[0]
             if isinstance(other, Tensor):
                 if other._meta.device.number == self._meta.device.number:

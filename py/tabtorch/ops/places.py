@@ -96,6 +96,26 @@ def check_range(
     assert_range(t, Range(low, size - 1, exempt), complaint, operation)
 
 
+_NO_ZERO = Complaint(RuntimeError, "ZeroDivisionError")
+
+
+def check_divisor(operands: list[Any]) -> None:
+    """Asserts that the second of two operands is nowhere 0, if there is something to divide."""
+    by = operands[1]
+    if not isinstance(by, Tensor):
+        if by == 0 and operands[0]._meta.numel:
+            raise _NO_ZERO.of(0, 0)
+        return
+    if isinstance(operands[0], Tensor) and not operands[0]._meta.numel:
+        return
+    by = every_example(by)
+    values = host_values(by)
+    if values is None:
+        assert_range(by == 0, Range(0, 0), _NO_ZERO, "an integer division")
+    elif 0 in values:
+        raise _NO_ZERO.of(0, 0)
+
+
 def check_reals(t: Tensor, wanted: Range, complaint: Complaint, operation: str) -> None:
     """Asserts a range for real numbers. Of these the host keeps none, so on cpu, where nobody waits for a GPU, they are read."""
     t = every_example(t.detach())
