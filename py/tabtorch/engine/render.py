@@ -56,9 +56,10 @@ class Renderer:
             return e
         text = self.text(e)
         if re.fullmatch(r"\w+", text):
+            self.origins[text] = self.made_by(e)
             return variable(text, e.type)
         n = self.name(hint)
-        self.origins[n] = e.op
+        self.origins[n] = self.made_by(e)
         self.declare(n, e.type, text)
         self.scopes[-1][self._key(e)] = n
         return variable(n, e.type)
@@ -74,6 +75,12 @@ class Renderer:
         self.line(f"{target.value} = {self.text(e)};")
 
     # ---- expressions
+
+    def made_by(self, e: Expr) -> str:
+        """The operation whose value an expression is, but for its sign."""
+        while e.op in ("fit", "neg"):
+            e = e.args[0]
+        return self.origins.get(e.value, "") if e.op == "var" else e.op
 
     def _key(self, e: Expr) -> int:
         """A number that equal expressions share; found once for each object, however often it is used."""

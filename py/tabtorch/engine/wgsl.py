@@ -278,11 +278,6 @@ class Wgsl(Renderer):
         first, last = (f"tt_kept({t})" if self.made_by(x) in same else t for x, t in zip(e.args, a, strict=True))
         return f"({first} {_INFIX[e.op]} {last})"
 
-    def made_by(self, e: Expr) -> str:
-        """The operation whose value an expression is, but for its sign."""
-        e = e.args[0] if e.op == "neg" else e
-        return self.origins.get(e.value, "") if e.op == "var" else e.op
-
     def quotient(self, e: Expr, a: list[str]) -> str:
         """Of reals, correctly rounded; in a function of `define`, which allows for a few ulp, not, but right in its whole range.
 
