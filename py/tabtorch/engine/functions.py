@@ -66,6 +66,12 @@ def kept(x: Any) -> Any:
     return x
 
 
+@define("quotient")
+def quotient(x: Any, y: Any) -> Any:
+    """x / y, correctly rounded inside a function too."""
+    return x / y
+
+
 def head(x: Any) -> Any:
     """The leading 12 bits of a f32, so that a product of two such is exact."""
     return bitcast(bitcast(x, "u32") & 0xFFFFF000, "f32")

@@ -179,6 +179,7 @@ PRELUDE = {
 #: (function, type) -> its helper
 HELPERS = {
     ("kept", "f32"): "tt_kept",
+    ("quotient", "f32"): "tt_quotient",
     ("sqrt", "f32"): "tt_root",
     ("rsqrt", "f32"): "tt_inverse_root",
     ("sin", "f32"): "tt_sin",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine.expr import absolute, acos, cos, define, isnan, repeat, sin, trunc, where
-from ..engine.functions import infinity, kept, not_a_number
+from ..engine.functions import infinity, kept, not_a_number, quotient
 from .core import Row, elementwise
 from .formulas import one, rounded, rule, zero
 
@@ -32,7 +32,8 @@ def _recurrence(n: Any, first: Any, most: Any, step: Callable[[Any, Any, Any], A
 
     def body(k: Any, p: Any, q: Any) -> tuple[Any, Any, Any]:
         a, b, c = step(k + 1.0, p, q)
-        r = bounded(bounded(kept(a)) - bounded(kept(b))) / c  # one rounding less shows after a hundred steps
+        # another rounding would show after a hundred steps
+        r = quotient(bounded(bounded(kept(a)) - bounded(kept(b))), c)
         return (k + 3.0 <= n) & ~isnan(r), q, r
 
     many = n > 1.0
