@@ -158,7 +158,6 @@ class LeftOut(NamedTuple):
     dtypes: tuple[str, ...] = ("*",)
     said: str = ""  # what the failure must say: a regular expression
     within: float = 0.0  # of differences of values: how many times the tolerance
-    varies: bool = False  # with the adapter: there are some on which nothing of it fails
 
     def asks(self, a: Answer) -> bool:
         """Whether an answer is to one of these questions."""
@@ -239,36 +238,6 @@ LIST: tuple[LeftOut, ...] = (
         varies=True,
     ),
     LeftOut(
-        ("special.hermite_polynomial_h",),
-        "a recurrence whose terms cancel: PyTorch's compiler rounds the product and the difference as one, WGSL's each",
-        ("values",),
-        2,
-        checks=("reference",),
-        devices=("webgpu",),
-        within=40,
-        varies=True,
-    ),
-    LeftOut(
-        ("polar",),
-        "sums of ten terms over an absolute value of 0.013, which WGSL's division and root may have 2.5 ulp off",
-        ("values",),
-        1,
-        checks=("gradgrad",),
-        devices=("webgpu",),
-        within=3,
-        varies=True,
-    ),
-    LeftOut(
-        ("index_reduce.prod",),
-        "quotients of products up to 1000, each division of which WGSL may have 2.5 ulp off, and elements near 0 among them",
-        ("values",),
-        1,
-        checks=("gradgrad",),
-        devices=("webgpu",),
-        within=100,
-        varies=True,
-    ),
-    LeftOut(
         ("normal",),
         "an out= of sixteen elements or more, laid out otherwise: PyTorch draws its numbers one by one there, by another formula",
         ("values",),
@@ -311,4 +280,4 @@ def idle(answers: list[Answer], devices: tuple[str, ...]) -> list[LeftOut]:
     """The entries about these devices alone, or about all of a whole run, that excuse nothing in it."""
     used = [x for a in answers if a.failed for x in excuses(a)]
     whole = {"cpu", "webgpu"} == set(devices)
-    return [x for x in LIST if x not in used and not x.varies and (whole or set(x.devices) <= set(devices))]
+    return [x for x in LIST if x not in used and (whole or set(x.devices) <= set(devices))]
