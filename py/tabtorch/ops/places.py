@@ -111,7 +111,7 @@ def check_divisor(operands: list[Any]) -> None:
     by = every_example(by)
     values = host_values(by)
     if values is None:
-        assert_range(by == 0, Range(0, 0), _NO_ZERO, "an integer division")
+        assert_range(by.eq(0), Range(0, 0), _NO_ZERO, "an integer division")
     elif 0 in values:
         raise _NO_ZERO.of(0, 0)
 
