@@ -11,6 +11,7 @@ import torch
 import tabtorch
 from gradients import check_all
 from sidebyside import DEVICES, to_tab, values
+from tabtorch.engine.tiles import algorithm
 
 
 def inputs() -> dict[str, Any]:
@@ -148,3 +149,8 @@ def test_gradients_of_a_product_are_matrix_products() -> None:
     assert _arrange((3, 0, 1), (3, 1, 2), (3, 0, 2)) == ((3,), [0], [2], False)
     # attention's einsum: batch labels in between make the result a permuted view rather than many small products
     assert _arrange((0, 1, 2, 3), (0, 3, 1, 4), (0, 2, 1, 4)) == ([0, 1], [2], [4], False)
+
+
+def test_what_follows_a_product_is_compiled_once() -> None:
+    """A software adapter writes every call out in place: with one for each of a thread's results, GELU's gradient took seconds."""
+    assert algorithm("matmul_registers.wgsl").partition("fn main")[2].count("store_out(") == 1
