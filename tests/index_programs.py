@@ -26,6 +26,7 @@ def programs(n: int, m: int, k: int) -> list[Program]:
     a, b, f = (-n, n - 1), (-m, m - 1), (-n * m, n * m - 1)
     rows, cols = (0, n - 1), (0, m - 1)
     wide = f"L.arange({k}.0 * {m}).reshape({k}, {m})"
+    same = f"L.arange({m}.0).repeat({k}, 1)"  # several of them may be written to one place, and a GPU has no last one
     logits = f"L.arange({k}.0 * {m}).reshape({k}, {m}).sin()"
     return [
         ("x[i]", a, None, (k,)),
@@ -48,11 +49,11 @@ def programs(n: int, m: int, k: int) -> list[Program]:
         (f"F.multi_margin_loss({logits}, i)", cols, None, (k,)),
         ("F.embedding_bag(i, x, mode='sum')", rows, None, (2, k)),
         (f"L.zeros({n}, {m}).scatter_(1, i, 1.0)", cols, None, (n, k)),
-        (f"L.zeros({n}, {m}).scatter(0, i, {wide}.reshape({k}, {m}))", rows, None, (k, m)),
+        (f"L.zeros({n}, {m}).scatter(0, i, {same})", rows, None, (k, m)),
         (f"L.zeros({n}, {m}).scatter_add(0, i, {wide})", rows, None, (k, m)),
         (f"L.zeros({n}, {m}).scatter_reduce(0, i, {wide}, 'amax')", rows, None, (k, m)),
         (f"L.zeros({n}, {m}).index_add_(0, i, {wide})", rows, None, (k,)),
-        (f"L.zeros({n}, {m}).index_copy_(0, i, {wide})", rows, None, (k,)),
+        (f"L.zeros({n}, {m}).index_copy_(0, i, {same})", rows, None, (k,)),
         (f"L.zeros({n}, {m}).index_fill_(0, i, 1.0)", a, None, (k,)),
         (f"L.zeros({n}, {m}).index_put((i, j), L.ones({k}), accumulate=True)", a, b, (k,)),
         (f"L.zeros({n}, {m}).put(i, L.ones({k}))", f, None, (k,)),

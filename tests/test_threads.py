@@ -20,6 +20,7 @@ import tabtorch as tt
 from at_once import BOTH, eager_switching, elsewhere, together  # noqa: F401  a fixture
 from fuzz import threads as fuzz
 from sidebyside import DEVICES
+from tabtorch.autograd import tape
 from tabtorch.bridge import base, get_bridge
 from tabtorch.engine import graph
 from tabtorch.ops import asserts
@@ -113,18 +114,19 @@ def test_no_first_gradient_is_lost() -> None:
         assert w.grad.tolist() == [36.0] * 3
 
 
-def shared_graph(ns: Any) -> list[str]:
+def shared_graph(ns: Any) -> set[str]:
     w = ns.ones(3, requires_grad=True)
     loss = (w * w).exp().sum()
-    found = together(*[loss.backward] * 6)
-    assert all(abs(x - 5.43656) < 1e-3 for x in w.grad.tolist())
-    return sorted(str(e) for e in found)
+    found = [str(e) for e in together(*[loss.backward] * 6)]
+    through = found.count("None")
+    assert through >= 1 and all(abs(x - through * 5.43656) < 1e-3 for x in w.grad.tolist())
+    return {e[:60] for e in found if e != "None"}
 
 
-def test_one_graph_is_freed_once() -> None:
-    """All but one come too late. Which saved value they miss first is the luck of the draw in both."""
-    ours, theirs = shared_graph(tt), shared_graph(torch)
-    assert [e[:60] for e in ours] == [e[:60] for e in theirs] and ours.count("None") == 1
+def test_one_graph_in_many_threads() -> None:
+    """Who comes when another has freed what was saved is told so, and adds nothing. How many do is the luck of the draw in both:
+    one that has taken a value, as another does, goes through."""
+    assert shared_graph(tt) | shared_graph(torch) <= {tape.freed_error().args[0][:60]}
 
 
 def test_draws() -> None:

@@ -235,7 +235,6 @@ LIST: tuple[LeftOut, ...] = (
         2,
         checks=("gradgrad",),
         within=4,
-        varies=True,
     ),
     LeftOut(
         ("normal",),
