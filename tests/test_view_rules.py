@@ -433,6 +433,39 @@ CASES = {
         )
     },
     "what is given as a number is not written to": "n = t.tensor(5)\nt.matrix_power(t.eye(2), n), n",
+    "the condition of where is copied by nobody": """
+        x, c = t.ones(1, 3, 1, 2).permute(3, 1, 2, 0).contiguous().permute(3, 1, 2, 0), t.ones(1, 3, 1, 2) > 0
+        c = c.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
+        t.where(c, x, x).stride(), t.where(c, x, x.half()).stride()""",
+    "bools that require grad cannot be split": """
+        x = t.ones(2, dtype=t.int64)
+        x.ne_(t.ones(2, requires_grad=True))
+        x.chunk(2)""",
+    "a gradient that is kept is another tensor": """
+        x, g = t.ones(2, requires_grad=True), t.ones(2)
+        x.backward(g, create_graph=True)
+        x.grad.zero_()
+        g""",
+    "what backward is asked for keeps its gradient": """
+        x = t.ones(2, requires_grad=True)
+        y = x * 2
+        for _ in range(2):
+            (y * y).sum().backward(inputs=[y], retain_graph=True)
+        y.retains_grad, y.grad, x.grad is None""",
+    "grad mode in inference mode": """
+        x = t.ones(2, requires_grad=True)
+        with t.inference_mode():
+            with t.set_grad_enabled(True):
+                x.add_(1)
+        x""",
+    "running extremes keep what they are of": """
+        x = t.ones(3, requires_grad=True) * 1
+        y, _ = x.cummax(0)
+        x.add_(1)
+        y.sum().backward()""",
+    "indices of what is picked lie by themselves": """
+        x = t.arange(8).reshape(2, 4)
+        [(y.stride(), y.storage_offset()) for f in (x.kthvalue, x.topk) for y in f(1)], x.median(-1)[1].storage_offset()""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

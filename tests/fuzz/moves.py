@@ -10,6 +10,7 @@ import torch
 from .draws import GRADS, Draw
 from .views import a_conjugate, a_function_view, a_split, a_view, an_advanced_item, an_attribute, an_item, method
 from .writes import (
+    activation,
     arithmetic,
     augmented,
     copying,
@@ -79,11 +80,39 @@ def fresh(g: Draw, i: int, t: Any) -> None:
         g.do(["function", g.pick(["zeros_like", "ones_like", "clone"]), [["T", i]], {}])
 
 
+def picked(g: Draw, i: int, t: Any) -> None:
+    """Functions with two results, or with a choice among the elements."""
+    if not t.dim() or not t.numel() or t.is_complex() or t.dtype is torch.bool or g.bits(t):
+        return
+    if len(set(t.detach().flatten().tolist())) < t.numel() or g.is_tainted(t):  # which of equal ones is not said
+        return
+    name = g.pick(["max", "min", "kthvalue", "median", "cummax", "amax", "topk", "logsumexp"])
+    if name == "logsumexp" and not t.is_floating_point():
+        return
+    method(g, i, name, *([1] if name in ("kthvalue", "topk") else []), g.dim(t))
+
+
+def laid_out(g: Draw, i: int, t: Any) -> None:
+    """Copies of which it is said how they lie in memory."""
+    if t.is_inference():
+        return
+    form = g.pick(["contiguous_format", "preserve_format", "channels_last"])
+    if form == "channels_last" and t.dim() != 4:
+        form = "contiguous_format"
+    name = g.pick(["clone", "to", "contiguous"])
+    if name == "to":
+        method(g, i, "to", ["dtype", str(t.dtype)[6:]], copy=g.chance(50), memory_format=["dtype", form])
+    elif name == "clone" or form != "preserve_format":
+        method(g, i, name, memory_format=["dtype", form])
+
+
 def modes(g: Draw, i: int, t: Any) -> None:
     if g.p.modes and g.chance(70):
         g.do(["leave", "", [], {}])
     elif g.chance(60):
         g.do(["enter", g.pick(["no_grad", "no_grad", "enable_grad"]), [], {}])
+    elif g.chance(25):
+        g.do(["enter", "set_grad_enabled", [g.chance(40)], {}])
     else:
         g.do(["enter", "inference_mode", [] if g.chance(80) else [False], {}])
 
@@ -116,8 +145,14 @@ def gradients(g: Draw, i: int, t: Any) -> None:
         del kw["retain_graph"]
     if g.chance(70):
         g.do(["grad", "", [["list", ["T", i]], ["list", ["T", source]]], kw])
+    elif g.chance(50):
+        kw = {"retain_graph": True} if g.chance(60) else {"create_graph": True}
+        if g.chance(50):
+            kw["inputs"] = ["list", ["T", source]]
+        g.do(["backward", "", [["list", ["T", i]]], kw])
     else:
-        g.do(["backward", "", [["list", ["T", i]]], {"retain_graph": True}])
+        kw = {"retain_graph": True} if g.chance(60) else {"create_graph": True}
+        g.do(["method", "backward", [["T", i], g.like(t)], kw])
 
 
 def probing(g: Draw, i: int, t: Any) -> None:
@@ -138,6 +173,7 @@ MOVES: list[tuple[Move, float]] = [
     (a_conjugate, 0.6),
     (arithmetic, 9),
     (unary, 4),
+    (activation, 1.5),
     (more_pointwise, 4),
     (filling, 5),
     (copying, 4),
@@ -153,6 +189,8 @@ MOVES: list[tuple[Move, float]] = [
     (out_pointwise, 2.5),
     (out_other, 1.5),
     (fresh, 7),
+    (picked, 1.5),
+    (laid_out, 1),
     (modes, 5),
     (hooks, 1.5),
     (leaves, 1),

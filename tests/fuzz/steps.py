@@ -210,6 +210,7 @@ FIELDS = (
 
 KINDS: dict[str, Callable[[Program, str, list[Any], dict[str, Any]], Any]] = {
     "method": lambda p, name, a, kw: getattr(a[0], name)(*a[1:], **kw),
+    "functional": lambda p, name, a, kw: getattr(p.lib.nn.functional, name)(*a, **kw),
     "function": lambda p, name, a, kw: getattr(p.lib, name)(*a, **kw),
     "get": lambda p, name, a, kw: getattr(a[0], name),
     "set": lambda p, name, a, kw: setattr(a[0], name, a[1]),

@@ -50,6 +50,25 @@ def unary(g: Draw, i: int, t: Any) -> None:
     write(g, i, g.pick(_UNARY))
 
 
+_ACTIVATIONS = {
+    "relu": [], "relu6": [], "elu": [1.0, 0.5, -1.0], "celu": [1.0, 2.0], "selu": [], "leaky_relu": [0.25, -0.5], "silu": [], "mish": [],
+    "hardtanh": [-0.5], "hardswish": [],
+}  # fmt: skip
+
+
+def activation(g: Draw, i: int, t: Any) -> None:
+    """A function of `torch.nn.functional`, mostly in place."""
+    if str(t.dtype) not in ("torch.float32", "torch.float64"):
+        return
+    name = g.pick(list(_ACTIVATIONS))
+    numbers = _ACTIVATIONS[name]
+    args = [["T", i], *([g.pick(numbers)] if numbers and g.chance(60) else [])]
+    if g.chance(20) or (t.is_inference() and not torch.is_inference_mode_enabled()):
+        g.do(["functional", name, args, {}])
+    else:
+        g.do(["functional", name, args, {"inplace": True}], writes=i)
+
+
 def more_pointwise(g: Draw, i: int, t: Any) -> None:
     c = g.up_to(8)
     if t.dtype is torch.bool and c in (0, 1, 5):
@@ -241,7 +260,9 @@ def index_put(g: Draw, i: int, t: Any) -> None:
 
 def augmented(g: Draw, i: int, t: Any) -> None:
     name = g.pick(["iadd", "isub", "imul", "itruediv"])
-    if g.chance(60):
+    if t.dtype in (torch.bool, torch.uint8) and g.chance(40):
+        g.do(["operator", g.pick(["iand", "ior", "ixor"]), [["T", i], g.like(t)], {}], writes=i)
+    elif g.chance(60):
         g.do(["operator", name, [["T", i], g.operand(t)], {}], writes=i)
     else:
         g.do(["augmented", name, [["T", i], g.index(t), g.number(t)], {}], writes=i)

@@ -111,13 +111,6 @@ class _Targets:
             self.grads[i] = g
         return True
 
-    def finish(self, create_graph: bool) -> list[Tensor | None]:
-        if self.accumulate:  # leaves have theirs already
-            for t, g in zip(self.inputs, self.grads, strict=True):
-                if g is not None:
-                    accumulate_grad(t, g, create_graph)
-        return self.grads
-
 
 def run(
     roots: Sequence[Any],
@@ -216,7 +209,7 @@ def run(
                     grads[e] = d
             # what this step held must not outlive it: the next one may need the memory
             results = d = g = old = None  # type: ignore[assignment]
-        taken = targets.finish(create_graph) if targets is not None else []
+        taken = targets.grads if targets is not None else []
         if STATE.zeros:
             _fill(flat.reached(STATE.zeros), leaf_count, targets)
         return taken
@@ -303,7 +296,8 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
         have = leaf._grad
         if have is None:
             if create_graph or (STATE.duals and g._rg):
-                leaf._grad = _laid_out_as(leaf, g) if g._fn is None else g
+                laid = _laid_out_as(leaf, g) if g._fn is None else g
+                leaf._grad = laid.clone() if create_graph else laid  # it may be a tensor that somebody holds
             else:
                 g = _laid_out_as(leaf, g)
                 # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
@@ -506,6 +500,9 @@ def backward(
     roots = _check_roots(tensors)
     gs = [_root_grad(t, g, create_graph) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
+    for t in inputs or ():
+        if t._rg:  # as PyTorch: what is no leaf keeps its gradient from then on
+            t.retain_grad()
     run(roots, gs, keep, create_graph, inputs)
     graph.flush()
 

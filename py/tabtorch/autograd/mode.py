@@ -138,14 +138,14 @@ class set_grad_enabled(_Mode):
     def __init__(self, mode: bool) -> None:
         self.prev = STATE.enabled()
         self.mode = mode
-        STATE.enable(bool(mode))
+        STATE.enable(bool(mode) and not STATE.inference)
 
     def __call__(self, orig: Any) -> Any:
         STATE.enable(self.prev)
         return super().__call__(orig)
 
     def __enter__(self) -> None:
-        STATE.enable(bool(self.mode))
+        STATE.enable(bool(self.mode) and not STATE.inference)
 
     def __exit__(self, *exc: Any) -> None:
         STATE.enable(self.prev)

@@ -99,6 +99,8 @@ def lend(base: Tensor) -> None:
 def views_of_several(x: Tensor, metas: Sequence[Meta], name: str, backward: Callable[[Any], Tensor]) -> list[Tensor]:
     """The views of a function that returns many, as `split` and `unbind`. `backward` gets a list of gradients, some None."""
     out = [Tensor._view_of(x, m) for m in metas]
+    if x._rg and STATE.grad and out and metas[0].dtype.category < 2:
+        raise unsupported(out[0])
     for t in out:
         attach(t, x, SEVERAL if STATE.grad else PLAIN)
     if x._rg:

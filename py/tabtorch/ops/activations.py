@@ -104,17 +104,22 @@ linear(
 )
 
 
-def _check_slope(name: str, slope: float) -> None:
+def _check_slope(name: str, slope: float, more: str = "") -> None:
     """RuntimeError for a slope with which the result of an in-place form does not tell what it was of."""
     if slope < 0.0:
         raise RuntimeError(
             f"In-place {name} backward calculation is triggered with a negative slope which is not supported. This is caused "
-            "by calling in-place forward function with a negative slope, please call out-of-place version instead."
+            f"by calling in-place forward function with a negative slope, please call out-of-place version instead.{more}"
         )
 
 
 def _leaky_relu_written(g: Any, x: Any, out: Any, negative_slope: float = 0.01) -> Any:
-    _check_slope("leakyReLu", negative_slope)
+    _check_slope(
+        "leakyReLu",
+        negative_slope,
+        " File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place leakRelu backward "
+        "calculation with negative slope",
+    )
     return ops._leaky_relu_backward(g, out, negative_slope)
 
 

@@ -155,16 +155,19 @@ def expanded(m: Meta, shape: tuple[int, ...], order: tuple[int, ...] | None = No
 
 
 def dense_alike(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides that operands of one shape have in common, where they are dense; None: they have none, or are row-major."""
+    """The strides that operands of one shape have in common, where they are dense; None: they have none, or are row-major.
+
+    Those of dimensions of size 1 may differ where all are channels last.
+    """
     first = metas[0]
-    if any(m.shape != shape or m.strides != first.strides for m in metas) or first.contiguous:
+    if any(m.shape != shape for m in metas) or all(m.contiguous for m in metas):
         return None
     from ..layout import channels_last, format_strides, is_contiguous
     from .inplace import is_dense
 
-    if first.ndim == 4 and is_contiguous(first, channels_last):
+    if first.ndim == 4 and all(is_contiguous(m, channels_last) for m in metas):
         return format_strides(shape, channels_last)
-    return first.strides if is_dense(first) else None
+    return first.strides if is_dense(first) and all(m.strides == first.strides for m in metas) else None
 
 
 def _own_strides(m: Meta) -> tuple[int, ...] | None:
@@ -289,7 +292,9 @@ def infer(
         several = any(
             not isinstance(x, Tensor) and x is not None and str(k) not in row.apart for k, x in enumerate(operands)
         )
-        seen = [_brought_to(common if computed is dtypes.bool_ else computed, m) for m in metas]
+        first = 1 if row.rule == "where" else 0  # whose condition stays what it is
+        kind = common if computed is dtypes.bool_ else computed
+        seen = [*metas[:first], *[_brought_to(kind, m) for m in metas[first:]]]
         order = None if row.row_major else layout_of(seen, shape, several)
         strides = None if several or row.row_major else dense_alike(seen, shape)
         if row.empty_like and common.is_complex:

@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..autograd.tape import named as grad_named
 from ..autograd.tape import record
+from ..layout import contiguous_format
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint
@@ -47,7 +48,7 @@ def _median(name: str, kind: Any, x: Tensor, dim: Any, keepdim: bool, out: Any) 
         if x.ndim == 0:
             index = order
         elif not x.is_floating_point():
-            index = order.narrow(d, (n - 1) // 2, 1).contiguous()
+            index = order.narrow(d, (n - 1) // 2, 1).clone(memory_format=contiguous_format)
         else:
             numbers = sum(x.isnan().logical_not(), d, True)  # NaNs are sorted last
             if name == "median":

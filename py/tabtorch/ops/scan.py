@@ -402,7 +402,7 @@ def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: i
             return g[0]
         return g[0].new_zeros(shape).scatter_add(d, indices, g[0])
 
-    record(name.capitalize() + "Backward0", (x,), (values, indices), back, (indices,))
+    record(name.capitalize() + "Backward0", (x,), (values, indices), back, (indices,), (x,))
     return into_two(out, kind(values, indices))
 
 

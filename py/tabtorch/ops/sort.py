@@ -16,6 +16,7 @@ from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta, meta
+from ..layout import contiguous_format
 from ..shapes import integer, remembered, wrap_dim
 from ..tensor import Tensor
 from .inplace import check_overlap
@@ -232,7 +233,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
     indices = order_of(input, d, largest)
     if input.ndim:
-        indices = own(indices.narrow(d, 0, k).contiguous())
+        indices = own(indices.narrow(d, 0, k).clone(memory_format=contiguous_format))
     values = chosen("TopkBackward0", input, indices, d)
     return into_two(out, TopkResult(values, indices))
 
@@ -268,7 +269,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     indices = order_of(input, d)
     if input.ndim:
-        indices = own(indices.narrow(d, k - 1, 1).contiguous())
+        indices = own(indices.narrow(d, k - 1, 1).clone(memory_format=contiguous_format))
     return into_two(out, picked("KthvalueBackward0", KthvalueResult, input, indices, d, keepdim))
 
 
