@@ -150,9 +150,8 @@ def gradients(g: Draw, i: int, t: Any) -> None:
         if g.chance(50):
             kw["inputs"] = ["list", ["T", source]]
         g.do(["backward", "", [["list", ["T", i]]], kw])
-    else:
-        kw = {"retain_graph": True} if g.chance(60) else {"create_graph": True}
-        g.do(["method", "backward", [["T", i], g.like(t)], kw])
+    else:  # with `create_graph`, or a leaf's gradient may be the one that is given here, in the same memory
+        g.do(["method", "backward", [["T", i], g.like(t)], {"create_graph": True}])
 
 
 def probing(g: Draw, i: int, t: Any) -> None:

@@ -121,7 +121,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         dim = axis
     if isinstance(tensors, Tensor):
         raise TypeError("cat(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
-    if isinstance(dim, Tensor):
+    if type(dim) is not int and hasattr(dim, "__index__"):  # a 0-d tensor
         dim = dim.__index__()
     entry = key = None
     if type(tensors) is list or type(tensors) is tuple:
