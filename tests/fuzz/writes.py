@@ -58,8 +58,8 @@ _ACTIVATIONS = {
 
 def activation(g: Draw, i: int, t: Any) -> None:
     """A function of `torch.nn.functional`, mostly in place."""
-    if str(t.dtype) not in ("torch.float32", "torch.float64"):
-        return
+    if str(t.dtype) not in ("torch.float32", "torch.float64") or not t.numel():
+        return  # how nothing is laid out is not worth saying
     name = g.pick(list(_ACTIVATIONS))
     numbers = _ACTIVATIONS[name]
     args = [["T", i], *([g.pick(numbers)] if numbers and g.chance(60) else [])]
