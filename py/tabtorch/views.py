@@ -285,7 +285,9 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     if isinstance(start, Tensor) and (start._meta.ndim or start._meta.dtype.category != 1):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    at, length = (k if type(k) is int else k.__index__() for k in (start, length))
+    at = start if type(start) is int else start.__index__()
+    if type(length) is not int:
+        length = length.__index__()
     m = input._meta
     return track(input, shapes.narrowed(m, dim, at, length), "SliceBackward0", _embedding(m, dim, at, length, 1))
 
