@@ -137,15 +137,18 @@ class Complex:
 
     def __truediv__(self, o: Any) -> Any:
         o = self._lift(o)
-        # Smith's method: scale by the larger part, so that squares cannot overflow
+        # Smith's method: scale by the larger part, so that squares cannot overflow. Exact quotients would gain nothing here.
         big = absolute(o.re) >= absolute(o.im)
         large, small = where(big, o.re, o.im), where(big, o.im, o.re)
-        r = small / large
+        r = call("ratio", large.type, small, large)
         d = large + small * r
-        re = where(big, self.re + self.im * r, self.re * r + self.im) / d
-        im = where(big, self.im - self.re * r, self.im * r - self.re) / d
-        zero = (o.re == 0) & (o.im == 0)  # each part by itself then, as PyTorch
-        return Complex(where(zero, self.re / absolute(o.re), re), where(zero, self.im / absolute(o.im), im))
+        re = where(big, self.re + self.im * r, self.re * r + self.im)
+        im = where(big, self.im - self.re * r, self.im * r - self.re)
+        # by zero each part is divided by itself, as in PyTorch, so that an infinity says where the number was
+        zero = (o.re == 0) & (o.im == 0)
+        re, d_re = where(zero, self.re, re), where(zero, absolute(o.re), d)
+        im, d_im = where(zero, self.im, im), where(zero, absolute(o.im), d)
+        return Complex(call("ratio", d.type, re, d_re), call("ratio", d.type, im, d_im))
 
     def __rtruediv__(self, o: Any) -> Any:
         return self._lift(o) / self

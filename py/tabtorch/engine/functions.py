@@ -72,6 +72,12 @@ def quotient(x: Any, y: Any) -> Any:
     return x / y
 
 
+@define("ratio")
+def ratio(x: Any, y: Any) -> Any:
+    """x / y as near as WGSL's division, in its whole range."""
+    return x / y
+
+
 def head(x: Any) -> Any:
     """The leading 12 bits of a f32, so that a product of two such is exact."""
     return bitcast(bitcast(x, "u32") & 0xFFFFF000, "f32")

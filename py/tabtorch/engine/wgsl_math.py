@@ -69,31 +69,28 @@ PRELUDE = {
 }""",
     # x, as it was rounded, for compilers that would reorder or contract what it is part of: they cannot tell that nothing changes
     "tt_kept": "fn tt_kept(x: f32) -> f32 { return bitcast<f32>(min(bitcast<u32>(x), 0xffffff00u)); }",
-    # q * 2^(e - 150), infinite or subnormal, where 2^23 <= q < 2^24 is rounded and `rest` has the sign of what it lacks
-    "tt_out_of_range": """fn tt_out_of_range(sign: u32, e: i32, q: u32, rest: i32) -> f32 {
-  if (e > 254) { return bitcast<f32>(sign | 0x7f800000u); }
-  let by = u32(min(1 - e, 25)); let half = 1u << (by - 1u);
+    # the bits of q * 2^(e - 150), infinite or subnormal, where 2^23 <= q < 2^24 is rounded and `rest` has the sign of what it lacks;
+    # if 0, an infinity or NaN is divided, or divides (a, b: bits without sign), what that gives. None of these functions returns
+    # early: compilers that inline them make a loop of such a return.
+    "tt_beyond": """fn tt_beyond(a: u32, b: u32, e: i32, q: u32, rest: i32) -> u32 {
+  let by = u32(clamp(1 - e, 1, 25)); let half = 1u << (by - 1u);
   let cut = q & ((1u << by) - 1u); let kept = q >> by;
   let up = cut > half || (cut == half && (rest > 0 || (rest == 0 && (kept & 1u) == 1u)));
-  return bitcast<f32>(sign | (kept + select(0u, 1u, up)));
+  let finite = select(kept + select(0u, 1u, up), 0x7f800000u, e > 254);
+  let special = select(select(0u, 0x7f800000u, a > b), 0x7fc00000u, max(a, b) > 0x7f800000u || a == b);
+  return select(finite, special, max(a, b) >= 0x7f800000u || min(a, b) == 0u);
 }""",
     # (significand with its leading bit, exponent) of the bits of a finite number that is not 0
     "tt_significand": """fn tt_significand(b: u32) -> vec2<i32> {
-  if (b < 0x800000u) { let z = countLeadingZeros(b) - 8u; return vec2<i32>(i32(b << z), 1 - i32(z)); }
-  return vec2<i32>(i32((b & 0x7fffffu) | 0x800000u), i32(b >> 23u));
+  let z = max(countLeadingZeros(b), 8u) - 8u;
+  return vec2<i32>(i32(((b << z) & 0x7fffffu) | 0x800000u), max(i32(b >> 23u), 1) - i32(z));
 }""",
     "tt_quotient": """fn tt_quotient(x: f32, y: f32) -> f32 {
   let sign = (bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u;
   let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
   var m = vec2<i32>(i32((a & 0x7fffffu) | 0x800000u), i32(a >> 23u));
   var n = vec2<i32>(i32((b & 0x7fffffu) | 0x800000u), i32(b >> 23u));
-  if (min(a, b) < 0x800000u || max(a, b) >= 0x7f800000u) {
-    if (max(a, b) >= 0x7f800000u || min(a, b) == 0u) {
-      if (max(a, b) > 0x7f800000u || a == b) { return tt_nan(); }
-      return bitcast<f32>(sign | select(0u, 0x7f800000u, a > b));
-    }
-    m = tt_significand(a); n = tt_significand(b);
-  }
+  if (min(a, b) < 0x800000u) { m = tt_significand(a); n = tt_significand(b); }
   let less = m.x < n.x;
   let inverse = 1.0f / bitcast<f32>(n.x + 0x3f000000);
   let q = i32(bitcast<f32>(m.x + 0x3f000000) * inverse * select(8388608.0f, 16777216.0f, less));
@@ -101,9 +98,13 @@ PRELUDE = {
   let more = i32(round(f32(rest) * inverse * 1.1920928955078125e-7f));
   rest -= more * n.x;
   let last = select(0, 1, 2 * rest > n.x) - select(0, 1, 2 * rest < -n.x);
+  let nearest = u32(q + more + last);
   let e = m.y - n.y + select(126, 125, less);
-  if (u32(e) < 254u) { return bitcast<f32>(sign | ((u32(e) << 23u) + u32(q + more + last))); }
-  return tt_out_of_range(sign, e + 1, u32(q + more + last), rest - last * n.x);
+  var bits = (u32(e) << 23u) + nearest;
+  if (u32(e) >= 254u || max(a, b) >= 0x7f800000u || min(a, b) == 0u) {
+    bits = tt_beyond(a, b, e + 1, nearest, rest - last * n.x);
+  }
+  return bitcast<f32>(sign | bits);
 }""",
     # as near as WGSL's /, where its divisor is scaled to the range of which that says anything
     "tt_ratio": """fn tt_ratio(x: f32, y: f32) -> f32 {
@@ -113,20 +114,16 @@ PRELUDE = {
 }""",
     "tt_root": """fn tt_root(x: f32) -> f32 {
   let b = bitcast<u32>(x);
-  var m = vec2<i32>(i32((b & 0x7fffffu) | 0x800000u), i32(b >> 23u));
-  if (b < 0x800000u || b >= 0x7f800000u) {
-    if ((b & 0x7fffffffu) == 0u || b == 0x7f800000u) { return x; }
-    if (b > 0x7f800000u) { return tt_nan(); }
-    m = tt_significand(b);
-  }
+  let m = tt_significand(b);
   let odd = u32(m.y + 1) & 1u;
-  var s = i32(sqrt(bitcast<f32>(u32(m.x) + 0x3f000000u + (odd << 23u))) * 8388608.0f);
-  var rest = (m.x << (23u + odd)) - s * s;
-  let more = i32(round(f32(rest) / f32(2 * s)));
-  rest -= more * (2 * s + more);
-  s += more;
-  s += select(0, 1, rest > s) - select(0, 1, rest <= -s);
-  return bitcast<f32>((u32((m.y + 127 - i32(odd)) >> 1u) << 23u) + u32(s) - 0x800000u);
+  let s = i32(sqrt(bitcast<f32>(u32(m.x) + 0x3f000000u + (odd << 23u))) * 8388608.0f);
+  let first = (m.x << (23u + odd)) - s * s;
+  let more = i32(round(f32(first) / f32(2 * s)));
+  let rest = first - more * (2 * s + more);
+  let root = s + more + select(0, 1, rest > s + more) - select(0, 1, rest <= -(s + more));
+  let bits = (u32((m.y + 127 - i32(odd)) >> 1u) << 23u) + u32(root) - 0x800000u;
+  let itself = (b & 0x7fffffffu) == 0u || b == 0x7f800000u;
+  return bitcast<f32>(select(select(bits, 0x7fc00000u, b > 0x7f800000u), b, itself));
 }""",
     "tt_inverse_root": "fn tt_inverse_root(x: f32) -> f32 { return tt_quotient(1.0f, tt_root(x)); }",
     # long division of the mantissas, eight bits a turn: exact, as C's
@@ -180,6 +177,7 @@ PRELUDE = {
 HELPERS = {
     ("kept", "f32"): "tt_kept",
     ("quotient", "f32"): "tt_quotient",
+    ("ratio", "f32"): "tt_ratio",
     ("sqrt", "f32"): "tt_root",
     ("rsqrt", "f32"): "tt_inverse_root",
     ("sin", "f32"): "tt_sin",
