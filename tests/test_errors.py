@@ -589,3 +589,14 @@ print((y + 1).tolist())
     ).splitlines()
     assert "lost" in out[0]
     assert out[1] == "[2.0, 2.0, 2.0]"
+
+
+@pytest.mark.parametrize("library", [torch, tabtorch], ids=["torch", "tabtorch"])
+def test_an_operator_of_one_operand_leaves_it_to_no_other(library: Any) -> None:
+    """Once a class overrides, operators say NotImplemented where they raised a TypeError: not those without another operand."""
+    own = library.ones(3).as_subclass(type("Own", (library.Tensor,), {}))
+    for value in (library.ones(3), own):
+        with pytest.raises(TypeError, match="operator.invert"):
+            ~value
+        with pytest.raises(TypeError, match="unsupported operand"):
+            value + "text"

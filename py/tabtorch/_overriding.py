@@ -142,10 +142,12 @@ def _call(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _operator(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand."""
+    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any."""
     try:
         return _call(func, plain, args, kwargs)
     except TypeError:
+        if len(args) == 1:
+            raise
         return NotImplemented
 
 
