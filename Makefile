@@ -62,7 +62,7 @@ test: .venv/.dev $(SITE) browsers
 
 test-cpython: .venv/.dev $(RUNTIME) $(HOST)
 	printf '%s\n' $(filter-out tests/test_tiny.py tests/test_cli.py,$(sort $(wildcard tests/test_*.py))) | \
-	  xargs -n 5 -P $(JOBS) $(PY) -m pytest -q
+	  xargs -n 10 -P $(JOBS) $(PY) -m pytest -q
 	$(if $(JS_TESTS),node --test $(JS_TESTS))
 
 # PyTorch's side of the operators that are compared where PyTorch is not

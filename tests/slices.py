@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import Any
 
 #: of a file, or of its tests whose name holds a word: one of so many is run. The rest is in other commits' slices; the
-#: operators are also in `make conformance-check`, modules and programs on the other device, projects and demos in each other's
-#: browser too
+#: operators are also in `make conformance-check`, modules, programs and recurrent layers on the other device, projects and demos
+#: in each other's browser, what grows in each other's programs too
 SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
+    ("tests/test_demo.py", "every_epoch", 2),
     ("tests/test_elementwise.py", "webgpu", 4),
     ("tests/test_modules_db.py", "webgpu", 3),
     ("tests/test_programs.py", "webgpu", 2),
+    ("tests/test_nn_recurrent.py", "webgpu-", 3),
+    ("tests/test_soak.py", "grows_on", 3),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 3),
     ("tests/browser/test_projects.py", "", 4),
+    ("tests/browser/test_demos.py", "chromium", 2),
     ("tests/browser/test_demos.py", "firefox", 3),
     ("tests/test_cli.py", "firefox", 3),
 )
