@@ -18,7 +18,7 @@ from fuzz.draft import Draft
 
 FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 2_000_000)  # `make fuzz` takes a fresh one each time
 #: seconds, and programs at most
-BUDGET = {"cpu": (30, 400), "webgpu": (30, 30)}
+BUDGET = {"cpu": (20, 400), "webgpu": (20, 30)}
 
 
 def test_random_programs(device: str) -> None:

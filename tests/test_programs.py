@@ -22,9 +22,15 @@ NUMBER = re.compile(r"(?<![\w'])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?![\w'])"
 
 
 @cache
-def run(where: str) -> dict[str, dict[str, str]]:
-    """What each program prints on "pytorch", or on a device of tabtorch. All run in one process."""
-    return run_programs("programs", where)
+def run(where: str, names: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """What each of these programs prints on "pytorch", or on a device of tabtorch. All run in one process."""
+    return run_programs("programs", where, *names)
+
+
+def asked(session: pytest.Session, device: str = "") -> tuple[str, ...]:
+    """The programs that tests of this session want, on one device or on any: of a slice the rest need not run."""
+    wanted = [item.callspec.params for item in session.items if getattr(item, "originalname", "") == "test_a_program"]
+    return tuple(sorted({p["name"] for p in wanted if device in ("", p["device"])}))
 
 
 def run_programs(folder: str, where: str, *names: str) -> dict[str, dict[str, str]]:
@@ -67,8 +73,9 @@ def assert_same(here: str, there: str, tolerance: float = 2e-4) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program(name: str, device: str) -> None:
-    here, there = run(device)[name], run("pytorch")[name]
+def test_a_program(name: str, device: str, request: pytest.FixtureRequest) -> None:
+    here = run(device, asked(request.session, device))[name]
+    there = run("pytorch", asked(request.session))[name]
     for each in (there, here):
         if each["error"]:
             pytest.fail(each["error"], pytrace=False)

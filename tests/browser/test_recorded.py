@@ -13,7 +13,7 @@ from browser.pages import run_script
 
 HERE = Path(__file__).parents[1]
 MAIN = "/work/main.py"  # what it imports lies beside it
-SECONDS = {"recorded": 30, "compiled": 20}
+SECONDS = {"recorded": 15, "compiled": 15}
 PROGRAMS = 20  # of the seeds that pass; fresh ones are for `make fuzz`
 
 RECORDED = """import json, sys, torch, recorded

@@ -11,7 +11,7 @@ from fuzz.oracle import record
 
 #: the same in every run, for what must pass has passed before; `make fuzz` takes fresh ones
 FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 0)
-SECONDS = float(os.environ.get("TABTORCH_FUZZ_SECONDS", "30"))
+SECONDS = float(os.environ.get("TABTORCH_FUZZ_SECONDS", "20"))
 #: programs that there must have been time for at least, on each device
 LEAST = {"cpu": 10, "webgpu": 1}
 
