@@ -28,9 +28,11 @@ def _view(x: Tensor, m: Meta, name: str, backward: Callable[..., Any], *args: An
     return track(x, m, name, backward)
 
 
-def _geometry(x: Tensor) -> Meta:
-    """The Meta of what a view is to be taken of. Its history is looked for first, as in PyTorch: that may be refused."""
-    if x._stale and STATE.grad:
+def _refreshed(x: Tensor) -> Meta:
+    """The Meta of what a view is to be taken of. Its history is looked for first, as in PyTorch: that may be refused.
+
+    Asked for where a tensor is stale only: a call more is a tenth of what a view costs."""
+    if STATE.grad:
         refresh(x)
     return x._meta
 
@@ -56,7 +58,7 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
             "view() received an invalid combination of arguments - got (), but expected one of:\n * (torch.dtype dtype)\n * "
             "(tuple of ints size)"
         )
-    m = _geometry(self)
+    m = _refreshed(self) if self._stale else self._meta
     return _view(self, shapes.viewed(m, ints(shape, "view")), "ViewBackward0", _reshape_back, m.shape)
 
 
@@ -120,7 +122,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without dimensions of size 1: all, or only `dim` (an int, several, or a tuple) where it is one."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     if more:
         dim = (dim, *more)
     elif dim is not None and type(dim) is not int:
@@ -136,7 +138,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", _reshape_back, m.shape)
 
 
@@ -146,7 +148,7 @@ def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tenso
         size = (kw.pop("size"),)
     elif not size:
         raise TypeError('expand() missing 1 required positional arguments: "size"')
-    m = _geometry(self)
+    m = _refreshed(self) if self._stale else self._meta
     return _view(self, shapes.expanded(m, ints(size, "expand")), "ExpandBackward0", _same)
 
 
@@ -211,7 +213,8 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     if type(dim0) is not int or type(dim1) is not int:
         dim0, dim1 = ints((dim0, dim1), "transpose", "dim")
-    return _view(input, shapes.transposed(_geometry(input), dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
+    m = _refreshed(input) if input._stale else input._meta
+    return _view(input, shapes.transposed(m, dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
 
 
 def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
@@ -221,7 +224,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     elif not dims:
         raise TypeError('permute() missing 1 required positional arguments: "dims"')
     order = ints(dims, "permute", "dims")
-    m = shapes.permuted(_geometry(input), order)
+    m = shapes.permuted(_refreshed(input) if input._stale else input._meta, order)
     inverse = [0] * len(order)
     for k, d in enumerate(order):
         inverse[d] = k
@@ -230,7 +233,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector or 0-d tensor as it is. Raises RuntimeError for more than 2 dimensions."""
-    n = _geometry(input).ndim
+    n = (_refreshed(input) if input._stale else input._meta).ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
     return _view(input, shapes.transposed(input._meta, 0, -1) if n == 2 else input._meta, "TBackward0", t)
@@ -260,7 +263,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Slice number `index` along `dim`, without that dimension."""
     i = index if type(index) is int else index.__index__()
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     return track(input, shapes.selected(m, dim, i), "SelectBackward0", _embedding(m, dim, i, None, 1))
 
 
@@ -294,7 +297,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | None = None, step: int = 1) -> Tensor:
     """`input[..., start:stop:step, ...]` along one dimension."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     out = shapes.sliced(m, dim, start, stop, step)
     d = wrap_dim(dim, m.ndim)
     a, n = shapes.slice_bounds(m.shape[d], start, stop, step)
@@ -303,7 +306,7 @@ def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | N
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
-    m = _geometry(self)
+    m = _refreshed(self) if self._stale else self._meta
     dimension, size, step = ints((dimension, size, step), "unfold", "dimension")
     out = shapes.unfolded(m, dimension, size, step)
 
@@ -321,7 +324,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions `dim1` and `dim2`, as the last dimension."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     offset, dim1, dim2 = ints((offset, dim1, dim2), "diagonal", "offset")
     out = shapes.diagonal_of(m, offset, dim1, dim2)
     return _view(input, out, "DiagonalBackward0", _put_diagonal, m.shape, offset, dim1, dim2)
@@ -335,7 +338,7 @@ def _put_diagonal(g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any view of the storage. Raises RuntimeError where it would reach past the storage's end."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     node = input._storage.node.inst.out
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
@@ -366,7 +369,7 @@ def overlaps(m: Meta) -> bool:
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces along `dim`: of one size (the last may be shorter), or of the sizes in a list."""
-    m = _geometry(tensor)
+    m = _refreshed(tensor) if tensor._stale else tensor._meta
     if not isinstance(split_size_or_sections, (tuple, list)):
         if m.ndim == 0:
             raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -485,7 +488,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, each without that dimension."""
-    m = _geometry(input)
+    m = _refreshed(input) if input._stale else input._meta
     d = wrap_dim(dim, m.ndim)
     if m.ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -510,7 +513,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
         input,
-        shapes.complex_as_real(_geometry(input)),
+        shapes.complex_as_real(_refreshed(input) if input._stale else input._meta),
         "ViewAsRealBackward0",
         lambda g: view_as_complex(g.contiguous()),
     )
@@ -518,7 +521,8 @@ def view_as_real(input: Tensor) -> Tensor:
 
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
-    return _view(input, shapes.real_as_complex(_geometry(input)), "ViewAsComplexBackward0", view_as_real)
+    m = _refreshed(input) if input._stale else input._meta
+    return _view(input, shapes.real_as_complex(m), "ViewAsComplexBackward0", view_as_real)
 
 
 def real(input: Tensor) -> Tensor:
