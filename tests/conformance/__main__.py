@@ -77,7 +77,7 @@ def main() -> int:
     if a.page:
         if not whole or lost or a.check or a.mutate or set(devices) != set(DEVICES):
             p.error("--page is of a whole run")
-        page = report.compatibility(answers, _adapter(), modules.rows(), optimizers.rows())
+        page = report.compatibility(answers, _adapter(), modules.rows(), optimizers.rows(), a.samples)
         a.page.write_text(page, encoding="utf-8")
     return int(bool(bad or idle))
 

@@ -82,7 +82,7 @@ def _score(answers: list[Answer]) -> str:
     return f"{sum(a.ok for a in asked)} of {len(asked)}"
 
 
-def _head(answers: list[Answer], adapter: str) -> list[str]:
+def _head(answers: list[Answer], adapter: str, most: int) -> list[str]:
     by_device = {d: [a for a in answers if a.device == d] for d in DEVICES}
 
     def row(title: str, pick: Any) -> str:
@@ -95,7 +95,8 @@ def _head(answers: list[Answer], adapter: str) -> list[str]:
         "",
         f"PyTorch {torch.__version__.split('+')[0]} describes its operators in a table of its own, `op_db`, with samples "
         "of their inputs, their dtypes, gradients, bad inputs and tolerances. Each is put here to real PyTorch and to "
-        f"tabtorch in the same process, on both devices; {samples:,} of {total:,} comparisons agree.",
+        f"tabtorch in the same process, on both devices{f', at most {most} samples a question' if most else ''}; {samples:,} of "
+        f"{total:,} comparisons agree.",
         "",
         f"`make conformance` makes this page; nobody edits it. This one was made with webgpu on {adapter}. An operator counts "
         "where every sample of it passes.",
@@ -239,8 +240,9 @@ def _optimizers(rows: Rows) -> list[str]:
     ]
 
 
-def compatibility(answers: list[Answer], adapter: str, modules: Rows, optimizers: Rows) -> str:
-    """The page, as Markdown. adapter: what webgpu was; modules, optimizers: `rows()` of the files of these names."""
-    lines = [*_head(answers, adapter), *_left_out(answers), *_outliers(answers)]
+def compatibility(answers: list[Answer], adapter: str, modules: Rows, optimizers: Rows, most: int = 0) -> str:
+    """The page, as Markdown. adapter: what webgpu was; modules, optimizers: `rows()` of the files of these names; most: how
+    many samples a question has at most, 0 for all."""
+    lines = [*_head(answers, adapter, most), *_left_out(answers), *_outliers(answers)]
     lines += [*_modules(modules), *_optimizers(optimizers), *_table(answers)]
     return "\n".join(lines).rstrip() + "\n"

@@ -242,7 +242,8 @@ def _cosh(x: Any) -> Any:
 def _tanh(x: Any) -> Any:
     a = absolute(x)
     t = expm1(a * 2.0)
-    return copysign(where(a > 10.0, 1.0, t / (t + 2.0)), x)
+    r = t / (t + 2.0)
+    return copysign(where((a > 10.0) | (r > 1.0), 1.0, r), x)  # WGSL's division may round to more than 1
 
 
 @define("asinh")

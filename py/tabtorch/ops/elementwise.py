@@ -268,6 +268,8 @@ def _neg_check(d: dtypes.dtype, operands: list[Any]) -> None:
 def _sign(x: Any) -> Any:
     if x.type == "bool":
         return x
+    if is_float(x):  # through integers, which have one zero: compilers know a sign function that keeps -0.0
+        return cast(cast(x > 0, "i32") - cast(x < 0, "i32"), x.type)
     return where(x > 0, const(1, x.type), where(x < 0, const(-1, x.type), zero(x)))
 
 
