@@ -66,6 +66,12 @@ def kept(x: Any) -> Any:
     return x
 
 
+@define("fused")
+def fused(x: Any, y: Any, z: Any) -> Any:
+    """x * y - z, with the product as it is before it is rounded."""
+    return x * y - z
+
+
 @define("quotient")
 def quotient(x: Any, y: Any) -> Any:
     """x / y, correctly rounded inside a function too."""

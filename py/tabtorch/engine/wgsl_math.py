@@ -69,6 +69,16 @@ PRELUDE = {
 }""",
     # x, as it was rounded, for compilers that would reorder or contract what it is part of: they cannot tell that nothing changes
     "tt_kept": "fn tt_kept(x: f32) -> f32 { return bitcast<f32>(min(bitcast<u32>(x), 0xffffff00u)); }",
+    # x * y - z with what rounding takes from the product and from the difference, as Dekker and Knuth find it
+    "tt_fused": """fn tt_fused(x: f32, y: f32, z: f32) -> f32 {
+  let p = tt_kept(x * y);
+  let a = bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); let b = tt_kept(x - a);
+  let c = bitcast<f32>(bitcast<u32>(y) & 0xfffff000u); let d = tt_kept(y - c);
+  let e = tt_kept(tt_kept(tt_kept(tt_kept(a * c) - p) + tt_kept(a * d)) + tt_kept(b * c)) + b * d;
+  let s = tt_kept(p - z); let t = tt_kept(s - p);
+  let f = tt_kept(p - tt_kept(s - t)) - tt_kept(z + t);
+  return s + select(0.0f, tt_kept(e) + f, max(max(abs(p), abs(z)), max(abs(x), abs(y))) < 1e30f);
+}""",
     # the bits of q * 2^(e - 150), infinite or subnormal, where 2^23 <= q < 2^24 is rounded and `rest` has the sign of what it lacks;
     # if 0, an infinity or NaN is divided, or divides (a, b: bits without sign), what that gives. None of these functions returns
     # early: compilers that inline them make a loop of such a return.
@@ -176,6 +186,7 @@ PRELUDE = {
 #: (function, type) -> its helper
 HELPERS = {
     ("kept", "f32"): "tt_kept",
+    ("fused", "f32"): "tt_fused",
     ("quotient", "f32"): "tt_quotient",
     ("ratio", "f32"): "tt_ratio",
     ("sqrt", "f32"): "tt_root",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine.expr import absolute, acos, cos, define, isnan, repeat, sin, trunc, where
-from ..engine.functions import infinity, kept, not_a_number, quotient
+from ..engine.functions import fused, infinity, kept, not_a_number, quotient
 from .core import Row, elementwise
 from .formulas import one, rounded, rule, zero
 
@@ -21,8 +21,8 @@ def _degree(n: Any) -> Any:
     return where(absolute(n) < 2.0**63, trunc(n), -1.0)
 
 
-def _recurrence(n: Any, first: Any, most: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
-    """Member n of p(0) = 1, p(1) = first, p(k + 1) = (a - b) / c where (a, b, c) = step(k, p(k - 1), p(k)).
+def _recurrence(n: Any, first: Any, most: Any, step: Callable[[Any, Any], Any]) -> Any:
+    """Member n of p(0) = 1, p(1) = first, p(k + 1) = (a p(k) - b) / c where (a, b, c) = step(k, p(k - 1)).
 
     `most` is the largest number of the dtype: the cpu device has doubles for float32 too, and overflow is to be seen.
     """
@@ -31,9 +31,11 @@ def _recurrence(n: Any, first: Any, most: Any, step: Callable[[Any, Any, Any], A
         return where(v > most, infinity(v), where(v < -most, -infinity(v), v))
 
     def body(k: Any, p: Any, q: Any) -> tuple[Any, Any, Any]:
-        a, b, c = step(k + 1.0, p, q)
-        # another rounding would show after a hundred steps
-        r = quotient(bounded(bounded(kept(a)) - bounded(kept(b))), c)
+        a, b, c = step(k + 1.0, p)
+        b = bounded(kept(b))
+        # where the terms cancel another rounding would show: PyTorch's compilers fuse the product and the difference
+        difference = where(absolute(a * q) > most, bounded(a * q) - b, fused(a, q, b))
+        r = quotient(bounded(difference), c)
         return (k + 3.0 <= n) & ~isnan(r), q, r
 
     many = n > 1.0
@@ -52,7 +54,7 @@ def _chebyshev(name: str, first: float | None, end: Callable[..., Any], start: C
         edge = where(x > 0.0, end(n), where(half == trunc(half), start(n), -start(n)))
         edges, inside = (a == 1.0) & (n >= 0.0), (a < 1.0) & (n > cut)
         p1 = x if first is None else x + x + first
-        looped = _recurrence(where(edges | inside, 0.0, n), p1, most, lambda k, p, q: ((x + x) * q, p, 1.0))
+        looped = _recurrence(where(edges | inside, 0.0, n), p1, most, lambda k, p: (x + x, p, 1.0))
         return where(edges, edge, where(inside, wave(n, acos(x)), looped))
 
     return f
@@ -70,7 +72,7 @@ _KINDS = {
 }
 
 
-def _hermite(n: Any, first: Any, most: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
+def _hermite(n: Any, first: Any, most: Any, step: Callable[[Any, Any], Any]) -> Any:
     n = _degree(n)
     beyond = n > where(most < 1e300, one(n) * 128.0, 512.0)
     return where(beyond, not_a_number(n), _recurrence(where(beyond, 0.0, n), first, most, step))
@@ -78,19 +80,19 @@ def _hermite(n: Any, first: Any, most: Any, step: Callable[[Any, Any, Any], Any]
 
 @define("hermite_h")
 def _hermite_h(x: Any, n: Any, most: Any) -> Any:
-    return _hermite(n, x + x, most, lambda k, p, q: ((x + x) * q, (k + k) * p, 1.0))
+    return _hermite(n, x + x, most, lambda k, p: (x + x, (k + k) * p, 1.0))
 
 
 @define("hermite_he")
 def _hermite_he(x: Any, n: Any, most: Any) -> Any:
-    return _hermite(n, x, most, lambda k, p, q: (x * q, k * p, 1.0))
+    return _hermite(n, x, most, lambda k, p: (x, k * p, 1.0))
 
 
 @define("laguerre")
 def _laguerre(x: Any, n: Any, most: Any) -> Any:
     n = _degree(n)
     n = where((x == 0.0) & (n > 0.0), 0.0, n)
-    return _recurrence(n, 1.0 - x, most, lambda k, p, q: ((k + k + (1.0 - x)) * q, k * p, k + 1.0))
+    return _recurrence(n, 1.0 - x, most, lambda k, p: (k + k + (1.0 - x), k * p, k + 1.0))
 
 
 @define("legendre")
@@ -98,7 +100,7 @@ def _legendre(x: Any, n: Any, most: Any) -> Any:
     n = _degree(n)
     half = n * 0.5
     n = where((absolute(x) == 1.0) & (n > 1.0), n - trunc(half) * 2.0, n)
-    return _recurrence(n, x, most, lambda k, p, q: ((k + k + 1.0) * x * q, k * p, k + 1.0))
+    return _recurrence(n, x, most, lambda k, p: ((k + k + 1.0) * x, k * p, k + 1.0))
 
 
 def _row(name: str, expr: Any, doc: str) -> None:

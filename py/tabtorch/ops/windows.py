@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import dtypes
 from ..engine.expr import Expr, const, idiv, minimum, where
 from ..engine.graph import Inst, Map, inst
 from ..engine.view import Meta, contiguous_meta
@@ -60,12 +61,14 @@ def _framed_at(p: Any) -> Any:
     v = p.at(0, at)
     if inside is None:
         return v
-    return where(inside, v, _fill(fill, v.type))
+    return where(inside, v, _fill(fill, v.type, m.dtype))
 
 
-def _fill(fill: str, t: str) -> Any:
+def _fill(fill: str, t: str, d: Any) -> Any:
     if fill == "zero":
         return const(0, t)
+    if d.category == 1:  # what is stored has fewer bits than what is computed with
+        return const(dtypes.iinfo(d).min, t)
     from .reduce import _lowest
 
     return _lowest(t)

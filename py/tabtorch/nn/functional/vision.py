@@ -282,6 +282,9 @@ def resize_smoothly(input, size, factors, mode, align_corners):
             x = _rounded(wide) if x.dtype == torch.uint8 else wide.to(x.dtype)
     if x is input:
         x = input.clone()
+    form = suggested_format(input._meta)
+    if form is not torch.contiguous_format:
+        x = x.contiguous(memory_format=form)
     return named(x, f"Upsample{mode.capitalize()}2DAaBackward0")
 
 
