@@ -115,7 +115,8 @@ def _scale(v: Any, n: Any) -> Any:
 
 
 def _bounded(x: Any, over: float, under: float, value: Any) -> Any:
-    return where(x > over, infinity(x), where(x < under, 0.0, value))
+    # a comparison with NaN is what a compiler likes: it may take x < y for not (x >= y)
+    return where(isnan(x), x, where(x > over, infinity(x), where(x < under, 0.0, value)))
 
 
 @define("exp")
@@ -138,7 +139,7 @@ def expm1(x: Any) -> Any:
     p = _expm1_reduced((x - n * _LN2_HI) - n * _LN2_LO)
     s = _power_of_two(cast(n, "i32"))
     small = where(x == 0.0, x, s * p + (s - 1.0))
-    return where(x > 40.0, exp(x), where(x < -18.0, -1.0, small))
+    return where(isnan(x), x, where(x > 40.0, exp(x), where(x < -18.0, -1.0, small)))
 
 
 def _split(x: Any) -> tuple[Any, Any]:
