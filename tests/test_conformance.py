@@ -12,7 +12,7 @@ import torch
 from torch.testing._internal.common_optimizers import optim_db
 
 import tabtorch
-from conformance import checks, compare, drawing, drawn, left_out, modules, mutate, slices
+from conformance import checks, compare, drawing, drawn, left_out, modules, mutate, report, slices
 from conformance.checks import Answer
 
 ROOT = Path(__file__).parents[1]
@@ -169,6 +169,13 @@ def test_an_exception_has_bounds() -> None:
     off = checks.Failure("a sample", "far off", "values", 900.0)
     assert left_out.reason(_answer(off, op="svd_lowrank", check="gradgrad"))
     assert not left_out.reason(_answer(off._replace(size=2000.0), op="svd_lowrank", check="gradgrad"))
+
+
+def test_the_page_gives_the_reasons() -> None:
+    nan = checks.Failure("a sample", "1 of 1 wrong", "nan")
+    page = report.compatibility([_answer(nan), _answer(op="abs", check="forward")], "an adapter", [], [], most=3)
+    assert "| renorm | cpu, gradient, complex64 | " + left_out.reason(_answer(nan)) + " |" in page
+    assert "at most 3 samples a question" in page and "an adapter" in page
 
 
 def test_every_exception_is_bounded() -> None:

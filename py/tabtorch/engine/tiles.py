@@ -124,7 +124,11 @@ def emit(b: Builder, g: Group) -> None:
         flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
         function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: index_of(k, view, row, (p0, i)))
         function(f"step_{name}", "k: u32", "u32", lambda: index_of(k, flat, [no_b, no_m, no_n, K], (p0, i)))
-        function(f"load_{name}", "at: u32", real, lambda: cast(v.element(p0, i, variable("at", "u32")), real))
+        function(f"load_{name}", "at: u32", real, lambda: loaded(i))
+
+    def loaded(i: int) -> Expr:
+        k.r.inside = "load"  # the kernel has many copies of it: an exact quotient in each took compilers a minute
+        return cast(v.element(p0, i, variable("at", "u32")), real)
 
     operand(0, "a", "m", [B, M, no_n, no_k])
     operand(1, "b", "n", [B, no_m, N, no_k])

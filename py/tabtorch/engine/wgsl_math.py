@@ -77,7 +77,8 @@ PRELUDE = {
   let e = tt_kept(tt_kept(tt_kept(tt_kept(a * c) - p) + tt_kept(a * d)) + tt_kept(b * c)) + b * d;
   let s = tt_kept(p - z); let t = tt_kept(s - p);
   let f = tt_kept(p - tt_kept(s - t)) - tt_kept(z + t);
-  return s + select(0.0f, tt_kept(e) + f, max(max(abs(p), abs(z)), max(abs(x), abs(y))) < 1e30f);
+  let r = select(0.0f, tt_kept(e) + f, max(max(abs(p), abs(z)), max(abs(x), abs(y))) < 1e30f);
+  return bitcast<f32>(select(bitcast<u32>(s + r), bitcast<u32>(s), r == 0.0f));
 }""",
     # the bits of q * 2^(e - 150), infinite or subnormal, where 2^23 <= q < 2^24 is rounded and `rest` has the sign of what it lacks;
     # if 0, an infinity or NaN is divided, or divides (a, b: bits without sign), what that gives. None of these functions returns

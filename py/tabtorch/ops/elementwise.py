@@ -26,6 +26,7 @@ from .formulas import (
     nothing,
     real_float,
     refuse,
+    rounded,
     rule,
     scaled,
     zero,
@@ -111,7 +112,7 @@ elementwise(
 def _div_trunc(x: Any, y: Any) -> Any:
     if not is_float(x):
         return idiv(x, y)
-    return trunc(x / y)
+    return trunc(rounded(x / y))
 
 
 def _div_floor(x: Any, y: Any) -> Any:
