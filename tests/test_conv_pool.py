@@ -161,3 +161,14 @@ def test_gradient_of_a_pool_stores_no_windows(device: str) -> None:
     graph.flush()
     assert g.shape == x.shape
     assert graph.memory.peak[x.device.number] - before < 4 * x.nbytes
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint8", "int64"])
+def test_padding_is_the_lowest_of_the_type(device: str, dtype: str) -> None:
+    """Against PyTorch's int64: its own narrow types have another result with padding."""
+    x = torch.arange(-9, 9).reshape(1, 3, 6) if dtype != "uint8" else torch.arange(18).reshape(1, 3, 6)
+    options: Any = {"kernel_size": (3, 2), "stride": (2, 1), "padding": 1, "dilation": (1, 2), "ceil_mode": True}
+    got = tabtorch.nn.functional.max_pool2d(
+        tabtorch.tensor(x.tolist(), dtype=getattr(tabtorch, dtype), device=device), **options
+    )
+    assert got.tolist() == torch.nn.functional.max_pool2d(x, **options).tolist()

@@ -11,6 +11,7 @@ import torch
 import tabtorch
 from gradients import check_all
 from sidebyside import DEVICES, to_tab, values
+from tabtorch.engine.lower import Kernel
 from tabtorch.engine.tiles import algorithm
 
 
@@ -154,3 +155,23 @@ def test_gradients_of_a_product_are_matrix_products() -> None:
 def test_what_follows_a_product_is_compiled_once() -> None:
     """A software adapter writes every call out in place: with one for each of a thread's results, GELU's gradient took seconds."""
     assert algorithm("matmul_registers.wgsl").partition("fn main")[2].count("store_out(") == 1
+
+
+def test_operands_are_read_without_exact_quotients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has many copies of what reads an operand: with an exact quotient in each, compilers took a minute."""
+    if not tabtorch.webgpu.is_available():
+        pytest.skip("no WebGPU adapter")
+    texts: list[str] = []
+    source = Kernel.source
+
+    def seen(self: Kernel, *args: Any) -> str:
+        texts.append(source(self, *args))
+        return texts[-1]
+
+    monkeypatch.setattr(Kernel, "source", seen)
+    a, b = torch.rand(37, 29) + 1, torch.rand(29, 31)
+    mine = [to_tab(t, "webgpu") for t in (a, b)]
+    got = (mine[0].rsqrt() / 3.7) @ (mine[1] / mine[0].sum())
+    torch.testing.assert_close(torch.from_numpy(values(got)), (a.rsqrt() / 3.7) @ (b / a.sum()))
+    (text,) = [t for t in texts if "fn load_a" in t]
+    assert "tt_ratio" in text and "tt_quotient" not in text and "tt_root" not in text

@@ -232,6 +232,18 @@ def test_precision_of_two(device: int, dtype: str) -> None:
                 np.testing.assert_array_equal(got, want.astype(dtype))
 
 
+@pytest.mark.parametrize("device", [WEBGPU, CPU])
+def test_a_product_and_a_difference_are_rounded_once(device: int) -> None:
+    if device == WEBGPU:
+        on_webgpu()
+    x, y, z = rng.uniform(-4, 4, (3, 20000)).astype(np.float32)
+    z[:10000] = (x * y)[:10000] * (
+        1 + rng.integers(-3, 4, 10000) * np.float32(2.0**-23)
+    )  # what is left is the rounding
+    (got,) = run_all(device, [("fused", fn.fused, [x, y, z], "float32", "f32")])
+    np.testing.assert_array_equal(got, (x.astype(np.longdouble) * y - z).astype(np.float32))
+
+
 # ---- the text itself
 
 

@@ -466,6 +466,12 @@ CASES = {
     "indices of what is picked lie by themselves": """
         x = t.arange(8).reshape(2, 4)
         [(y.stride(), y.storage_offset()) for f in (x.kthvalue, x.topk) for y in f(1)], x.median(-1)[1].storage_offset()""",
+    "results that are channels last": """
+        f, x = t.nn.functional, t.ones(2, 3, 4, 5).contiguous(memory_format=t.channels_last)
+        y = f.interpolate(x, size=(3, 3), mode="bilinear", antialias=True)
+        [r.stride() for r in (t.cat([x, x], 1), t.cat([x]), t.cat([x, x.contiguous()]), t.cat([x[:, :0], x], 1), y)]""",
+    "a least-squares solution lies in the place of B": """
+        [t.linalg.lstsq(t.eye(4)[:, :3].expand(2, 4, 3), b).solution.stride() for b in (t.ones(2, 4, 2), t.ones(2, 4))]""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

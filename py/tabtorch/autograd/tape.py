@@ -518,7 +518,8 @@ def _let_go(fn: GradFn) -> None:
 
 
 def named(t: Tensor, name: str, *inputs: Tensor | None) -> Tensor:
-    """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it. It is no view then.
+    """`t`, its grad_fn under another name: a formula shows the name that PyTorch has for the whole of it. Unless that is the
+    name of a view, the result is none, even where the formula's last step made one.
 
     inputs: those of the whole formula, which `next_functions` then shows in place of the last step's.
     Only for a `t` that the caller has just computed: what came in as an argument keeps the name of what made it.

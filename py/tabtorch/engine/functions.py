@@ -115,7 +115,7 @@ def _scale(v: Any, n: Any) -> Any:
 
 
 def _bounded(x: Any, over: float, under: float, value: Any) -> Any:
-    # a comparison with NaN is what a compiler likes: it may take x < y for not (x >= y)
+    # compilers of shaders may take x < y for not (x >= y), so NaN is asked for by its bits
     return where(isnan(x), x, where(x > over, infinity(x), where(x < under, 0.0, value)))
 
 

@@ -27,7 +27,9 @@ class Renderer:
         self.scopes: list[dict[Any, str]] = [{}]
         self._numbers: dict[int, tuple[int, Expr]] = {}
         self._shapes: dict[tuple, int] = {}
-        self.inside = ""  # the function of `define`, or of a kernel, whose body this is, where a few ulp are allowed
+        self.inside = (
+            ""  # the function of `define`, or "load" of a matmul, whose body this is: a few ulp are allowed there
+        )
         self.origins: dict[str, str] = {}  # name of a value -> the operation that made it
         self.functions: dict[tuple[str, str], tuple[str, str]] = {}  # (name, type) -> (name in text, text)
 
