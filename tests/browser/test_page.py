@@ -206,7 +206,6 @@ def test_the_script_is_kept(editor: Editor) -> None:
     editor.write("print('kept')")
     editor.load()
     assert editor.code == "print('kept')"
-    editor.page.evaluate("localStorage.clear()")
 
 
 def test_a_damaged_link(editor: Editor) -> None:
@@ -254,7 +253,7 @@ def test_everything_can_be_reached_by_keyboard(editor: Editor) -> None:
     editor.page.evaluate("document.activeElement?.blur(); document.querySelector('h1').scrollIntoView()")
     editor.page.locator("#demos a").last.focus()
     reached = []
-    for _ in range(12):
+    for _ in range(14):
         editor.page.keyboard.press("Tab")
         focused = editor.page.evaluate(
             "document.activeElement.id || (document.activeElement.matches('.cm-content') ? 'editor' : '')"

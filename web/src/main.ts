@@ -1,16 +1,19 @@
 /** The page: editor, output, prompt and buttons around one Session. */
 
-import { demos } from "./demos";
 import { deviceWords } from "./device";
 import { createEditor } from "./editor";
+import { acceptFiles } from "./files";
 import type { PageEvent, Stage } from "./interpreter";
+import { listDemos, listDocuments } from "./list";
+import { fileMenu } from "./menu";
+import { Notice } from "./notice";
 import { Output } from "./output";
 import { Prompt } from "./prompt";
 import { describe, Session, type State, Stopped } from "./session";
-import { copy, sharedCode, shareLink } from "./share";
+import { copy, LONG_LINK, shareLink } from "./share";
+import { Workspace } from "./workspace";
 import "./style.css";
-
-const SAVED = "tabtorch.script";
+import "./workspace.css";
 
 function element<T extends HTMLElement>(id: string): T {
   const found = document.getElementById(id);
@@ -22,15 +25,19 @@ const runButton = element<HTMLButtonElement>("run");
 const stopButton = element<HTMLButtonElement>("stop");
 const stateWords = element("state");
 const loading = element("loading");
-const notice = element("notice");
+const notice = new Notice(element("notice"));
 
 const output = new Output(element("output"), element("scroller"));
-let fileName = "main.py";
-let setting = false; // the editor's text is being set by the page, not by the reader
 let queued = false;
 let outcome = ""; // what the last run came to
+let lastError = ""; // the last line that a script wrote on standard error
 
-const editor = createEditor(element("editor"), () => void run(), edited);
+const editor = createEditor(
+  element("editor"),
+  () => void run(),
+  () => workspace.edited(),
+);
+const workspace = new Workspace({ editor, notice, onShown });
 
 const session = new Session(
   {
@@ -65,6 +72,7 @@ const prompt = new Prompt(element("repl"), element("marks"), {
 
 async function run(): Promise<void> {
   if (session.state === "busy") return;
+  void workspace.documents.keep(workspace.open);
   if (session.state === "loading") {
     queued = true;
     onState("loading");
@@ -73,14 +81,15 @@ async function run(): Promise<void> {
   if (session.state === "failed") return restart();
   output.clear();
   editor.mark(0);
-  notice.hidden = true;
-  outcome = "";
+  notice.hide();
+  outcome = lastError = "";
   const started = performance.now();
   try {
-    const { status, line } = await session.run(editor.text, fileName);
+    const source = editor.text;
+    const { status, line } = await session.run(source, workspace.name);
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     outcome = status === 0 ? `Done in ${seconds} s` : `Ended with status ${status} after ${seconds} s`;
-    if (line) editor.mark(line);
+    if (line && editor.text === source) editor.mark(line, lastError);
   } catch (error) {
     outcome = "";
     reportLoss(error);
@@ -100,8 +109,10 @@ async function restart(): Promise<void> {
 }
 
 function onEvent(event: PageEvent): void {
-  if (event.event === "output") output.write(event.stream, event.text);
-  else if (event.event === "image") output.image(event.data, event.width, event.height);
+  if (event.event === "output") {
+    if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
+    output.write(event.stream, event.text);
+  } else if (event.event === "image") output.image(event.data, event.width, event.height);
   else onStage(event.stage, event.loaded, event.total, event.done);
 }
 
@@ -139,95 +150,30 @@ function onState(state: State, problem?: string): void {
   }
 }
 
-/** Keep what the reader writes; what the page itself opens is not a reason to forget it. */
-function edited(): void {
-  if (setting) return;
-  try {
-    localStorage.setItem(SAVED, JSON.stringify({ fileName, text: editor.text }));
-  } catch {
-    // storage is full or not allowed
-  }
-}
-
-function open(name: string, text: string): void {
-  setting = true;
-  fileName = name;
-  editor.text = text;
-  editor.mark(0);
-  setting = false;
-  element("file").textContent = name;
-  for (const link of document.querySelectorAll<HTMLAnchorElement>("#demos a")) {
-    if (`${link.dataset.demo}.py` === name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-}
-
-function tell(words: string): void {
-  notice.textContent = words;
-  notice.hidden = false;
-}
-
-/** Show what the address asks for; else what was written last; else the first demo. Nothing runs by itself. */
-async function openFromAddress(): Promise<void> {
-  notice.hidden = true;
-  const demo = demos.find(({ name }) => location.hash === `#demo=${name}`);
-  if (demo) return open(`${demo.name}.py`, demo.source);
-  try {
-    const code = await sharedCode(location.hash);
-    if (code !== undefined) {
-      open("shared.py", code);
-      tell("This script came with the link. Read it, then press Run.");
-      return;
-    }
-  } catch {
-    tell("The link is damaged: its script could not be read.");
-  }
-  const saved = savedScript();
-  if (saved) return open(saved.fileName, saved.text);
-  const first = demos[0];
-  if (first) open(`${first.name}.py`, first.source);
-}
-
-function savedScript(): { fileName: string; text: string } | undefined {
-  try {
-    const saved = JSON.parse(localStorage.getItem(SAVED) ?? "null");
-    return typeof saved?.text === "string" && typeof saved.fileName === "string" ? saved : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function listDemos(): void {
-  for (const { name, title } of demos) {
-    const [subject, detail] = title.split(/: (.*)/s);
-    const link = document.createElement("a");
-    link.href = `#demo=${name}`;
-    link.dataset.demo = name;
-    link.textContent = `${Number.parseInt(name, 10)}. ${subject}`;
-    if (detail) {
-      const small = document.createElement("small");
-      small.textContent = detail;
-      link.append(small);
-    }
-    const item = document.createElement("li");
-    item.append(link);
-    element("demos").append(item);
-  }
+function onShown(): void {
+  element("file").textContent = workspace.name;
+  document.title = `${workspace.name} · tabtorch`;
+  listDocuments(element("documents"), workspace.documents.list(), workspace.open);
+  listDemos(element("demos"), workspace.open);
 }
 
 async function share(): Promise<void> {
-  const link = await shareLink(editor.text);
+  const link = await shareLink(editor.text).catch((error: Error) => error);
+  if (link instanceof Error) return notice.tell(`No link: ${link.message}. Send the file: File, Download .py.`);
   const field = element<HTMLInputElement>("link");
   field.value = link;
   element("shared").hidden = false;
-  history.replaceState(null, "", link);
   const copied = await copy(link, field);
   element("shared-words").textContent = copied ? "Copied" : "Copy this link";
+  if (link.length > LONG_LINK)
+    notice.tell(
+      `The link has ${link.length.toLocaleString("en")} characters, and some programs for mail and chat cut such off. ` +
+        "The file always arrives: File, Download .py.",
+    );
   field.focus();
   field.select();
 }
 
-listDemos();
 runButton.addEventListener("click", () => void run());
 stopButton.addEventListener("click", () => {
   if (queued) {
@@ -250,7 +196,9 @@ element("clear").addEventListener("click", () => output.clear());
 element("scroller").addEventListener("click", (event) => {
   if (event.target === event.currentTarget) element("repl").focus();
 });
-addEventListener("hashchange", () => void openFromAddress());
+element("new").addEventListener("click", () => workspace.create());
+acceptFiles(element("open"), element("chosen"), { notice, open: (name, text) => workspace.create(text, name) });
+fileMenu(element("menu"), element("actions"), workspace, editor);
 void prompt;
-void openFromAddress();
+void workspace.start();
 session.restart().catch(() => {}); // said by onState

@@ -4,8 +4,14 @@ const PREFIX = "#code=";
 /** Bytes of a script: a link is somebody else's, and may claim more than a page can hold. */
 const LARGEST = 1 << 20;
 
+/** Characters of an address that all common programs pass on. */
+export const LONG_LINK = 8000;
+
+/** Throws if the script is over 1 MiB. */
 export async function encode(source: string): Promise<string> {
-  const bytes = await pipe(new TextEncoder().encode(source), new CompressionStream("deflate-raw"));
+  const plain = new TextEncoder().encode(source);
+  if (plain.length > LARGEST) throw new Error("the script is too long for a link");
+  const bytes = await pipe(plain, new CompressionStream("deflate-raw"));
   let binary = "";
   for (const byte of bytes) binary += String.fromCharCode(byte);
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
@@ -27,6 +33,13 @@ export async function shareLink(source: string): Promise<string> {
 /** The script in an address's `#` part, or undefined where there is none. */
 export async function sharedCode(hash: string): Promise<string | undefined> {
   return hash.startsWith(PREFIX) ? decode(hash.slice(PREFIX.length)) : undefined;
+}
+
+/** The same for the same script, whenever and wherever its link is opened: FNV-1a, of 64 bits. */
+export function linkId(code: string): string {
+  let hash = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(code)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  return `link-${hash.toString(36)}`;
 }
 
 /** Whether the text reached the clipboard: some browsers and settings refuse. */

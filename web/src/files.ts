@@ -1,0 +1,57 @@
+/** Scripts from the disk, and to it: a button, and whatever is dropped on the page. */
+import type { Notice } from "./notice";
+
+/** Bytes of a script. */
+const LARGEST = 1 << 20;
+
+export interface FileHandlers {
+  notice: Notice;
+  open(name: string, text: string): void;
+}
+
+export function acceptFiles(button: HTMLElement, field: HTMLInputElement, handlers: FileHandlers): void {
+  button.addEventListener("click", () => field.click());
+  field.addEventListener("change", () => {
+    void openFiles([...(field.files ?? [])], handlers);
+    field.value = ""; // the same file may be chosen again
+  });
+  // Before the editor, which would put a file's text where it was dropped.
+  const options = { capture: true };
+  addEventListener("dragover", (event) => void takesFiles(event), options);
+  addEventListener(
+    "drop",
+    (event) => {
+      if (takesFiles(event)) void openFiles([...(event.dataTransfer?.files ?? [])], handlers);
+    },
+    options,
+  );
+}
+
+export function download(name: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/x-python" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // browsers read it some time after the click
+}
+
+function takesFiles(event: DragEvent): boolean {
+  if (!event.dataTransfer?.types.includes("Files")) return false;
+  event.preventDefault();
+  event.stopPropagation();
+  return true;
+}
+
+async function openFiles(files: File[], { notice, open }: FileHandlers): Promise<void> {
+  for (const file of files) {
+    if (!file.name.endsWith(".py")) notice.tell(`${file.name} is no .py file: only scripts are opened here.`);
+    else if (file.size > LARGEST) notice.tell(`${file.name} is larger than 1 MiB: no script is opened from it.`);
+    else {
+      try {
+        open(file.name, new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer()));
+      } catch {
+        notice.tell(`${file.name} is not text in UTF-8: no script is opened from it.`);
+      }
+    }
+  }
+}
