@@ -76,9 +76,22 @@ function compatibility(): Plugin {
     name: "tabtorch-compatibility",
     transformIndexHtml: (html) =>
       html.replace("<!-- COMPATIBILITY.md -->", () =>
-        marked.parse(readFileSync(join(root, "COMPATIBILITY.md"), "utf8"), { async: false }),
+        marked
+          .parse(readFileSync(join(root, "COMPATIBILITY.md"), "utf8"), { async: false })
+          .split(/(?=<h2>)/)
+          .map(section)
+          .join(""),
       ),
   };
+}
+
+/** A heading with what is below it. Its table scrolls by itself, by keyboard too: it is wider than a phone. */
+function section(html: string): string {
+  const title = /<h[12]>(.*?)<\/h[12]>/.exec(html)?.[1] ?? "";
+  const tables = html
+    .replace("<table>", `<div class="table" role="region" tabindex="0" aria-label="${title}: table"><table>`)
+    .replace("</table>", "</table></div>");
+  return `<section>${tables}</section>`;
 }
 
 export default defineConfig({
