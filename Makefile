@@ -61,7 +61,7 @@ test: .venv/.dev $(SITE) browsers
 	$(MAKE) --no-print-directory test-cpython test-pyodide test-browsers
 
 test-cpython: .venv/.dev $(RUNTIME) $(HOST)
-	printf '%s\n' $(filter-out tests/test_tiny.py tests/test_cli.py,$(sort $(wildcard tests/test_*.py))) | \
+	printf '%s\n' $(filter-out tests/test_tiny.py $(wildcard tests/test_cli*.py),$(sort $(wildcard tests/test_*.py))) | \
 	  xargs -n 10 -P $(JOBS) $(PY) -m pytest -q
 	$(if $(JS_TESTS),node --test $(JS_TESTS))
 
@@ -74,7 +74,7 @@ test-pyodide: .venv/.dev $(WHEEL) recorded
 
 test-browsers: .venv/.dev $(SITE) browsers recorded
 	TABTORCH_BROWSERS="$(BROWSERS)" TABTORCH_RECORDED=$(RECORDED) \
-	  $(PY) -m pytest -q --reruns 1 --only-rerun TimeoutError tests/test_cli.py $(wildcard tests/browser)
+	  $(PY) -m pytest -q --reruns 1 --only-rerun TimeoutError $(wildcard tests/test_cli*.py) $(wildcard tests/browser)
 
 lint: .venv/.dev node_modules/.package-lock.json
 	$(BIN)/ruff check

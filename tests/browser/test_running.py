@@ -161,3 +161,25 @@ def test_the_page_with_no_webgpu(playwright: Any, name: str, address: str) -> No
         assert output == "cpu False tensor(True)\n"
         output = editor.run("import torch\ntorch.ones(2, device='cuda')")
         assert output.startswith("Traceback") and "WebGPU" in output.splitlines()[-1]
+
+
+COUNT_WORKERS = """() => {
+  window.workers = 0;
+  window.Worker = class extends Worker {
+    constructor(...rest) {
+      super(...rest);
+      window.workers++;
+    }
+  };
+}"""
+
+
+def test_a_python_that_was_prepared_is_used_once(fresh_runner: Any) -> None:
+    """What `tabtorch run --keep` leaves waiting: of the same device and environment, else a fresh one is started."""
+    fresh_runner.evaluate(COUNT_WORKERS)
+    fresh_runner.evaluate("() => tabtorchPrepare({ device: 'cpu' })")
+    assert run_script(fresh_runner, "x = 1; print('first')", device="cpu").stdout == "first\n"
+    assert fresh_runner.evaluate("workers") == 1
+    fresh_runner.evaluate("() => tabtorchPrepare({ device: 'webgpu' })")
+    assert run_script(fresh_runner, "print('x' in globals())", device="cpu").stdout == "False\n"
+    assert fresh_runner.evaluate("workers") == 3

@@ -3,7 +3,7 @@
  * as it comes; files travel as base64.
  */
 import * as Comlink from "comlink";
-import { type FileEntry, Interpreter, type PageEvent, type StartOptions, type Stream } from "./interpreter";
+import { type FileEntry, Interpreter, type PageEvent, type Stage, type StartOptions, type Stream } from "./interpreter";
 
 export interface RunRequest {
   source: string;
@@ -30,7 +30,11 @@ export interface RunReply {
 declare global {
   interface Window {
     tabtorchRun: (request: RunRequest) => Promise<RunReply>;
+    /** Start the Python that the next request of this device and environment will find, in a worker. */
+    tabtorchPrepare: (request: Pick<RunRequest, "device" | "env">) => void;
     __tabtorchOutput?: (stream: Stream, text: string) => unknown;
+    /** A part of Python's start is done. */
+    __tabtorchStage?: (stage: Stage) => unknown;
   }
 }
 
@@ -40,23 +44,70 @@ let onMainThread: { python: Interpreter; key: string } | undefined;
 
 function send(event: PageEvent): void {
   if (event.event === "output") window.__tabtorchOutput?.(event.stream, event.text);
+  else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
 }
 
-async function inWorker<T>(options: StartOptions, work: (python: Python) => Promise<T>): Promise<T> {
-  const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: "python" });
-  try {
-    worker.addEventListener("message", ({ data }: MessageEvent<PageEvent>) => {
-      if (data?.event) send(data);
+/** A worker in which Python starts; what it says is heard once somebody listens. */
+class Starting {
+  readonly #worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: "python" });
+  readonly key: string;
+  readonly #python: Promise<Comlink.Remote<Interpreter>>;
+  #heard: ((event: PageEvent) => void) | undefined;
+  #last: PageEvent | undefined;
+
+  constructor(options: StartOptions) {
+    this.key = JSON.stringify(options);
+    this.#worker.addEventListener("message", ({ data }: MessageEvent<PageEvent>) => {
+      if (!data?.event) return;
+      this.#last = data;
+      this.#heard?.(data);
     });
     const broken = new Promise<never>((_, reject) => {
-      worker.addEventListener("error", (event) => reject(new Error(event.message || "the worker could not start")));
+      this.#worker.addEventListener("error", (event) =>
+        reject(new Error(event.message || "the worker could not start")),
+      );
     });
-    const python = Comlink.wrap<Interpreter>(worker);
-    return await Promise.race([python.start(options).then(() => work(python)), broken]);
-  } finally {
-    worker.terminate();
+    const python = Comlink.wrap<Interpreter>(this.#worker);
+    this.#python = Promise.race([python.start(options), broken]).then(() => python);
+    this.#broken = broken;
+    for (const promise of [broken, this.#python]) promise.catch(() => {}); // reported by work()
+  }
+
+  readonly #broken: Promise<never>;
+
+  async work<T>(work: (python: Python) => Promise<T>): Promise<T> {
+    this.#heard = send;
+    if (this.#last) send(this.#last);
+    try {
+      return await Promise.race([this.#python.then((python) => work(python)), this.#broken]);
+    } finally {
+      this.end();
+    }
+  }
+
+  end(): void {
+    this.#worker.terminate();
   }
 }
+
+let spare: Starting | undefined;
+
+function inWorker<T>(options: StartOptions, work: (python: Python) => Promise<T>): Promise<T> {
+  const ready = spare;
+  spare = undefined;
+  if (ready?.key === JSON.stringify(options)) return ready.work(work);
+  ready?.end();
+  return new Starting(options).work(work);
+}
+
+function startOptions({ device, env, jspi = true }: RunRequest): StartOptions {
+  return { base: new URL("./", document.baseURI).href, device, env, jspi };
+}
+
+window.tabtorchPrepare = (request) => {
+  spare?.end();
+  spare = new Starting(startOptions({ source: "", ...request }));
+};
 
 async function onMain<T>(options: StartOptions, work: (python: Python) => Promise<T>): Promise<T> {
   const key = JSON.stringify([options.device, options.jspi, options.env]);
@@ -71,10 +122,9 @@ async function onMain<T>(options: StartOptions, work: (python: Python) => Promis
 }
 
 window.tabtorchRun = async (request) => {
-  const { source, filename = "main.py", argv = [], device, env, thread = "worker", jspi = true } = request;
+  const { source, filename = "main.py", argv = [], thread = "worker" } = request;
   const files = (request.files ?? []).map(([path, text]): FileEntry => [path, fromBase64(text)]);
-  const options = { base: new URL("./", document.baseURI).href, device, env, jspi };
-  return (thread === "main" ? onMain : inWorker)(options, async (python) => {
+  return (thread === "main" ? onMain : inWorker)(startOptions(request), async (python) => {
     await python.putFiles(files);
     const { status } = await python.run(source, filename, argv);
     await python.finish();

@@ -19,7 +19,7 @@ from typing import Any
 
 from tabtorch.bridge.node import real_gpu
 
-__all__ = ["NAMES", "Missing", "find", "launch", "missing", "tab"]
+__all__ = ["NAMES", "Missing", "alone", "find", "launch", "missing"]
 
 NAMES = ("chromium", "firefox")
 
@@ -204,11 +204,11 @@ def _firefox(playwright: Any, env: dict[str, str], prefs: dict[str, Any] | None)
 
 
 @contextmanager
-def tab(name: str) -> Iterator[Any]:
-    """A fresh tab of a fresh browser: a Playwright `Page`. Raises Missing."""
+def alone(name: str) -> Iterator[Any]:
+    """A fresh browser: a Playwright `Browser`. Raises Missing."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
         raise Missing("no Playwright: `pip install 'tabtorch[cli]'`") from None
     with sync_playwright() as playwright, launch(playwright, name) as browser:
-        yield browser.new_page()
+        yield browser

@@ -19,8 +19,21 @@ async function load(name) {
   return [undefined, undefined];
 }
 
+let said = false; // a line of the terminal says what is being done
+
+/** As status.py does: in place on a terminal, a line each with -v, else not at all. */
+function say(text) {
+  if (spec.status === "in place") write(2, Buffer.from(`\r\x1b[2K${text}`));
+  if (spec.status === "lines" && text) write(2, Buffer.from(`tabtorch: ${text}\n`));
+  said = spec.status === "in place" && text !== "";
+}
+
 /** All of `bytes` to a descriptor, also if it is a pipe that is full. */
 function write(fd, bytes) {
+  if (said) {
+    said = false;
+    say("");
+  }
   let at = 0;
   while (at < bytes.length) {
     try {
@@ -51,6 +64,7 @@ const env = { HOME: home, PYTHONDONTWRITEBYTECODE: "1" };
 for (const [name, value] of Object.entries(process.env)) if (name.startsWith("TABTORCH_")) env[name] = value;
 if (spec.device) env.TABTORCH_DEVICE = spec.device;
 
+say("loading Python…");
 const pyodide = await pyodideModule.loadPyodide({ env });
 const { FS } = pyodide;
 pyodide.setStdout({ write: (bytes) => write(1, bytes), isatty: process.stdout.isTTY ?? false });
@@ -77,6 +91,7 @@ for (const [there, here] of spec.files) {
 // Packages such as numpy come from Pyodide's distribution; without a network the import fails, and says so itself.
 await pyodide.loadPackagesFromImports(spec.source, { messageCallback() {}, errorCallback() {} }).catch(() => {});
 
+say("starting the device…");
 pyodide.globals.set("_spec", pyodide.toPy(spec));
 let status = 2;
 try {
@@ -90,4 +105,5 @@ await run(_spec["source"], _spec["filename"], _spec["argv"])
 } catch (error) {
   write(2, Buffer.from(`tabtorch: ${error.message ?? error}\n`));
 }
+if (said) say("");
 process.exit(status);

@@ -10,24 +10,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tabtorch.cli.browsers import Missing, tab
-from tabtorch.cli.site import CHECKOUT, find_site, serving, stale
+from tabtorch.cli.bare import Output, Until, opened
+from tabtorch.cli.browsers import Missing
+from tabtorch.cli.site import CHECKOUT, find_site, stale
+from tabtorch.cli.status import Status
 
-__all__ = ["TIMED_OUT", "Script", "run"]
+__all__ = ["TIMED_OUT", "Script", "print_output", "run", "run_once", "runner"]
 
 TIMED_OUT = 124
-FAILED: dict[str, Any] = {"status": 2, "files": []}  # the page or the tab, not the script
 WORK = "/work"  # the working directory in there
 BESIDE = "/script"  # where a script goes that is outside the mounted folder
 LARGEST_MOUNT = 1 << 30
 LARGEST_FOLDER = 1 << 25  # of the files beside a script that come along unasked
 MOST_FILES = 2000
 
-Output = Callable[[str, str], None]
+Once = Callable[["Script", Until], int]  # runs a script; its exit status, or what the second gave
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -61,9 +63,12 @@ class Script:
 
     @classmethod
     def load(cls, file: str, argv: list[str], device: str | None = None, mount: str | None = None) -> Script:
-        """Read `file`. Its folder comes along, unless it is large; `mount` does, whole. Raises OSError, Missing."""
-        path = Path(file).resolve()
-        source = path.read_text(encoding="utf-8")
+        """Read `file`; `-` is standard input, which stands for a file in the present folder.
+
+        Its folder comes along, unless it is large; `mount` does, whole. Raises OSError, Missing.
+        """
+        path = Path("<stdin>" if file == "-" else file).resolve()
+        source = sys.stdin.read() if file == "-" else path.read_text(encoding="utf-8")
         if mount is None:
             script = cls(source, f"{WORK}/{path.name}", argv, device)
             script._bring(path, WORK)
@@ -92,9 +97,42 @@ class Script:
             size += each.stat().st_size
             found[f"{there}/{each.relative_to(folder).as_posix()}"] = each
             if size > LARGEST_FOLDER or len(found) > MOST_FILES:
-                found = {f"{there}/{each.name}": each for each in {*folder.glob("*.py"), path}}
+                found = {f"{there}/{each.name}": each for each in {*folder.glob("*.py"), path} if each.is_file()}
                 break
         self.files |= found
+
+    def request(self) -> dict[str, Any]:
+        """What the bare page is asked for. The script is among the files: one from standard input lies nowhere else."""
+        files = {name: path.read_bytes() for name, path in self.files.items()}
+        files[self.filename] = self.source.encode()
+        return {
+            "source": self.source,
+            "filename": self.filename,
+            "argv": self.argv,
+            "device": self.device,
+            "env": {name: value for name, value in os.environ.items() if name.startswith("TABTORCH_")},
+            "files": [[name, base64.b64encode(data).decode()] for name, data in files.items()],
+        }
+
+    def take_back(self, reply: dict[str, Any], output: Output) -> int:
+        """Write what the script wrote; its exit status, or 2 if something could not be written."""
+        refused = False
+        for name, data in reply["files"]:
+            try:
+                self.save(name, base64.b64decode(data))
+            except (RuntimeError, OSError) as error:  # the others are the user's work
+                output("stderr", f"tabtorch: {error}\n")
+                refused = True
+        return int(reply["status"]) or 2 * refused
+
+    def stamps(self) -> dict[str, tuple[int, int]]:
+        """When the script and what it finds there were written. Of a mounted folder only modules: the script writes."""
+        found = {}
+        for name, path in self.files.items():
+            if self.mount is None or name == self.filename or name.endswith(".py"):
+                state = path.stat()
+                found[name] = (state.st_mtime_ns, state.st_size)
+        return found
 
     def save(self, name: str, data: bytes) -> None:
         """Write a file that came back from the tab into the mounted folder. RuntimeError for one that points outside."""
@@ -112,72 +150,66 @@ class Script:
         path.write_bytes(data)
 
 
-def _print(stream: str, text: str) -> None:
+def print_output(stream: str, text: str) -> None:
     to = sys.stderr if stream == "stderr" else sys.stdout
     to.write(text)
     to.flush()
 
 
-def run(script: Script, browser: str, timeout: float | None = None, output: Output = _print) -> int:
+def run(
+    script: Script,
+    browser: str,
+    timeout: float | None = None,
+    output: Output = print_output,
+    status: Status | None = None,
+) -> int:
     """Run `script` in "chromium", "firefox" or "node"; its exit status, or 124 after `timeout` seconds.
 
     output: called with "stdout" or "stderr" and a piece of text, as it comes (in Node it goes to this process's own
-    streams). Raises Missing if there is no such browser or no site.
+    streams). status: told what is being done until then. Raises Missing if there is no such browser or no site.
     """
+    with runner(browser, output, status or Status(), keep=False) as once:
+        return run_once(once, script, timeout, output)
+
+
+def run_once(once: Once, script: Script, timeout: float | None, output: Output, until: Until = lambda: None) -> int:
+    """Run `script` until it ends, `timeout` seconds are over (124), or `until` gives another status."""
     deadline = time.monotonic() + timeout if timeout else None
-    status = _in_node(script, deadline) if browser == "node" else _in_tab(script, browser, deadline, output)
-    if status == TIMED_OUT and deadline and time.monotonic() >= deadline:
+
+    def over() -> int | None:
+        return TIMED_OUT if deadline and time.monotonic() >= deadline else until()
+
+    result = once(script, over)
+    if result == TIMED_OUT and deadline and time.monotonic() >= deadline:
         output("stderr", f"tabtorch: {script.filename} did not end within {timeout:g} s\n")
-    return status
+    return result
 
 
-START = """(spec) => {
-  const done = (result) => __tabtorchDone(result);
-  tabtorchRun(spec).then(done, (error) => {
-    __tabtorchOutput("stderr", `tabtorch: the page failed: ${error?.stack ?? error}\\n`);
-    done({ status: 2, files: [] });
-  });
-}"""
+@contextmanager
+def runner(browser: str, output: Output, status: Status, keep: bool) -> Iterator[Once]:
+    """Something that runs scripts in `browser`, which stays open for as long as this does; with `keep`, longer."""
+    output = status.before(output)
+    try:
+        if browser == "node":
+            yield lambda script, until: _in_node(script, until, status)
+            return
+        site = find_site()
+        if stale(site):
+            output("stderr", "tabtorch: the site is older than its sources: `make site`\n")
+        if keep:
+            from tabtorch.cli.keep import run_kept
+
+            yield lambda script, until: script.take_back(
+                run_kept(site, browser, script.request(), output, status.say, until), output
+            )
+            return
+        with opened(site, browser, status.say) as page:
+            yield lambda script, until: script.take_back(page.run(script.request(), output, status.say, until), output)
+    finally:
+        status.clear()
 
 
-def _in_tab(script: Script, browser: str, deadline: float | None, output: Output) -> int:
-    site = find_site()
-    if stale(site):
-        output("stderr", "tabtorch: the site is older than its sources: `make site`\n")
-    results: list[Any] = []
-
-    def done(result: Any) -> None:
-        results.append(result)
-
-    def crashed(*_: Any) -> None:
-        output("stderr", "tabtorch: the tab crashed\n")
-        results.append(FAILED)
-
-    with serving(site) as url, tab(browser) as page:
-        page.expose_function("__tabtorchOutput", output)
-        page.expose_function("__tabtorchDone", done)
-        page.on("crash", crashed)
-        page.goto(f"{url}/run.html")
-        page.wait_for_function("'tabtorchRun' in window")
-        files = [[name, base64.b64encode(path.read_bytes()).decode()] for name, path in script.files.items()]
-        spec = {"source": script.source, "filename": script.filename, "argv": script.argv, "files": files}
-        env = {name: value for name, value in os.environ.items() if name.startswith("TABTORCH_")}
-        page.evaluate(START, {**spec, "device": script.device, "env": env})
-        while not results:
-            page.wait_for_timeout(20)
-            if deadline and time.monotonic() >= deadline:
-                return TIMED_OUT
-    refused = False
-    for name, data in results[0]["files"]:
-        try:
-            script.save(name, base64.b64decode(data))
-        except (RuntimeError, OSError) as error:  # the others are the user's work
-            output("stderr", f"tabtorch: {error}\n")
-            refused = True
-    return int(results[0]["status"]) or 2 * refused
-
-
-def _in_node(script: Script, deadline: float | None) -> int:
+def _in_node(script: Script, until: Until, status: Status) -> int:
     from tabtorch.bridge.node import environment, find_node
 
     node = find_node()
@@ -195,6 +227,7 @@ def _in_node(script: Script, deadline: float | None) -> int:
         # a mounted folder is opened as it is, and needs no copies
         "files": [[n, str(path)] for n, path in script.files.items() if not script.mount or n.startswith(BESIDE)],
         "mount": str(script.mount) if script.mount else None,
+        "status": "in place" if status.in_place else "lines" if status.lines else None,
         "package": str(package),
         "wgsl": str(CHECKOUT / "wgsl") if (CHECKOUT / "wgsl").is_dir() and package.parent.name == "py" else None,
     }
@@ -204,10 +237,18 @@ def _in_node(script: Script, deadline: float | None) -> int:
         command = [node, "--no-warnings", *flags, str(here / "run-node.mjs"), file.name]
         process = subprocess.Popen(command, env=environment())
         try:
-            status = process.wait(max(0.0, deadline - time.monotonic()) if deadline else None)
-        except subprocess.TimeoutExpired:
-            return TIMED_OUT
+            code = _wait(process, until)
         finally:
             process.kill()
             process.wait()
-    return status if status >= 0 else 128 - status
+    return code if code >= 0 else 128 - code
+
+
+def _wait(process: subprocess.Popen[bytes], until: Until) -> int:
+    while True:
+        try:
+            return process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            status = until()
+            if status is not None:
+                return status
