@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,19 @@ WRITE_UNHEARD = """(text) => new Promise((done, fail) => {
       const document = { ...target.result, text, revision: target.result.revision + 1, writer: "another" };
       store.put(document).onsuccess = () => { request.result.close(); done(); };
     };
+  };
+})"""
+#: versions of the open script, whose texts are their ages in minutes
+FILL_HISTORY = """(count) => new Promise((done, fail) => {
+  const request = indexedDB.open("tabtorch.documents");
+  request.onerror = fail;
+  request.onsuccess = () => {
+    const transaction = request.result.transaction("versions", "readwrite");
+    const document = location.hash.replace("#doc=", "");
+    for (let age = 1; age <= count; age++) {
+      transaction.objectStore("versions").put({ document, time: Date.now() - age * 60_000, text: `${age}` });
+    }
+    transaction.oncomplete = () => { request.result.close(); done(); };
   };
 })"""
 DROP = """([name, text]) => {
@@ -113,7 +127,7 @@ class Tab(Editor):
 def context(running: Any) -> Iterator[Any]:
     """A reader who was never here, in a browser that does not fetch Python."""
     context = running.new_context(viewport={"width": 1280, "height": 800})
-    context.route("**/pyodide/**", lambda route: route.abort())
+    context.route(re.compile(r"/(pyodide|wheel|data)/"), lambda route: route.abort())
     yield context
     context.close()
 
@@ -330,6 +344,18 @@ def test_history_keeps_what_stood_before_a_pause(context: Any, address: str) -> 
     assert tab.look_back() == ["abc"]
 
 
+def test_history_is_thinned(tab: Tab) -> None:
+    """Of a thousand versions, one a minute, many of the last hour stay, few of the day before, and the newest."""
+    tab.page.click("#new")
+    tab.page.keyboard.insert_text("now")
+    tab.page.evaluate(FILL_HISTORY, 1000)
+    tab.page.click("#run")
+    newest, *older = tab.look_back()
+    ages = [int(text) for text in older]
+    assert newest == "now" and ages == sorted(ages) and ages[0] <= 1
+    assert ages[-1] > 800 and len(ages) < 60 and sum(age <= 60 for age in ages) > 15
+
+
 def test_two_tabs_see_each_other(tab: Tab) -> None:
     tab.page.click("#new")
     tab.page.keyboard.insert_text("one")
@@ -397,11 +423,11 @@ def test_comforts_of_the_editor(tab: Tab) -> None:
     """Find and replace, comments, folding, and a way out that is said."""
     page = tab.page
     page.click("#new")
-    page.keyboard.insert_text("def f():\n    return 1\n\nf()\n")
+    tab.write("def f():\n    return 1\n\nf()\n")
     assert page.locator("#keys").is_visible() and "Tab leaves the editor" in page.locator("#keys").inner_text()
     page.keyboard.press("ControlOrMeta+f")
-    page.locator(".cm-search [name=search]").fill("f(")
-    page.locator(".cm-search input[name=replace]").fill("g(")
+    page.locator(".cm-search [name=search]").press_sequentially("f(")
+    page.locator(".cm-search input[name=replace]").press_sequentially("g(")
     page.click(".cm-search [name=replaceAll]")
     tab.until_code("def g():\n    return 1\n\ng()\n")
     page.keyboard.press("Escape")

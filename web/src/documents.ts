@@ -72,9 +72,12 @@ export class Documents {
         },
       });
       for (const each of await this.#database.getAll("documents")) this.#documents.set(each.id, each);
-      this.#rescue();
     } catch (error) {
       this.#handlers.onTrouble(error);
+    }
+    for (const rescued of leftBehind()) {
+      this.#documents.set(rescued.id, rescued);
+      this.#save(rescued.id);
     }
   }
 
@@ -129,6 +132,7 @@ export class Documents {
       const found = await transaction.objectStore("versions").getAll(versionsOf(id));
       await transaction.objectStore("versions").delete(versionsOf(id));
       await transaction.objectStore("documents").delete(id);
+      localStorage.removeItem(RESCUE + id);
       this.#channel.postMessage(id);
       return found;
     });
@@ -177,13 +181,18 @@ export class Documents {
 
   #save(id: string): void {
     this.#unsaved.add(id);
-    this.#enqueue((database) => this.#write(database, id)).catch((error: unknown) => this.#handlers.onTrouble(error));
+    void this.#enqueue((database) => this.#write(database, id));
   }
 
-  /** One after the other, so that nothing is written after it was deleted. */
+  /** One after the other, so that nothing is written after it was deleted. Undefined where it failed, which is told. */
   #enqueue<T>(work: (database: IDBPDatabase<Schema>) => Promise<T>): Promise<T | undefined> {
-    const done = this.#queue.then(() => this.#database && work(this.#database));
-    this.#queue = done.catch(() => {});
+    const done = this.#queue
+      .then(() => this.#database && work(this.#database))
+      .catch((error: unknown) => {
+        this.#handlers.onTrouble(error);
+        return undefined;
+      });
+    this.#queue = done;
     return done;
   }
 
@@ -234,15 +243,15 @@ export class Documents {
       }
     }
   }
+}
 
-  /** What a page that closed could not write is written now. */
-  #rescue(): void {
-    for (const key of Object.keys(localStorage).filter((name) => name.startsWith(RESCUE))) {
-      const rescued: Document = JSON.parse(localStorage.getItem(key) ?? "");
-      localStorage.removeItem(key);
-      this.#documents.set(rescued.id, rescued);
-      this.#save(rescued.id);
-    }
+/** What pages that closed could not write. */
+function leftBehind(): Document[] {
+  try {
+    const keys = Object.keys(localStorage).filter((key) => key.startsWith(RESCUE));
+    return keys.map((key) => JSON.parse(localStorage.getItem(key) ?? ""));
+  } catch {
+    return []; // storage is not allowed
   }
 }
 

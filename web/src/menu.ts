@@ -17,7 +17,7 @@ export function fileMenu(button: HTMLElement, menu: HTMLElement, workspace: Work
   menu.addEventListener("beforetoggle", (event) => {
     if (event.newState !== "open") return;
     const { left, bottom } = button.getBoundingClientRect();
-    Object.assign(menu.style, { left: `${left}px`, top: `${bottom + 4}px` });
+    Object.assign(menu.style, { left: `min(${left}px, 100vw - 11.5rem)`, top: `${bottom + 4}px` });
     for (const item of items) item.hidden = !isOffered(item.dataset.act ?? "", workspace);
   });
   for (const item of items)
