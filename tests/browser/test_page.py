@@ -179,8 +179,10 @@ def test_stop_ends_a_sleep(editor: Editor, wait: str) -> None:
     assert editor.enter("kept").endswith("\n2\n")
 
 
-def test_stop_ends_a_script_that_never_waits(editor: Editor) -> None:
-    editor.start("while True:\n    pass\n")
+def test_stop_ends_a_script_that_does_not_answer(editor: Editor) -> None:
+    editor.start(
+        "while True:\n    try:\n        while True:\n            pass\n    except KeyboardInterrupt:\n        pass\n"
+    )
     editor.page.wait_for_timeout(200)
     editor.stop()
     assert "its variables are gone" in editor.output

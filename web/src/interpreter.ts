@@ -5,14 +5,15 @@
 import type { PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
 import type { Manifest } from "./manifest";
+import { type Batch, type Item, Outbox } from "./outbox";
 import tabpage from "./python/tabpage.py?raw";
 
 export type Stage = "runtime" | "python" | "tabtorch" | "device";
-export type Stream = "stdout" | "stderr";
 
 export type PageEvent =
-  | { event: "output"; stream: Stream; text: string }
-  | { event: "image"; data: Uint8Array; width: number; height: number }
+  | Item
+  | Batch
+  | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
 
 export interface StartOptions {
@@ -25,6 +26,10 @@ export interface StartOptions {
   jspi?: boolean | undefined;
   /** Shared memory through which Stop reaches a loop that never waits, where the page is cross-origin isolated. */
   interruptBuffer?: Uint8Array | undefined;
+  /** The page shows the output: what it would not keep is not sent. */
+  bounded?: boolean | undefined;
+  /** Shared memory where the page says what it has drawn: see Outbox. */
+  drawn?: Int32Array | undefined;
 }
 
 export interface Device {
@@ -63,38 +68,6 @@ const stageOf: Record<string, Stage> = {
   "pyodide/python_stdlib.zip": "python",
 };
 
-/** Lines go out at once, until there are very many: then together, so that those who read them are not buried in messages. */
-class Flood {
-  #held = "";
-  #count = 0;
-  #since = 0;
-
-  constructor(private readonly emit: (text: string) => void) {}
-
-  write(text: string): void {
-    if (!text) return;
-    const now = performance.now();
-    if (now - this.#since > 50) {
-      this.#since = now;
-      this.#count = 0;
-      this.flush();
-    }
-    if (this.#held === "" && this.#count++ < 100) {
-      this.emit(text);
-      return;
-    }
-    if (this.#held === "") setTimeout(() => this.flush(), 50);
-    this.#held += text;
-    if (this.#held.length > 1 << 16) this.flush();
-  }
-
-  flush(): void {
-    const text = this.#held;
-    this.#held = "";
-    if (text) this.emit(text);
-  }
-}
-
 export class Interpreter {
   #pyodide!: PyodideAPI;
   #page!: PyProxy & Record<string, PyCallable>;
@@ -102,6 +75,7 @@ export class Interpreter {
   #shared = false; // the page writes #interrupt itself
   #manifest!: Manifest;
   #running = false;
+  #outbox!: Outbox;
   readonly #emit: (event: PageEvent) => void;
 
   constructor(emit: (event: PageEvent) => void) {
@@ -134,6 +108,7 @@ export class Interpreter {
     this.#pyodide = pyodide;
     progress.finish("runtime");
     progress.finish("python");
+    this.#outbox = new Outbox(this.#emit, options.bounded ?? false, options.drawn);
     this.#connectStreams();
     this.#interrupt = options.interruptBuffer ?? this.#interrupt;
     this.#shared = options.interruptBuffer !== undefined;
@@ -214,7 +189,7 @@ export class Interpreter {
   /** Exit handlers, as at the end of a process. */
   finish(): void {
     this.#call("finish");
-    for (const flood of this.#floods) flood.flush();
+    this.#outbox.flush();
   }
 
   #write(path: string, bytes: Uint8Array): void {
@@ -241,7 +216,7 @@ export class Interpreter {
     try {
       return await this.#call(name, ...args);
     } finally {
-      for (const flood of this.#floods) flood.flush();
+      this.#outbox.flush();
       this.#running = false;
       this.#interrupt[0] = 0;
     }
@@ -264,11 +239,8 @@ export class Interpreter {
     }
     if (kind !== "image") return;
     const [bytes, width, height] = details as [PyProxy, number, number];
-    const data = bytes.toJs() as Uint8Array;
-    this.#emit({ event: "image", data, width, height });
+    this.#outbox.image(bytes.toJs() as Uint8Array, width, height);
   }
-
-  readonly #floods: Flood[] = [];
 
   #connectStreams(): void {
     for (const [stream, set] of [
@@ -276,12 +248,9 @@ export class Interpreter {
       ["stderr", "setStderr"],
     ] as const) {
       const decoder = new TextDecoder();
-      const flood = new Flood((text) => this.#emit({ event: "output", stream, text }));
-      this.#floods.push(flood);
       this.#pyodide[set]({
         write: (bytes: Uint8Array) => {
-          for (const other of this.#floods) if (other !== flood) other.flush();
-          flood.write(decoder.decode(bytes, { stream: true }));
+          this.#outbox.text(stream, decoder.decode(bytes, { stream: true }));
           return bytes.length;
         },
         isatty: false,

@@ -12,15 +12,18 @@ const COLOUR = /\x1b\[([\d;]*)m/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: as above; sequences that move the cursor are dropped
 const OTHER = /\x1b\[[\d;?]*[A-LN-Za-ln-z]/g;
 
-/** What is kept: more lines than that, or more of a line, are the older ones, and the end of it, dropped. */
+/** What the page keeps: of more lines or characters than that the older ones are dropped, of a longer line its end. */
 export const MOST_LINES = 5000;
-const LONGEST_LINE = 100_000;
+export const MOST_CHARACTERS = 2_000_000;
+export const LONGEST_LINE = 100_000;
 
 /** Takes text in any pieces; `take()` hands out the lines that have ended, `current` is the one that has not. */
 export class LineBuffer {
   current: Line = [];
   #length = 0;
+  #cut = 0; // characters of this line that are dropped
   #done: Line[] = [];
+  #dropped = 0;
   #returned = false;
   #colour = "";
 
@@ -37,10 +40,13 @@ export class LineBuffer {
     }
   }
 
-  take(): Line[] {
-    const lines = this.#done;
+  /** The newest of the lines that have ended, and how many older ones are dropped. */
+  take(): { lines: Line[]; dropped: number } {
+    const lines = this.#done.slice(-MOST_LINES);
+    const dropped = this.#dropped + this.#done.length - lines.length;
     this.#done = [];
-    return lines;
+    this.#dropped = 0;
+    return { lines, dropped };
   }
 
   /** End the current line if there is anything on it. */
@@ -50,7 +56,7 @@ export class LineBuffer {
 
   clear(): void {
     this.current = [];
-    this.#length = 0;
+    this.#length = this.#cut = this.#dropped = 0;
     this.#done = [];
     this.#returned = false;
     this.#colour = "";
@@ -63,7 +69,7 @@ export class LineBuffer {
       // What is longer than the new text stays, as on a terminal. Colours make columns hard to count: then all goes.
       const tail = (old + text).includes("\x1b") ? "" : old.slice(text.length);
       this.current = [];
-      this.#length = 0;
+      this.#length = this.#cut = 0;
       this.#push(kind, text + tail);
     } else {
       this.#push(kind, text);
@@ -73,6 +79,7 @@ export class LineBuffer {
   #push(kind: string, all: string): void {
     const text = all.slice(0, Math.max(0, LONGEST_LINE - this.#length));
     this.#length += text.length;
+    this.#cut += all.length - text.length;
     if (!text) return;
     const last = this.current.at(-1);
     if (last?.kind === kind) last.text += text;
@@ -86,10 +93,17 @@ export class LineBuffer {
       }
     }
     if (this.#colour.length > 200) this.#colour = this.#colour.slice(this.#colour.lastIndexOf("\x1b"));
+    if (this.#cut) this.current.push({ kind: "note", text: ` … ${dropped(0, this.#cut)}` });
     this.#done.push(this.current);
-    if (this.#done.length > 2 * MOST_LINES) this.#done.splice(0, MOST_LINES);
+    if (this.#done.length > 2 * MOST_LINES) this.#dropped += this.#done.splice(0, MOST_LINES).length;
     this.current = [];
-    this.#length = 0;
+    this.#length = this.#cut = 0;
     this.#returned = false;
   }
+}
+
+/** What is not shown, in words. */
+export function dropped(lines: number, characters: number): string {
+  const [count, what] = lines ? [lines, "line"] : [characters, "character"];
+  return `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"} dropped`;
 }

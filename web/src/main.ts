@@ -11,6 +11,7 @@ import { Output } from "./output";
 import { Prompt } from "./prompt";
 import { describe, Session, type State, Stopped } from "./session";
 import { copy, LONG_LINK, shareLink } from "./share";
+import { stopKeys } from "./stopkeys";
 import { Workspace } from "./workspace";
 import "./style.css";
 import "./workspace.css";
@@ -113,7 +114,8 @@ function onEvent(event: PageEvent): void {
     if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
     output.write(event.stream, event.text);
   } else if (event.event === "image") output.image(event.data, event.width, event.height);
-  else onStage(event.stage, event.loaded, event.total, event.done);
+  else if (event.event === "dropped") output.dropped(event.lines, event.characters);
+  else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
 }
 
 function onStage(stage: Stage, loaded: number, total: number, done: boolean): void {
@@ -175,7 +177,10 @@ async function share(): Promise<void> {
 }
 
 runButton.addEventListener("click", () => void run());
-stopButton.addEventListener("click", () => {
+stopButton.addEventListener("click", stop);
+stopKeys(element("repl"), () => !stopButton.disabled, stop);
+
+function stop(): void {
   if (queued) {
     queued = false;
     onState(session.state);
@@ -185,7 +190,8 @@ stopButton.addEventListener("click", () => {
         output.line("note", "The script did not answer: Python was started again, and its variables are gone.");
     });
   }
-});
+}
+
 element("restart").addEventListener("click", () => void restart());
 element("share").addEventListener("click", () => void share());
 element("shared-close").addEventListener("click", () => {

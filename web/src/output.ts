@@ -1,18 +1,26 @@
 /** The output below the editor: streamed text with ANSI colours, and images. Drawn once a frame. */
 import { AnsiUp } from "ansi_up";
-import { type Line, LineBuffer, MOST_LINES } from "./lines";
+import { dropped, type Line, LineBuffer, MOST_CHARACTERS, MOST_LINES } from "./lines";
 
-/** Characters that are kept: with `MOST_LINES`, so that a loop that prints for ever does not fill the page. */
-const MOST_CHARACTERS = 4_000_000;
+/** Lines that come and go together. */
+const BLOCK = 200;
 
 export type Kind = "stdout" | "stderr" | "echo" | "note";
+
+interface Block {
+  element: HTMLElement;
+  lines: number;
+  size: number;
+}
 
 export class Output {
   readonly #element: HTMLElement;
   readonly #scroller: HTMLElement;
   readonly #buffer = new LineBuffer();
   readonly #current: HTMLElement;
-  #blocks: { element: HTMLElement; lines: number; size: number }[] = [];
+  readonly #gap: HTMLElement; // says what is no longer there
+  #dropped = { lines: 0, characters: 0 };
+  #blocks: Block[] = [];
   #lines = 0;
   #size = 0;
   #scheduled = false;
@@ -21,7 +29,9 @@ export class Output {
     this.#element = element;
     this.#scroller = scroller;
     this.#current = document.createElement("span");
-    element.append(this.#current);
+    this.#gap = document.createElement("span");
+    this.#gap.className = "note";
+    element.append(this.#gap, this.#current);
   }
 
   write(kind: Kind, text: string): void {
@@ -46,6 +56,15 @@ export class Output {
     const pixels = new ImageData(new Uint8ClampedArray(data), width, height);
     canvas.getContext("2d")?.putImageData(pixels, 0, 0);
     this.#place(canvas, 1, width * height);
+    this.#follow();
+  }
+
+  /** So much came that what is here already, and this besides, is not among what is kept. */
+  dropped(lines: number, characters: number): void {
+    const { lines: waiting, dropped } = this.#buffer.take();
+    this.#buffer.clear();
+    while (this.#blocks.length) this.#drop();
+    this.#count(lines + dropped + waiting.length, characters + waiting.reduce((sum, line) => sum + lengthOf(line), 0));
   }
 
   clear(): void {
@@ -53,7 +72,25 @@ export class Output {
     for (const { element } of this.#blocks) element.remove();
     this.#blocks = [];
     this.#lines = this.#size = 0;
+    this.#dropped = { lines: 0, characters: 0 };
+    this.#gap.textContent = "";
     this.#current.replaceChildren();
+  }
+
+  #count(lines: number, characters: number): void {
+    if (!lines && !characters) return;
+    const gone = this.#dropped;
+    gone.lines += lines;
+    gone.characters += characters;
+    this.#gap.textContent = `… ${dropped(gone.lines, gone.characters)}\n`;
+  }
+
+  #drop(): void {
+    const { element, lines, size } = this.#blocks.shift() as Block;
+    element.remove();
+    this.#lines -= lines;
+    this.#size -= size;
+    this.#count(lines, size);
   }
 
   #schedule(): void {
@@ -69,36 +106,33 @@ export class Output {
   }
 
   #draw(): void {
-    const lines = this.#buffer.take().slice(-MOST_LINES);
+    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
+    this.#atEnd = scrollHeight - scrollTop - clientHeight < 40;
+    const { lines, dropped } = this.#buffer.take();
     let size = 0;
     let first = lines.length;
     while (first > 0 && size < MOST_CHARACTERS) size += lengthOf(lines[--first] as Line);
-    if (lines.length) {
+    this.#count(dropped + first, 0);
+    for (; first < lines.length; first += BLOCK) {
+      const some = lines.slice(first, first + BLOCK);
       const block = document.createElement("span");
-      block.innerHTML = lines
-        .slice(first)
-        .map((line) => toHtml(line, "\n"))
-        .join("");
-      this.#place(block, lines.length - first, size);
+      block.innerHTML = allHtml(some);
+      this.#place(
+        block,
+        some.length,
+        some.reduce((sum, line) => sum + lengthOf(line), 0),
+      );
     }
     this.#current.innerHTML = toHtml(this.#buffer.current, "");
     this.#follow();
   }
 
   #place(element: HTMLElement, lines: number, size: number): void {
-    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
-    this.#atEnd = scrollHeight - scrollTop - clientHeight < 40;
     this.#element.insertBefore(element, this.#current);
     this.#blocks.push({ element, lines, size });
     this.#lines += lines;
     this.#size += size;
-    while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.length > 1) {
-      const oldest = this.#blocks.shift();
-      oldest?.element.remove();
-      this.#lines -= oldest?.lines ?? 0;
-      this.#size -= oldest?.size ?? 0;
-    }
-    this.#follow();
+    while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.length > 1) this.#drop();
   }
 
   #atEnd = true;
@@ -113,15 +147,45 @@ function lengthOf(line: Line): number {
   return line.reduce((sum, { text }) => sum + text.length, 1);
 }
 
+/** Block characters, which pictures are made of. */
+const BLOCKS = /[\u2580-\u259f]/;
+
 /** Upper half blocks in two colours: drawn as such, since fonts leave gaps between them. */
 const HALVES = /<span style="color:(rgb\([\d,]+\));background-color:(rgb\([\d,]+\))">(\u2580+)<\/span>/g;
+
+/** Lines as HTML. Those that follow each other with nothing to colour are one piece of text: thousands are drawn so in a frame. */
+function allHtml(lines: Line[]): string {
+  let html = "";
+  for (let at = 0; at < lines.length; ) {
+    const kind = plainKind(lines[at] as Line);
+    if (kind === undefined) {
+      html += toHtml(lines[at++] as Line, "\n");
+      continue;
+    }
+    let text = "";
+    for (; at < lines.length && plainKind(lines[at] as Line) === kind; at++) text += `${lines[at]?.[0]?.text ?? ""}\n`;
+    html += `<span class="${kind}">${escaped(text)}</span>`;
+  }
+  return html;
+}
+
+/** The kind of a line that is all of one kind, without colours or drawing; else undefined. */
+function plainKind(line: Line): string | undefined {
+  if (line.length > 1) return undefined;
+  const { kind, text } = line[0] ?? { kind: "stdout", text: "" };
+  return text.includes("\x1b") || BLOCKS.test(text) ? undefined : kind;
+}
+
+function escaped(text: string): string {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
 
 /** A line as HTML, with its end. Escaped by ansi_up, so text from a script never becomes markup. */
 function toHtml(line: Line, end: string): string {
   const ansi = new AnsiUp();
   ansi.use_classes = true;
   const html = line.map(({ kind, text }) => `<span class="${kind}">${ansi.ansi_to_html(text)}</span>`).join("");
-  if (!line.some(({ text }) => /[\u2580-\u259f]/.test(text))) return html + end;
+  if (!line.some(({ text }) => BLOCKS.test(text))) return html + end;
   const drawn = html.replace(HALVES, '<span class="half" style="background:linear-gradient($1 50%,$2 50%)">$3</span>');
   return `<span class="art">${drawn}${end}</span>`;
 }

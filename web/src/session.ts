@@ -2,10 +2,13 @@
 import * as Comlink from "comlink";
 import type { Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
 
+import { isolate } from "./isolation";
+
 export type State = "loading" | "ready" | "busy" | "failed";
 
-/** How long a worker may leave Stop unanswered before it is ended. */
+/** How long a worker may leave Stop unanswered before it is ended: one that shares memory answers once it is out of C or JavaScript. */
 const GRACE_MS = 1500;
+const SHARED_GRACE_MS = 5000;
 /** How long a script may take to end, in a worker that has answered: it was waiting, and will meet the interrupt. */
 const ANSWERED_GRACE_MS = 15000;
 const POLL_MS = 50;
@@ -77,7 +80,7 @@ export class Session {
   async stop(): Promise<boolean> {
     if (this.state !== "busy") return true;
     const generation = this.#generation;
-    let patience = GRACE_MS;
+    let patience = this.#interrupt ? SHARED_GRACE_MS : GRACE_MS;
     const answered = () => {
       patience = ANSWERED_GRACE_MS;
     };
@@ -93,23 +96,38 @@ export class Session {
   }
 
   async #start(generation: number): Promise<void> {
+    await isolate();
+    if (generation !== this.#generation) throw new Stopped("restarted");
     const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module", name: "python" });
     this.#worker = worker;
-    this.#interrupt = globalThis.crossOriginIsolated ? new Uint8Array(new SharedArrayBuffer(1)) : undefined;
+    const shared = globalThis.crossOriginIsolated;
+    this.#interrupt = shared ? new Uint8Array(new SharedArrayBuffer(1)) : undefined;
     const python = Comlink.wrap<Interpreter>(worker);
     this.#python = python;
+    const drawn = shared ? new Int32Array(new SharedArrayBuffer(4)) : undefined;
     worker.addEventListener("message", ({ data }: MessageEvent<PageEvent>) => {
-      if (data?.event && generation === this.#generation) this.#handlers.onEvent(data);
+      if (data?.event && generation === this.#generation) this.#receive(data, drawn);
     });
     const broken = new Promise<never>((_, reject) => {
       worker.addEventListener("error", (event) => reject(new Error(event.message || "the worker could not start")));
     });
     broken.catch(() => {});
-    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt });
+    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt, bounded: true, drawn });
     const device = await Promise.race([starting, broken]);
     if (generation !== this.#generation) throw new Stopped("restarted");
     this.#handlers.onDevice(device);
     this.#set("ready");
+  }
+
+  #receive(event: PageEvent, drawn: Int32Array | undefined): void {
+    if (event.event !== "batch") {
+      this.#handlers.onEvent(event);
+      return;
+    }
+    const { items, dropped, number } = event;
+    if (dropped.characters) this.#handlers.onEvent({ event: "dropped", ...dropped });
+    for (const item of items) this.#handlers.onEvent(item);
+    if (drawn) afterDrawing(() => Atomics.store(drawn, 0, number));
   }
 
   async #exclusive<T>(work: (python: Comlink.Remote<Interpreter>) => Promise<T>): Promise<T> {
@@ -134,6 +152,17 @@ export class Session {
     this.state = state;
     this.#handlers.onState(state, problem);
   }
+}
+
+/** Once a frame has been drawn; in a hidden tab, which draws none, a while later. */
+function afterDrawing(work: () => void): void {
+  let waits = true;
+  const once = () => {
+    if (waits) work();
+    waits = false;
+  };
+  requestAnimationFrame(() => setTimeout(once));
+  setTimeout(once, 500);
 }
 
 export function describe(error: unknown): string {

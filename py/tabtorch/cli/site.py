@@ -51,6 +51,9 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")  # ask each time; unchanged files answer 304
+        # Isolated, the page may share memory with its worker: so Stop reaches a loop that never waits.
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:

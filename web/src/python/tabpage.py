@@ -17,7 +17,7 @@ from importlib.machinery import PathFinder
 
 import pyodide.ffi
 import pyodide.webloop
-from pyodide.code import find_imports
+from pyodide.code import find_imports, run_js
 
 _emit = None  # set by the page: emit(kind, *details)
 _missing = {}  # packages that could not be fetched: import name -> why
@@ -26,9 +26,22 @@ _compiler = codeop.CommandCompiler()
 _compiler.compiler.flags |= _flags
 _prompts = 0
 _run_sync = pyodide.ffi.run_sync
-_waiting = []  # what the script is suspended in: the awaitables of run_sync, the innermost last
+_waiting = []  # what the script is suspended in, the innermost last: each can be cancelled
 _interrupted = False  # Stop came while the script was suspended
 _task = None  # of the script that runs
+
+
+# A promise cannot be cancelled. What comes of it later is left alone.
+_cancellable = run_js("""
+(promise) => {
+  let cancel;
+  const first = new Promise((resolve, reject) => {
+    cancel = () => resolve();
+    promise.then(resolve, reject);
+  });
+  return Object.assign(first, { cancel });
+}
+""")
 
 
 def show_image(rgba, width, height):
@@ -60,7 +73,7 @@ def interrupt():
     _interrupted = True
     if not _waiting:
         _task.cancel()
-    elif isinstance(_waiting[-1], asyncio.Future):
+    else:
         _waiting[-1].cancel()
 
 
@@ -88,7 +101,9 @@ def _on_unraisable(unraisable):
 def run_sync(awaitable):
     """pyodide.ffi.run_sync, but a Stop that came meanwhile is raised here."""
     global _interrupted
-    if inspect.iscoroutine(awaitable):
+    if isinstance(awaitable, pyodide.ffi.JsPromise):
+        awaitable = _cancellable(awaitable)
+    elif inspect.iscoroutine(awaitable):
         awaitable = asyncio.ensure_future(awaitable)  # as pyodide.ffi does; a task can be cancelled
     _waiting.append(awaitable)
     try:

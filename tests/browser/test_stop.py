@@ -1,0 +1,84 @@
+"""Stop: whatever a script does it ends, and its variables are kept."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+
+from browser.pages import Editor
+from tabtorch.cli.site import find_site
+
+LOOPS = {
+    "python": "while True:\n    pass\n",
+    "sleep": "import time\ntime.sleep(1000)\n",
+}
+START = "import torch\nx = torch.ones(2)\nprint('begun')\n"
+
+
+def begun(editor: Editor) -> None:
+    editor.page.wait_for_function("document.getElementById('output').textContent.includes('begun')", timeout=60000)
+
+
+def check_stopped(editor: Editor) -> None:
+    editor.wait(30)
+    assert editor.state.startswith("Ended with status 130")
+    assert editor.output.endswith("KeyboardInterrupt\n")
+    assert "tensor([1., 1.]" in editor.enter("x")
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_stop_keeps_the_variables(editor: Editor, loop: str) -> None:
+    editor.start(START + LOOPS[loop])
+    begun(editor)
+    editor.page.click("#stop")
+    check_stopped(editor)
+
+
+@pytest.mark.parametrize(("where", "keys"), [(".cm-content", "Escape"), ("#repl", "Escape"), ("#repl", "Control+c")])
+def test_keys_stop(editor: Editor, where: str, keys: str) -> None:
+    editor.start(START + LOOPS["python"])
+    begun(editor)
+    editor.page.locator(where).press(keys)
+    check_stopped(editor)
+
+
+def test_a_read_that_the_gpu_is_long_at_can_be_stopped(editor: Editor) -> None:
+    """Python waits for a promise, which nothing else ends."""
+    promise = (
+        "from pyodide.code import run_js\nfrom pyodide.ffi import run_sync\nrun_sync(run_js('new Promise(() => {})'))\n"
+    )
+    editor.start(START + promise)
+    begun(editor)
+    editor.page.click("#stop")
+    check_stopped(editor)
+
+
+class _Plain(http.server.SimpleHTTPRequestHandler):
+    """As a static host: no headers of ours."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def test_a_static_host(running: Any) -> None:
+    """No headers come with the pages there, so the site adds them itself."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Plain, directory=str(find_site())))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page = running.new_page()
+    try:
+        editor = Editor(page, f"http://127.0.0.1:{server.server_port}/")
+        page.goto(editor.address)
+        page.wait_for_function("crossOriginIsolated")
+        editor.wait()
+        editor.start(START + LOOPS["python"])
+        begun(editor)
+        editor.page.click("#stop")
+        check_stopped(editor)
+    finally:
+        page.close()
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,18 @@
+/** Escape anywhere on the page, and Ctrl+C in the prompt, stop what runs. */
+export function stopKeys(prompt: HTMLTextAreaElement, runs: () => boolean, stop: () => void): void {
+  addEventListener(
+    "keydown",
+    (event) => {
+      if (!runs() || event.isComposing || event.repeat) return;
+      const { target } = event;
+      const field = target instanceof HTMLInputElement ? target : target === prompt ? prompt : undefined;
+      const copies = field && field.selectionStart !== field.selectionEnd;
+      const breaks = field && event.ctrlKey && !event.shiftKey && event.key === "c" && !copies;
+      if (event.key !== "Escape" && !breaks) return;
+      event.preventDefault();
+      event.stopPropagation();
+      stop();
+    },
+    { capture: true },
+  );
+}
