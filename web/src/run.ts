@@ -3,12 +3,8 @@
  * as it comes; files travel as base64.
  */
 import * as Comlink from "comlink";
-<<<<<<< HEAD
-import { type FileEntry, Interpreter, type PageEvent, type Stage, type StartOptions, type Stream } from "./interpreter";
-=======
-import { type FileEntry, Interpreter, type PageEvent, type StartOptions } from "./interpreter";
+import { type FileEntry, Interpreter, type PageEvent, type Stage, type StartOptions } from "./interpreter";
 import type { Stream } from "./outbox";
->>>>>>> 40ecc1a (Page: output that never freezes it, lines dropped before they are drawn and counted; Stop from any loop, by button, Escape or Ctrl+C, with the variables kept; isolation headers from serve, or from the site's own service worker)
 
 export interface RunRequest {
   source: string;
@@ -48,13 +44,9 @@ type Python = Interpreter | Comlink.Remote<Interpreter>;
 let onMainThread: { python: Interpreter; key: string } | undefined;
 
 function send(event: PageEvent): void {
-<<<<<<< HEAD
-  if (event.event === "output") window.__tabtorchOutput?.(event.stream, event.text);
-  else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
-=======
   if (event.event === "batch") event.items.forEach(send);
   else if (event.event === "output") window.__tabtorchOutput?.(event.stream, event.text);
->>>>>>> 40ecc1a (Page: output that never freezes it, lines dropped before they are drawn and counted; Stop from any loop, by button, Escape or Ctrl+C, with the variables kept; isolation headers from serve, or from the site's own service worker)
+  else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
 }
 
 /** A worker in which Python starts; what it says is heard once somebody listens. */

@@ -28,6 +28,7 @@ from .formulas import (
     refuse,
     rounded,
     rule,
+    rounded,
     scaled,
     zero,
 )
