@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tabtorch.cli import browsers, main
+from tabtorch.cli import browsers, magics, main
 from tabtorch.cli.run import Script
 
 WANTED = os.environ.get("TABTORCH_BROWSERS", "chromium firefox").split()
@@ -195,3 +195,46 @@ def test_every_option_is_known_to_the_other_shells(shell: str, capsys: pytest.Ca
     for option in ("version", "browser", "watch", "keep", "port", "json"):
         assert f"--{option}" in said or f"-l {option}" in said
     assert said.count("chromium firefox node") >= 2
+
+
+class TestNotebookLines:
+    """What is no Python in a script is understood, or says what to do."""
+
+    def test_python_stays_as_it_is(self) -> None:
+        for source in ("x = 1  # what?\n", "print('!ls')\n", 'text = """\n%time\n?x\n"""\n', "a != b"):
+            assert magics.translate(source) == source
+        assert magics.translate("y = (a\n  % b)\n") == "y = (a\n  % b)\n"
+
+    @pytest.mark.parametrize(
+        ("line", "called"),
+        [
+            ("%time f(x)", ".run('time', 'f(x)')"),
+            ("    %timeit f(x)", ".run('timeit', 'f(x)')"),
+            ("torch.randn?", ".run('about', 'torch.randn')"),
+            ("??torch.randn", ".run('source', 'torch.randn')"),
+            ("!ls -l 'a'", """.run('shell', "ls -l 'a'")"""),
+            ("names = !ls", ".run('shell', 'ls')"),
+            ("!pip install einops", ".pip('install einops')"),
+            ("%pip install einops", ".pip('install einops')"),
+        ],
+    )
+    def test_a_line_is_a_call(self, line: str, called: str) -> None:
+        source = f"if True:\n{'' if line.startswith(' ') else '  '}{line}\n"
+        translated = magics.translate(source)
+        assert translated.split("\n")[1].endswith(called)
+        assert translated.count("\n") == source.count("\n")
+        magics.tree(source, "a.py")
+
+    def test_in_node(self, tmp_path: Path) -> None:
+        script = tmp_path / "a.py"
+        script.write_text("x = [1]\n%time x.append(2)\nx?\n!ls\n")
+        done = tabtorch("run", script, "--browser", "node", "--device", "cpu")
+        assert done.returncode == 1
+        assert done.stdout.startswith("Wall time: ") and "x: list\n[1, 2]\n" in done.stdout
+        assert 'a.py", line 4, in <module>\n    !ls\n' in done.stderr and "there is no shell" in done.stderr
+
+    def test_a_package_that_is_not_here(self) -> None:
+        told = magics.hint(ModuleNotFoundError("No module named 'einops.torch'", name="einops.torch"))
+        assert "%pip install einops`" in told and 'micropip.install("einops")' in told
+        assert magics.hint(ModuleNotFoundError("No module named 'json.x'", name="json.x")) == ""
+        assert magics.hint(ValueError("x")) == ""

@@ -6,6 +6,7 @@ import type { PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
+import tabcomplete from "./python/tabcomplete.py?raw";
 import tabpage from "./python/tabpage.py?raw";
 
 export type Stage = "runtime" | "python" | "tabtorch" | "device";
@@ -51,6 +52,14 @@ export interface RunResult {
   status: number;
   /** Line of the script at which it failed, or 0. */
   line: number;
+}
+
+export interface Completion {
+  /** How many characters the names replace. */
+  replace: number;
+  names: string[];
+  /** Of each name. */
+  hints: [signature: string, summary: string][];
 }
 
 export type FileEntry = [path: string, bytes: Uint8Array];
@@ -116,6 +125,7 @@ export class Interpreter {
 
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
     this.#write(`${site}/tabpage.py`, encoder.encode(tabpage));
+    this.#write(`${site}/tabcomplete.py`, encoder.encode(tabcomplete));
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
@@ -152,12 +162,12 @@ export class Interpreter {
     return (await this.#interruptible("evaluate", source)) as number;
   }
 
-  /** Completions of the name at the end of `text`, and how many characters they replace. */
-  complete(text: string): { replace: number; names: string[] } {
-    const pair = this.#call("complete", text) as PyProxy;
-    const [replace, names] = pair.toJs() as [number, string[]];
-    pair.destroy();
-    return { replace, names };
+  /** What can stand at the end of `text`. */
+  complete(text: string): Completion {
+    const found = this.#call("complete", text) as PyProxy;
+    const [replace, names, hints] = found.toJs() as [number, string[], [string, string][]];
+    found.destroy();
+    return { replace, names, hints };
   }
 
   /**

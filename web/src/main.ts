@@ -68,7 +68,6 @@ const prompt = new Prompt(element("repl"), element("marks"), {
     outcome = "";
     await session.evaluate(source).catch(reportLoss);
   },
-  suggest: (names) => output.line("note", names.slice(0, 100).join("  ")),
 });
 
 async function run(): Promise<void> {

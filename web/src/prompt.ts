@@ -1,14 +1,14 @@
-/** The `>>>` prompt: blocks of several lines, history with the arrows, completion with Tab. */
+/** The `>>>` prompt: blocks of several lines, history with the arrows and Ctrl+R, completion with Tab. */
+import { type Choice, Choices } from "./choices";
+import type { Completion } from "./interpreter";
 
 export interface PromptHandlers {
   /** Whether Python can answer now. */
   ready(): boolean;
   needsMore(source: string): Promise<boolean>;
-  complete(text: string): Promise<{ replace: number; names: string[] }>;
+  complete(text: string): Promise<Completion>;
   /** Run the source; resolves when Python is done with it. */
   submit(source: string): Promise<void>;
-  /** Show names to choose from. */
-  suggest(names: string[]): void;
 }
 
 const STORE = "tabtorch.history";
@@ -23,18 +23,51 @@ export class Prompt {
   #draft = "";
   #asking = false;
   #again = false; // Enter was pressed while the last one was being carried out
+  readonly #choices: Choices;
+  /** What the open list is of: with names, how many characters they replace. */
+  #listed: { kind: "names"; names: string[]; replace: number } | { kind: "history"; found: string[] } | undefined;
 
   constructor(input: HTMLTextAreaElement, marks: HTMLElement, handlers: PromptHandlers) {
     this.#input = input;
     this.#marks = marks;
     this.#handlers = handlers;
-    input.addEventListener("input", () => this.#fit());
-    input.addEventListener("keydown", (event) => this.#key(event));
+    this.#choices = new Choices(input, marks.parentElement ?? input, (index) => this.#take(index));
+    input.addEventListener("input", () => {
+      this.#fit();
+      this.#narrow();
+    });
+    input.addEventListener("blur", () => this.#closeList());
+    input.addEventListener("keydown", (event) => {
+      if (!event.isComposing && !this.#listKey(event)) this.#key(event);
+    });
     this.#fit();
   }
 
+  /** Keys that the list takes while it is open; whether it has. */
+  #listKey(event: KeyboardEvent): boolean {
+    const { key, shiftKey, ctrlKey, altKey, metaKey } = event;
+    if (ctrlKey && !altKey && !metaKey && key.toLowerCase() === "r") {
+      event.preventDefault(); // also while nothing is found: it would reload the page
+      if (this.#listed?.kind === "history") this.#choices.move(1);
+      else this.#search();
+      return true;
+    }
+    if (!this.#choices.open || altKey || metaKey || ctrlKey) return false;
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Tab: shiftKey ? -1 : 1 }[key];
+    if (step) this.#choices.move(step);
+    else if (key === "Enter" && !shiftKey) this.#take(this.#choices.chosen);
+    else if (key === "Escape") this.#closeList();
+    else {
+      if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(key)) this.#closeList();
+      return false;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+    return true;
+  }
+
   #key(event: KeyboardEvent): void {
-    if (event.isComposing || event.altKey || event.metaKey) return;
+    if (event.altKey || event.metaKey) return;
     const { value, selectionStart, selectionEnd } = this.#input;
     if (event.key === "Enter") {
       event.preventDefault();
@@ -88,15 +121,71 @@ export class Prompt {
     const before = this.#input.value.slice(0, start);
     if (/(^|\n)\s*$/.test(before)) return this.#insert("    ");
     if (!this.#handlers.ready()) return;
-    const { replace, names } = await this.#handlers.complete(before);
-    if (!names.length || this.#input.value.slice(0, start) !== before) return;
+    await this.#complete(before, true);
+  }
+
+  /** List what can stand at the cursor. If it was asked for, what is sure is put there. */
+  async #complete(before: string, asked: boolean): Promise<void> {
+    const start = before.length;
+    const { replace, names, hints } = await this.#handlers.complete(before);
+    const { value, selectionStart } = this.#input;
+    if (selectionStart !== start || value.slice(0, start) !== before) return;
+    if (!names.length) return this.#closeList();
     const shared = commonStart(names);
-    if (shared.length > replace) {
-      this.#input.setRangeText(shared, start - replace, start, "end");
-      this.#fit();
-    } else if (names.length > 1) {
-      this.#handlers.suggest(names);
+    if (asked && shared.length > replace) this.#replace(replace, shared);
+    if (asked && names.length === 1) {
+      if (shared.length <= replace) this.#replace(replace, shared); // the same letters, in another case
+      return this.#closeList();
     }
+    const typed = asked ? Math.max(replace, shared.length) : replace;
+    this.#listed = { kind: "names", names, replace: typed };
+    this.#choices.show(
+      "Completions",
+      names.map((text, index): Choice => ({ text, detail: hints[index]?.[0], summary: hints[index]?.[1] })),
+    );
+  }
+
+  /** What was typed goes on: so does the list. */
+  #narrow(): void {
+    if (!this.#listed) return;
+    if (this.#listed.kind === "history") {
+      this.#search();
+      return;
+    }
+    const before = this.#input.value.slice(0, this.#input.selectionStart);
+    if (this.#handlers.ready() && /[\w.]$/.test(before)) void this.#complete(before, false);
+    else this.#closeList();
+  }
+
+  /** Earlier entries that hold what is typed, the latest first. */
+  #search(): void {
+    const found = [...new Set([...this.#history].reverse())].filter((entry) => entry.includes(this.#input.value));
+    this.#listed = { kind: "history", found };
+    this.#choices.show(
+      "History",
+      found.map((entry): Choice => ({ text: entry.split("\n")[0] ?? "", detail: entry.includes("\n") ? " …" : "" })),
+    );
+  }
+
+  #take(index: number): void {
+    const listed = this.#listed;
+    this.#closeList();
+    if (listed?.kind === "history") this.#set(listed.found[index] ?? this.#input.value);
+    const name = listed?.kind === "names" && listed.names[index];
+    if (listed?.kind === "names" && name) this.#replace(listed.replace, name);
+    this.#input.focus();
+  }
+
+  #closeList(): void {
+    this.#listed = undefined;
+    this.#choices.close();
+  }
+
+  /** Put `text` in place of the `count` characters before the cursor. */
+  #replace(count: number, text: string): void {
+    const at = this.#input.selectionStart;
+    this.#input.setRangeText(text, at - count, at, "end");
+    this.#fit();
   }
 
   #recall(step: number): void {

@@ -1,6 +1,6 @@
 /** The life of one Python: a worker that can be stopped, replaced, and asked to run things one at a time. */
 import * as Comlink from "comlink";
-import type { Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
+import type { Completion, Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
 
 import { isolate } from "./isolation";
 
@@ -68,7 +68,7 @@ export class Session {
     return this.#ask((python) => python.needsMore(source));
   }
 
-  complete(text: string): Promise<{ replace: number; names: string[] }> {
+  complete(text: string): Promise<Completion> {
     return this.#ask((python) => python.complete(text));
   }
 

@@ -12,6 +12,8 @@ import sys
 import traceback
 import types
 
+from tabtorch.cli import magics
+
 __all__ = ["run"]
 
 
@@ -42,6 +44,9 @@ def _failed(error: BaseException) -> int:
     report = traceback.TracebackException.from_exception(error)
     _cut(report)
     print("".join(report.format()), end="", file=sys.stderr)
+    hint = magics.hint(error)
+    if hint:
+        print(hint, file=sys.stderr)
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
@@ -67,7 +72,8 @@ async def run(source: str, filename: str, argv: list[str]) -> int:
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     status = 0
     try:
-        code = compile(source, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        tree = magics.tree(source, filename)
+        code = compile(tree, filename, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         result = eval(code, main.__dict__)
         if code.co_flags & inspect.CO_COROUTINE:
             await result

@@ -8,7 +8,6 @@ import inspect
 import json
 import linecache
 import os
-import rlcompleter
 import signal
 import sys
 import traceback
@@ -127,6 +126,7 @@ async def load_tabtorch():
 
     tabtorch.install()
     await bridge.init()
+    _magics()  # what a translated line calls
 
 
 def describe():
@@ -144,10 +144,17 @@ def describe():
     return json.dumps(report, default=str)
 
 
+def _magics():
+    """The lines that notebooks have beside Python; of the package, which is there once tabtorch is."""
+    from tabtorch.cli import magics
+
+    return magics
+
+
 def wanted(source):
     """Names that the source imports and that cannot be found here."""
     try:
-        names = set(find_imports(source))
+        names = set(find_imports(_magics().translate(source)))
     except SyntaxError:
         return []  # said when it is run
     tops = sorted({name.partition(".")[0] for name in names})
@@ -230,6 +237,8 @@ def _print_exception(error):
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name in _missing:
         print(f"{name} is fetched when a script imports it, and that failed: {_missing[name]}", file=sys.stderr)
+    elif hint := _magics().hint(error):
+        print(hint, file=sys.stderr)
     sys.last_exc = error
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     main_file = sys.modules["__main__"].__dict__.get("__tabpage_name__")
@@ -269,7 +278,8 @@ async def run_file(source, filename, path, argv):
     _remember(filename, source)
     status, line = 0, 0
     try:
-        await _execute(compile(source, filename, "exec", flags=_flags, dont_inherit=True), namespace)
+        tree = _magics().tree(source, filename)
+        await _execute(compile(tree, filename, "exec", flags=_flags, dont_inherit=True), namespace)
         asserts = sys.modules.get("tabtorch.ops.asserts")
         if asserts is not None:
             await asserts.raise_found_async()  # what nobody has read
@@ -294,7 +304,7 @@ def finish():
 def needs_more(source):
     """Whether the prompt should wait for another line."""
     try:
-        return _compiler(source, "<stdin>", "single") is None
+        return _compiler(_magics().translate(source), "<stdin>", "single") is None
     except (SyntaxError, ValueError, OverflowError):
         return False  # several statements at once, or an error to be shown
 
@@ -308,7 +318,7 @@ async def evaluate(source):
     namespace = sys.modules["__main__"].__dict__
     status = 0
     try:
-        tree = compile(source, filename, "exec", flags=_flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        tree = _magics().tree(source, filename)
         code = compile(ast.Interactive(tree.body), filename, "single", flags=_flags, dont_inherit=True)
         await _execute(code, namespace)
     except SystemExit as error:
@@ -322,18 +332,7 @@ async def evaluate(source):
 
 
 def complete(text):
-    """Completions of the name that text ends with, at most 200: (length of what they replace, names)."""
-    start_at = len(text)
-    while start_at and (text[start_at - 1].isalnum() or text[start_at - 1] in "._"):
-        start_at -= 1
-    word = text[start_at:]
-    if not word:
-        return 0, []
-    completer = rlcompleter.Completer(sys.modules["__main__"].__dict__)
-    names = []
-    try:
-        while len(names) < 200 and (name := completer.complete(word, len(names))) is not None:
-            names.append(name)
-    except Exception:
-        return 0, []  # a property that raises
-    return len(word), names
+    """What can stand at the end of text: (length of what it replaces, names, [signature, summary] of each)."""
+    import tabcomplete
+
+    return tabcomplete.complete(text, sys.modules["__main__"].__dict__)
