@@ -76,3 +76,32 @@ def test_what_comes_before_a_long_computation_is_shown(editor: Editor) -> None:
 def test_streams_keep_their_order(editor: Editor) -> None:
     code = "import sys\nfor i in range(2000):\n    print(i, file=(sys.stdout, sys.stderr)[i % 2])\n"
     assert editor.run(code) == "".join(f"{i}\n" for i in range(2000))
+
+
+def asked(editor: Editor, line: str) -> None:
+    """Answer where a script asks."""
+    field = editor.page.locator("#output .ask")
+    field.fill(line)
+    field.press("Enter")
+
+
+def test_input_is_a_field(editor: Editor) -> None:
+    editor.start("import sys\nname = input('Name: ')\nprint('Hello,', name)\nprint([*sys.stdin])\n")
+    asked(editor, "Ada ✓")
+    asked(editor, "more")
+    editor.page.locator("#output .ask").press("Control+d")
+    editor.wait()
+    assert editor.output == "Name: Ada ✓\nHello, Ada ✓\nmore\n\n['more\\n']\n"
+    assert editor.page.locator("#output .ask").count() == 0
+
+
+def test_exit_is_said_and_input_works_afterwards(editor: Editor) -> None:
+    assert (
+        editor.run("print('first')\nexit(3)\nprint('never')\n") == "first\nPython was asked to exit, with status 3.\n"
+    )
+    assert editor.state.startswith("Ended with status 3")
+    assert editor.run("quit()\n").endswith("with status 0.\n")
+    editor.start("print(input() * 2)\n")
+    asked(editor, "ab")
+    editor.wait()
+    assert editor.output == "ab\nabab\n"

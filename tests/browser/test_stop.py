@@ -15,6 +15,7 @@ from tabtorch.cli.site import find_site
 LOOPS = {
     "python": "while True:\n    pass\n",
     "sleep": "import time\ntime.sleep(1000)\n",
+    "input": "input()\n",
 }
 START = "import torch\nx = torch.ones(2)\nprint('begun')\n"
 

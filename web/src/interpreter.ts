@@ -7,6 +7,7 @@ import type { PyCallable, PyProxy } from "pyodide/ffi";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
 import tabcomplete from "./python/tabcomplete.py?raw";
+import tabfresh from "./python/tabfresh.py?raw";
 import tabpage from "./python/tabpage.py?raw";
 
 export type Stage = "runtime" | "python" | "tabtorch" | "device";
@@ -14,6 +15,7 @@ export type Stage = "runtime" | "python" | "tabtorch" | "device";
 export type PageEvent =
   | Item
   | Batch
+  | { event: "input" }
   | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
 
@@ -27,8 +29,8 @@ export interface StartOptions {
   jspi?: boolean | undefined;
   /** Shared memory through which Stop reaches a loop that never waits, where the page is cross-origin isolated. */
   interruptBuffer?: Uint8Array | undefined;
-  /** The page shows the output: what it would not keep is not sent. */
-  bounded?: boolean | undefined;
+  /** Somebody sits before the page: input() asks them, what the page would not keep is not sent, a Run starts clean. */
+  interactive?: boolean | undefined;
   /** Shared memory where the page says what it has drawn: see Outbox. */
   drawn?: Int32Array | undefined;
 }
@@ -85,6 +87,8 @@ export class Interpreter {
   #manifest!: Manifest;
   #running = false;
   #outbox!: Outbox;
+  #interactive = false;
+  #answer: ((line: string | undefined) => void) | undefined; // to input(), which waits for it
   readonly #emit: (event: PageEvent) => void;
 
   constructor(emit: (event: PageEvent) => void) {
@@ -111,13 +115,13 @@ export class Interpreter {
           ...(options.device ? { TABTORCH_DEVICE: options.device } : {}),
           ...options.env,
         },
-        stdin: () => null, // input() meets the end of the file
       })) as PyodideAPI;
     });
     this.#pyodide = pyodide;
     progress.finish("runtime");
     progress.finish("python");
-    this.#outbox = new Outbox(this.#emit, options.bounded ?? false, options.drawn);
+    this.#interactive = options.interactive ?? false;
+    this.#outbox = new Outbox(this.#emit, this.#interactive, options.drawn);
     this.#connectStreams();
     this.#interrupt = options.interruptBuffer ?? this.#interrupt;
     this.#shared = options.interruptBuffer !== undefined;
@@ -126,6 +130,7 @@ export class Interpreter {
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
     this.#write(`${site}/tabpage.py`, encoder.encode(tabpage));
     this.#write(`${site}/tabcomplete.py`, encoder.encode(tabcomplete));
+    this.#write(`${site}/tabfresh.py`, encoder.encode(tabfresh));
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
@@ -136,6 +141,7 @@ export class Interpreter {
     await this.#call("load_tabtorch");
     progress.finish("tabtorch");
     const device = JSON.parse(this.#call("describe") as string) as Device;
+    if (this.#interactive) this.#call("start_clean");
     progress.finish("device");
     return device;
   }
@@ -178,6 +184,12 @@ export class Interpreter {
     if (!this.#running || (this.#shared && !this.#interrupt[0])) return;
     this.#interrupt[0] = 0;
     this.#call("interrupt");
+  }
+
+  /** What was typed where input() asked: a line with its end; nothing, for the end of the file. */
+  answer(line: string | undefined): void {
+    this.#answer?.(line);
+    this.#answer = undefined;
   }
 
   /** Lay files out in the working directory, and go there. */
@@ -242,14 +254,26 @@ export class Interpreter {
     }
   }
 
-  #fromPython(kind: string, details: unknown[]): void {
+  #fromPython(kind: string, details: unknown[]): unknown {
     if (kind === "interrupt") {
       this.#interrupt[0] = 2;
-      return;
+    } else if (kind === "note") {
+      this.#outbox.text("note", details[0] as string);
+    } else if (kind === "input") {
+      return this.#interactive ? this.#ask() : undefined;
+    } else if (kind === "image") {
+      const [bytes, width, height] = details as [PyProxy, number, number];
+      this.#outbox.image(bytes.toJs() as Uint8Array, width, height);
     }
-    if (kind !== "image") return;
-    const [bytes, width, height] = details as [PyProxy, number, number];
-    this.#outbox.image(bytes.toJs() as Uint8Array, width, height);
+    return undefined;
+  }
+
+  #ask(): Promise<string | undefined> {
+    this.#outbox.flush();
+    this.#emit({ event: "input" });
+    return new Promise((resolve) => {
+      this.#answer = resolve;
+    });
   }
 
   #connectStreams(): void {

@@ -113,6 +113,7 @@ function onEvent(event: PageEvent): void {
     if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
     output.write(event.stream, event.text);
   } else if (event.event === "image") output.image(event.data, event.width, event.height);
+  else if (event.event === "input") output.ask((line) => session.answer(line));
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
 }
@@ -137,6 +138,7 @@ function onStage(stage: Stage, loaded: number, total: number, done: boolean): vo
 function onState(state: State, problem?: string): void {
   document.documentElement.dataset.state = state;
   stopButton.disabled = state !== "busy" && !queued;
+  if (state !== "busy") output.endAsking();
   runButton.disabled = state === "busy";
   element("prompt").classList.toggle("busy", state !== "ready");
   const words = { loading: queued ? "Runs when loaded" : "Loading", ready: outcome || "Ready", busy: "Running" };

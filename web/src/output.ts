@@ -19,6 +19,7 @@ export class Output {
   readonly #buffer = new LineBuffer();
   readonly #current: HTMLElement;
   readonly #gap: HTMLElement; // says what is no longer there
+  #field: HTMLInputElement | undefined; // where a script waits for an answer
   #dropped = { lines: 0, characters: 0 };
   #blocks: Block[] = [];
   #lines = 0;
@@ -65,6 +66,34 @@ export class Output {
     this.#buffer.clear();
     while (this.#blocks.length) this.#drop();
     this.#count(lines + dropped + waiting.length, characters + waiting.reduce((sum, line) => sum + lengthOf(line), 0));
+  }
+
+  /** A field at the end of the output. Enter answers with its line, Ctrl+D in an empty one with the end of the file. */
+  ask(answer: (line: string | undefined) => void): void {
+    this.#draw();
+    const field = document.createElement("input");
+    field.className = "ask";
+    field.setAttribute("aria-label", "Input for the script");
+    field.autocomplete = "off";
+    field.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
+      const ends = event.ctrlKey && event.key === "d" && !field.value;
+      if (event.key !== "Enter" && !ends) return;
+      event.preventDefault();
+      const line = ends ? undefined : `${field.value}\n`;
+      this.endAsking();
+      this.write("echo", line ?? "\n");
+      answer(line);
+    });
+    this.#field = field;
+    this.#element.append(field);
+    field.focus();
+    this.#follow();
+  }
+
+  endAsking(): void {
+    this.#field?.remove();
+    this.#field = undefined;
   }
 
   clear(): void {

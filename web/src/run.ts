@@ -45,7 +45,7 @@ let onMainThread: { python: Interpreter; key: string } | undefined;
 
 function send(event: PageEvent): void {
   if (event.event === "batch") event.items.forEach(send);
-  else if (event.event === "output") window.__tabtorchOutput?.(event.stream, event.text);
+  else if (event.event === "output" && event.stream !== "note") window.__tabtorchOutput?.(event.stream, event.text);
   else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
 }
 

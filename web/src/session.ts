@@ -68,6 +68,11 @@ export class Session {
     return this.#ask((python) => python.needsMore(source));
   }
 
+  /** Answer a script that asked for input. */
+  answer(line: string | undefined): void {
+    this.#python?.answer(line).catch(() => {}); // it may be ended meanwhile
+  }
+
   complete(text: string): Promise<Completion> {
     return this.#ask((python) => python.complete(text));
   }
@@ -112,7 +117,7 @@ export class Session {
       worker.addEventListener("error", (event) => reject(new Error(event.message || "the worker could not start")));
     });
     broken.catch(() => {});
-    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt, bounded: true, drawn });
+    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt, interactive: true, drawn });
     const device = await Promise.race([starting, broken]);
     if (generation !== this.#generation) throw new Stopped("restarted");
     this.#handlers.onDevice(device);

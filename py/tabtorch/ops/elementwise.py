@@ -28,7 +28,6 @@ from .formulas import (
     refuse,
     rounded,
     rule,
-    rounded,
     scaled,
     zero,
 )

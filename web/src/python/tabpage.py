@@ -5,6 +5,7 @@ import asyncio
 import codeop
 import gc
 import inspect
+import io
 import json
 import linecache
 import os
@@ -16,6 +17,7 @@ from importlib.machinery import PathFinder
 
 import pyodide.ffi
 import pyodide.webloop
+import tabfresh
 from pyodide.code import find_imports, run_js
 
 _emit = None  # set by the page: emit(kind, *details)
@@ -24,6 +26,7 @@ _flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _compiler = codeop.CommandCompiler()
 _compiler.compiler.flags |= _flags
 _prompts = 0
+_clean = False  # whether a Run starts clean
 _run_sync = pyodide.ffi.run_sync
 _waiting = []  # what the script is suspended in, the innermost last: each can be cancelled
 _interrupted = False  # Stop came while the script was suspended
@@ -58,10 +61,34 @@ def start(emit):
     _emit = emit
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
+    sys.stdin = _Input()
     signal.signal(signal.SIGINT, _on_interrupt)
     sys.unraisablehook = _on_unraisable
     pyodide.ffi.run_sync = pyodide.webloop.run_sync = run_sync
     _fresh_main(None)
+
+
+class _Input(io.TextIOBase):
+    """Standard input: the page is asked for each line. The end of the file, where nobody can be asked."""
+
+    def readline(self, size=-1):
+        _flush()
+        answer = _emit("input")
+        if answer is None:
+            return ""
+        if not pyodide.ffi.can_run_sync():
+            raise OSError("nobody can be asked here: this browser cannot wait for an answer (it has no JSPI)")
+        line = run_sync(answer)
+        return line if isinstance(line, str) else ""
+
+    def read(self, size=-1):
+        return "".join(iter(self.readline, ""))
+
+    def readable(self):
+        return True
+
+    def close(self):
+        """It is there for the next script, too; `exit()` closes it."""
 
 
 def interrupt():
@@ -127,6 +154,12 @@ async def load_tabtorch():
     tabtorch.install()
     await bridge.init()
     _magics()  # what a translated line calls
+
+
+def start_clean():
+    """From now on a Run puts back what the one before has changed."""
+    global _clean
+    _clean = True
 
 
 def describe():
@@ -258,6 +291,14 @@ def _exit_status(error):
     return 1
 
 
+def _said_status(error):
+    """The same, and the page says so: a script that ends early should not look as one that came to its end."""
+    status = _exit_status(error)
+    _flush()
+    _emit("note", f"Python was asked to exit, with status {status}.\n")
+    return status
+
+
 def _flush():
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -271,6 +312,9 @@ async def run_file(source, filename, path, argv):
 
     filename: as tracebacks name it; path: where it lies in this file system; argv: after the name.
     """
+    if _clean:
+        tabfresh.remember()
+        await tabfresh.restore()
     namespace = _fresh_main(path)
     namespace["__tabpage_name__"] = filename
     sys.argv = [filename, *argv]
@@ -284,7 +328,7 @@ async def run_file(source, filename, path, argv):
         if asserts is not None:
             await asserts.raise_found_async()  # what nobody has read
     except SystemExit as error:
-        status = _exit_status(error)
+        status = _said_status(error)
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         status, line = 130, _print_exception(error)
     except BaseException as error:
@@ -312,6 +356,8 @@ def needs_more(source):
 async def evaluate(source):
     """Run what was entered at the prompt, in the namespace of the last run; values are printed as they are made."""
     global _prompts
+    if _clean:
+        tabfresh.remember()
     filename = f"<python-input-{_prompts}>"
     _prompts += 1
     _remember(filename, source)
@@ -322,7 +368,7 @@ async def evaluate(source):
         code = compile(ast.Interactive(tree.body), filename, "single", flags=_flags, dont_inherit=True)
         await _execute(code, namespace)
     except SystemExit as error:
-        status = _exit_status(error)
+        status = _said_status(error)
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         status, _ = 130, _print_exception(error)
     except BaseException as error:
