@@ -34,6 +34,8 @@ WRITE = Write("write")
 class FakeBridge:
     """Takes down what would be sent."""
 
+    portion = float("inf")
+
     def __init__(self, vendor: str = "nvidia") -> None:
         self.info = {
             "webgpu": {

@@ -52,6 +52,8 @@ export interface PlanSpec {
   outputs: Record<string, number>;
   temps?: number[];
   scalars?: string[];
+  /** roughly, in bytes that its kernels read and write; arithmetic counts as what takes as long */
+  work?: number;
   steps: StepSpec[];
 }
 

@@ -16,6 +16,8 @@ export interface RuntimeOptions {
   preferCpu?: boolean;
   /** how long to go on asking for an adapter, in ms: a browser's GPU process may still be starting */
   patience?: number;
+  /** keep `behind` up to date */
+  watch?: boolean;
   /** why there is no `gpu`, where the host knows */
   reason?: string;
 }
@@ -86,6 +88,21 @@ export class Runtime {
       this.errors.add(recordOf(error, "submit"));
     }
     return this.errors.count;
+  }
+
+  /** Whether so much is in flight on the GPU that its caller should wait for `caughtUp`, if it can. */
+  get behind(): boolean {
+    return this.gpu?.backlog?.behind ?? false;
+  }
+
+  /** How much work should be sent at once, as `PlanSpec.work` counts it. */
+  get portion(): number {
+    return this.gpu?.backlog?.portion ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Resolves when there is room for more. */
+  async caughtUp(): Promise<void> {
+    await this.gpu?.backlog?.caughtUp();
   }
 
   /** The errors so far as JSON `[{kind, operation, message}]`; they are not given twice. */
@@ -342,6 +359,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Runti
   if (!gpu) return without(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
   try {
     const device = new GpuDevice(await open(), errors, counters, faults);
+    if (options.watch) device.watch();
     return new Runtime(device, errors, counters, undefined, faults, open);
   } catch (error) {
     return without((error as Error).message);

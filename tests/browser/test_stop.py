@@ -12,12 +12,32 @@ import pytest
 from browser.pages import Editor
 from tabtorch.cli.site import find_site
 
+#: what says that it has begun: at once, or when it has been at it for a while
 LOOPS = {
-    "python": "while True:\n    pass\n",
-    "sleep": "import time\ntime.sleep(1000)\n",
-    "input": "input()\n",
+    "python": "print('begun')\nwhile True:\n    pass\n",
+    "sleep": "print('begun')\nimport time\ntime.sleep(1000)\n",
+    "input": "print('begun')\ninput()\n",
+    "gpu": """
+a, n = torch.rand(1024, 1024), 0
+while n := n + 1:
+    a = torch.tanh(a @ a)
+    if n == 3:
+        print('begun')
+""",
+    "training": """
+import itertools
+m = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
+o, data = torch.optim.Adam(m.parameters()), torch.rand(128, 256)
+steps = itertools.count()
+while True:
+    o.zero_grad()
+    (m(data) - data).pow(2).mean().backward()
+    o.step()
+    if next(steps) == 50:
+        print('begun')
+""",
 }
-START = "import torch\nx = torch.ones(2)\nprint('begun')\n"
+START = "import torch\nx = torch.ones(2)\n"
 
 
 def begun(editor: Editor) -> None:
@@ -49,10 +69,9 @@ def test_keys_stop(editor: Editor, where: str, keys: str) -> None:
 
 def test_a_read_that_the_gpu_is_long_at_can_be_stopped(editor: Editor) -> None:
     """Python waits for a promise, which nothing else ends."""
-    promise = (
-        "from pyodide.code import run_js\nfrom pyodide.ffi import run_sync\nrun_sync(run_js('new Promise(() => {})'))\n"
-    )
-    editor.start(START + promise)
+    promise = "run_sync(run_js('new Promise(() => {})'))"
+    imports = "from pyodide.code import run_js\nfrom pyodide.ffi import run_sync\n"
+    editor.start(f"{START}{imports}print('begun')\n{promise}\n")
     begun(editor)
     editor.page.click("#stop")
     check_stopped(editor)

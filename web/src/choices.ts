@@ -24,6 +24,7 @@ export class Choices {
     this.#box.hidden = true;
     this.#list.id = `${field.id}-choices`;
     this.#list.setAttribute("role", "listbox");
+    this.#list.setAttribute("aria-label", "Choices");
     this.#list.tabIndex = -1;
     this.#summary.setAttribute("aria-live", "polite");
     this.#box.append(this.#list, this.#summary);

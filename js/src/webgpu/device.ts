@@ -6,6 +6,7 @@ import type { BlockReader, KernelSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Stats } from "../stats";
 import type { Opened } from "./adapter";
+import { Backlog } from "./backlog";
 import { BindGroups } from "./bindgroups";
 import { BAD, type Block, Buffers, FINE, Handle, UNSURE } from "./buffers";
 import { CanvasReader } from "./canvas";
@@ -27,6 +28,8 @@ export class GpuDevice {
   readonly deviceLost: Promise<ErrorRecord>;
   readonly buffers: Buffers;
   liveBuffers = 0;
+  /** what is in flight, where somebody wants to know */
+  backlog: Backlog | null = null;
   private readonly device: GPUDevice;
   private readonly scopes: ErrorScopes;
   private readonly stream: Stream;
@@ -40,6 +43,7 @@ export class GpuDevice {
   private readonly plans = new Set<GpuPlan>();
   private readonly offset = new Uint32Array(1);
   private closed = false;
+  private work = 0; // recorded, and not yet submitted
 
   constructor(
     readonly opened: Opened,
@@ -91,6 +95,11 @@ export class GpuDevice {
     });
   }
 
+  /** Watches what is in flight from now on. */
+  watch(): void {
+    this.backlog ??= new Backlog(this.device, this.opened.adapter.isFallback);
+  }
+
   /** how long the table of buffers is, and how many bind groups are kept */
   get ids(): number {
     return this.handles.length;
@@ -102,6 +111,7 @@ export class GpuDevice {
 
   /** Takes over from a device that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: GpuDevice): void {
+    if (from.backlog !== null) this.watch();
     this.scopes.enter();
     from.kernels.forEach((kernel, id) => {
       if (kernel !== undefined) this.kernels[id] = this.pipelines.kernel(kernel.spec);
@@ -161,6 +171,7 @@ export class GpuDevice {
       const scalars = (first + nslots + 1) & ~1;
       plan.params.patch(this.uniforms.words, this.uniforms.floats, base >> 2, words, reader.doubles, scalars);
       this.record(plan, base);
+      this.work += plan.spec.work ?? 0;
       if (plan.state !== FINE) this.submit();
     } catch (error) {
       // What the plan remembers of its last RUN no longer holds, and nothing of this one does.
@@ -375,6 +386,8 @@ export class GpuDevice {
   private submit(): void {
     if (this.stream.empty) return;
     this.stream.submit();
+    this.backlog?.submitted(this.work);
+    this.work = 0;
     this.buffers.settle();
   }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any
 
 from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
@@ -19,6 +20,9 @@ __all__ = ["LOCK", "Bridge", "on_loss", "raise_errors"]
 LOCK = threading.RLock()
 
 SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is there first
+
+#: whether this thread has the LOCK
+owned: Callable[[], bool] = getattr(LOCK, "_is_owned")  # noqa: B009  # threading.pyi does not know it
 
 _WORDS = {
     "compile": "the kernel did not compile",
@@ -71,6 +75,8 @@ class Bridge:
         block = self.block = BlockWriter()
         self.info: dict[str, Any] = {}
         self.alive = True
+        self.behind = False  # the device: after a `send` that says so, `sent` waits
+        self.portion = inf  # how much work is to be sent at once, as `graph.Inst.work` counts it
         # Bound methods, so that a call costs one lookup and no forwarding. All but `free` in the LOCK.
         self.new_buffer: Callable[[], int] = block.new_buffer
         self.free: Callable[[int], None] = block.freed.append
@@ -136,11 +142,20 @@ class Bridge:
         """Send the block in one call. Errors of this or of earlier work are raised."""
         with LOCK:
             errors = self.send()
-        if errors:  # in a tab this may wait, for another device
+        self.sent(errors)
+
+    def sent(self, errors: str | None) -> None:
+        """What is to be done after a `send`, outside of the LOCK; in a tab it may wait, for the device or for another one."""
+        if errors:
             self._raise(errors)
+        if self.behind:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Wait until the device is `behind` no longer."""
 
     def send(self) -> str | None:
-        """The same, in the LOCK: the errors are for `_raise`, outside of it."""
+        """The same, in the LOCK: the errors are for `sent`, outside of it."""
         block = self.block
         if block.freed:
             block.write_frees()

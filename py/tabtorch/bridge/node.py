@@ -22,6 +22,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
+from tabtorch import interrupts
 from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, requested_device
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
@@ -109,6 +110,7 @@ class NodeBridge(Bridge):
         if self._sending:
             raise _interrupted()
         self._sending = True
+        handler = interrupts.hold()  # with half a frame the child could not be talked to any more
         try:
             self._asked += asks
             while parts:
@@ -120,10 +122,11 @@ class NodeBridge(Bridge):
         except OSError:
             self._died()
         except BaseException:
-            self._end()  # half a frame is with the child: it cannot be talked to any more
+            self._end()  # as above
             raise
         finally:
             self._sending = False
+            interrupts.release(handler)
 
     def _fill(self, size: int) -> None:
         data = self._input
@@ -153,7 +156,12 @@ class NodeBridge(Bridge):
             if after:
                 self.send()
             ticket = self._asked + 1
-            self._send(kind, payload, 1)
+            try:
+                self._send(kind, payload, 1)
+            except KeyboardInterrupt:
+                if self._asked == ticket:
+                    self._given_up.add(ticket)
+                raise
         try:
             with self._reading:
                 self._reader = me

@@ -18,7 +18,7 @@ from pyodide.ffi import JsException, can_run_sync
 from pyodide.ffi import run_sync as _run_sync
 
 from tabtorch import modes
-from tabtorch.bridge.base import Bridge, check_device, requested_device
+from tabtorch.bridge.base import Bridge, check_device, owned, requested_device
 from tabtorch.bridge.block import CPU
 from tabtorch.errors import AcceleratorError
 
@@ -28,6 +28,7 @@ __all__ = ["PyodideBridge", "start", "start_async"]
 run_sync = modes.apart(_run_sync)
 setattr(asyncio.Handle, "_run", modes.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
+# `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind.
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
 GLUE = """
 (runtime) => {
@@ -54,7 +55,7 @@ GLUE = """
     },
     execute(nbytes) {
       if (view.byteLength === 0) hold(); // wasm memory has grown, and the old view with it became empty
-      return runtime.execute(view.subarray(0, nbytes));
+      return runtime.execute(view.subarray(0, nbytes)) || (runtime.behind ? -1 : 0);
     },
     read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
     readAsync: async (id, offset, nbytes) => checked(await runtime.readAsync(id, offset, nbytes).catch(refused)),
@@ -75,6 +76,11 @@ GLUE = """
       await runtime.synchronize().catch(refused);
       return runtime.execute(nothing);
     },
+    portion: () => runtime.portion,
+    async caughtUp() {
+      await runtime.caughtUp();
+      return runtime.portion;
+    },
     revive: () => runtime.revive(),
     call: (name, argument) => runtime[name](argument) ?? "",
     close() {
@@ -89,7 +95,7 @@ GLUE = """
 CREATE = """
 async (device) => {
   const gpu = globalThis.__tabtorch_gpu ?? globalThis.navigator?.gpu;
-  return await globalThis.tabtorchRuntime({ gpu, preferCpu: device === "cpu" });
+  return await globalThis.tabtorchRuntime({ gpu, preferCpu: device === "cpu", watch: true });
 }
 """
 
@@ -109,10 +115,12 @@ class PyodideBridge(Bridge):
         self._read_all_js = glue.readAll
         self._read_canvas_js = glue.readCanvas
         self._synchronize_js = glue.synchronize
+        self._caught_up_js = glue.caughtUp
         self._call_js = glue.call
         self._canvas: bool | None = None
         self._bound: bytearray | None = None
         self.info = json.loads(self._call("info"))
+        self.portion = glue.portion()
         check_device(self.info)
 
     def _execute(self, nbytes: int) -> str | None:
@@ -121,7 +129,9 @@ class PyodideBridge(Bridge):
             self._bind_js(data)
             self._bound = data
         try:
-            return self._call("takeErrors") if self._execute_js(nbytes) else None
+            told = self._execute_js(nbytes)
+            self.behind = told < 0
+            return self._call("takeErrors") if told > 0 else None
         except JsException as error:
             for found in (self._call("takeErrors"), self._glue.refusal()):
                 if found and found != "[]":
@@ -203,6 +213,12 @@ class PyodideBridge(Bridge):
                 self.free(fence)
         else:
             _cannot_wait("synchronize() cannot wait here", "tensor.read()")
+
+    def catch_up(self) -> None:
+        """Wait for the GPU, which has more to do than some frames' worth. Stop is seen meanwhile, as in any wait."""
+        if not owned() and can_run_sync():
+            self.behind = False
+            self.portion = run_sync(self._caught_up_js())
 
     def _failed(self, what: str, error: Exception) -> NoReturn:
         """`error` came out of JavaScript: the reason that the runtime noted, if there is one, else its own words."""

@@ -12,6 +12,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
+from .. import interrupts
 from ..autograd.tape import GradFn, freed_error, grad_class
 from ..autograd.views import refresh
 from ..engine import graph
@@ -287,6 +288,7 @@ class Recorder:
         saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
         queues = [q for q in graph._queues.values() if q.nodes]
         queues = list({id(q): q for q in queues}.values())
+        handler = interrupts.hold()
         graph.planning = get_ident()
         windows = [Window(q) for q in queues]
         try:
@@ -303,6 +305,7 @@ class Recorder:
             raise
         finally:
             graph.planning = 0
+            interrupts.release(handler)
 
     def _grads_after(self, returned: set[int]) -> None:
         """Sorts gradients: (leaf, the new one) where there is one, and those that are gone. `returned`: ids of storages."""

@@ -8,6 +8,7 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
+from .. import interrupts
 from ..engine import graph
 from ..engine.graph import Buffer, Node
 from ..engine.liveness import Known, by, held_beyond
@@ -228,13 +229,17 @@ class Replay:
                 g._offset = offset
             raise Stale("a number leads elsewhere")
         self._alone()  # from here on it is carried out: what was drawn is used
+        handler = interrupts.hold()
         try:
-            return self._send(*made, arguments)
+            results = self._send(*made, arguments)
         finally:
             for i, _ in self.given:  # holds no argument, and no value that it does not write over
                 self.roots[i] = self.nodes[i] = None
             for i in self.loose:
                 self.nodes[i] = None
+            interrupts.release(handler)
+        graph.bridge().flush()
+        return build(self.spec, results)
 
     def _steady(self, arguments: Sequence[Tensor]) -> bool:
         """Whether all but the arguments is where it was in the last replay; then finds the arguments."""
@@ -370,8 +375,8 @@ class Replay:
             if n is old:
                 self.kept_nodes[k] = twin
 
-    def _send(self, scalars: list[Any], after: tuple[Any, ...], arguments: Sequence[Tensor]) -> Any:
-        """Sends the plans with new buffers and scalars, and makes the world what it would be after a run."""
+    def _send(self, scalars: list[Any], after: tuple[Any, ...], arguments: Sequence[Tensor]) -> list[Any]:
+        """Sends the plans with new buffers and scalars, and makes the world what it would be after a run: the results."""
         roots, nodes = self.roots, self.nodes
         bridge = graph.bridge()
         made: list[Any] = []
@@ -458,8 +463,7 @@ class Replay:
                 roots,
                 scalars[start:],
             )
-        bridge.flush()
-        return build(self.spec, results)
+        return results
 
 
 __all__ = ["Replay", "Stale"]

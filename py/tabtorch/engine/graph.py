@@ -15,6 +15,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from .. import bridge as _bridges
+from .. import interrupts
 from ..bridge.base import LOCK
 from ..device import check_has
 from ..modes import FIRST, STATE, met
@@ -30,6 +31,8 @@ WINDOW = 256
 HELD = 8192
 #: bytes of values in a window after which it is sent, so that dead ones can be freed
 WATERMARK = 256 << 20
+#: work of an operation that is not counted
+LITTLE = 1 << 18
 
 
 class Op:
@@ -130,7 +133,7 @@ class Inst:
     as it takes scalars. So a window that slides over data, or a position that grows, schedules nothing anew.
     """
 
-    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static")
+    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static", "work")
 
     def __init__(
         self,
@@ -155,6 +158,7 @@ class Inst:
         self.static = static
         self.compute = compute or out.dtype.compute
         self.queue = queue_of(out.device)
+        self.work = _work(op, ins, out)
         self.base: Inst = self
         self.offsets: tuple[int, ...] = ()
         if op.kind != "custom" or getattr(op, "sliding", False):
@@ -167,6 +171,13 @@ class Inst:
     def views(self) -> tuple[Meta, ...]:
         """The views whose beginnings vary: those of the inputs, and the region of a write."""
         return (*self.ins, self.static) if self.op.kind == "write" else self.ins
+
+
+def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
+    """Roughly what it is for a device, in bytes read and written: a product with its addition takes as long as two of them."""
+    if op.kind == "contract":
+        return 2 * max(m.numel for m in ins)
+    return sum(m.numel * m.dtype.itemsize for m in (*ins, out))
 
 
 _insts: dict[tuple, Inst] = {}
@@ -268,7 +279,7 @@ def runtime_ended() -> None:
         for nodes in (q.nodes, q.nodes.others):
             _give_up(nodes.take())
         q.windows = []
-        q.bytes = 0
+        q.bytes = q.work = 0
     for o in gc.get_objects():
         if type(o) is Buffer and o.id:
             memory.live[o.device] -= o.nbytes
@@ -341,13 +352,14 @@ class _Nowhere(Nodes):
 class Queue:
     """The nodes of one device that have not been sent yet."""
 
-    __slots__ = ("bytes", "device", "nodes", "windows")
+    __slots__ = ("bytes", "device", "nodes", "windows", "work")
 
     def __init__(self, device: Any, kind: type[Nodes] = Nodes) -> None:
         self.device = device
         self.nodes = kind()
         self.nodes.others = Nodes()
         self.bytes = 0
+        self.work = 0
         self.windows: list[int] = []  # positions in `nodes` of those that are to be windows onto another node's memory
 
     def waiting(self) -> Nodes:
@@ -414,10 +426,9 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
             return n
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
-    else:
-        size = i.out.numel
-        if size > 65536:  # only large values can reach the watermark
-            nbytes = size * i.out.dtype.itemsize
+    elif i.work > LITTLE:  # only what is large can reach the watermark
+        nbytes = i.out.numel * i.out.dtype.itemsize
+        if nbytes > LITTLE:
             if nbytes > WATERMARK:
                 try:
                     check_size(nbytes, i.out)  # now, when nothing else is refused with it
@@ -427,8 +438,10 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                             nodes.remove(n)
                     raise
             q.bytes += nbytes
-            if q.bytes > WATERMARK and STATE.held is None:
-                flush_queue(q)
+        q.work += i.work
+        if STATE.held is None and (q.bytes > WATERMARK or (q.device.type == "webgpu" and q.work > bridge().portion)):
+            flush_queue(q)
+            bridge().flush()
     return n
 
 
@@ -508,7 +521,7 @@ class Window:
         aliases: list[int] = []
         if waiting is q.nodes:
             aliases, q.windows = q.windows, []
-        q.bytes = 0
+        q.bytes = q.work = 0
         key: list[Any] = []
         add = key.append
         inputs: list[Node] = []
@@ -596,6 +609,7 @@ def _send(q: Queue, wanted: Node | None = None) -> None:
         apart(q, wanted)
     if recorder and not q.waiting():
         return
+    handler = interrupts.hold()
     planning = me
     w = None
     try:
@@ -626,6 +640,7 @@ def _send(q: Queue, wanted: Node | None = None) -> None:
         raise
     finally:
         planning = 0
+        interrupts.release(handler)
 
 
 # ---- a function that is recorded, and other threads
@@ -757,8 +772,7 @@ def flush() -> None:
             recorded()
         runtime = bridge()
         errors = runtime.send()
-    if errors:
-        runtime._raise(errors)
+    runtime.sent(errors)
 
 
 def buffer_of(n: Node) -> Buffer:

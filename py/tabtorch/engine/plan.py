@@ -510,6 +510,7 @@ class Plan:
                 "outputs": outputs,
                 "temps": temps,
                 "scalars": types,
+                "work": sum(n.inst.work for n in nodes),
                 "steps": steps,
             }
         )

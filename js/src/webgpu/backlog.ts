@@ -1,0 +1,69 @@
+/**
+ * How far Python may run ahead of the GPU: some frames' worth of work, so that what is stopped is soon over, what is read is
+ * soon there, and the page can draw meanwhile. Work is counted as the engine does, in bytes that are read or written
+ * (`PlanSpec.work`); how much of it the GPU does in a millisecond is found by watching.
+ */
+
+import { nudged } from "./nudge";
+
+/** Work in flight after which Python waits, in milliseconds of the GPU's. */
+export const AHEAD_MS = 100;
+/** Bytes a millisecond, until more is known: of an adapter that is software, and of one that is not. */
+const SOFTWARE = 2 ** 19;
+const HARDWARE = 2 ** 25;
+const FASTEST = 2 ** 33;
+/** Waits that say nothing: the GPU was done already, and the news of it took so long. */
+const NEWS_MS = 4;
+
+export class Backlog {
+  /** How much should be sent at once. Changed seldom: programs that are cut at other places are scheduled anew. */
+  portion: number;
+  private sent = 0;
+  private done = 0;
+  private speed: number;
+  private fence: Promise<void> | null = null;
+
+  constructor(
+    private readonly device: GPUDevice,
+    software: boolean,
+  ) {
+    this.speed = software ? SOFTWARE : HARDWARE;
+    this.portion = this.suitable();
+  }
+
+  /** A submit, with the work in it. */
+  submitted(work: number): void {
+    this.sent += work;
+    this.fence ??= this.watch();
+  }
+
+  /** Whether more is in flight than should be, as far as is known: news of the GPU comes only while Python waits. */
+  get behind(): boolean {
+    return this.sent - this.done > this.speed * AHEAD_MS;
+  }
+
+  /** Resolves when there is room again. Half is left in flight, so that the GPU is not idle meanwhile. */
+  async caughtUp(): Promise<void> {
+    const begin = performance.now();
+    const before = this.done;
+    while (this.fence !== null && this.sent - this.done > (this.speed * AHEAD_MS) / 2)
+      await nudged(this.device, this.fence);
+    const ms = performance.now() - begin;
+    // Part of what is done now may have been so before; and a kernel that had to be compiled tells nothing of the others.
+    const seen = ms > NEWS_MS ? (this.done - before) / ms : 2 * this.speed;
+    this.speed = Math.max(SOFTWARE / 4, Math.min(seen, 2 * this.speed, FASTEST), this.speed / 2);
+    const ahead = this.speed * AHEAD_MS;
+    if (ahead < this.portion || ahead > 16 * this.portion) this.portion = this.suitable();
+  }
+
+  private suitable(): number {
+    return 4 ** Math.floor(Math.log2(this.speed * AHEAD_MS) / 2);
+  }
+
+  private async watch(): Promise<void> {
+    const upTo = this.sent;
+    await this.device.queue.onSubmittedWorkDone().catch(() => {}); // a lost device has nothing in flight
+    this.done = upTo;
+    this.fence = this.sent > upTo ? this.watch() : null;
+  }
+}

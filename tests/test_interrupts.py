@@ -1,0 +1,83 @@
+"""Ctrl+C while operations are sent to the device: they are sent, then it is raised, and no value is lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import tabtorch as tt
+from tabtorch.compiled import replay
+from tabtorch.engine import graph, plan
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Has Ctrl+C pressed in a call of a function of the engine, the first time."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def press(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            monkeypatch.setattr(owner, name, function)
+            signal.raise_signal(signal.SIGINT)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, call)
+
+    yield press
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("owner", "name"), [(graph, "held_beyond"), (plan.Builder, "plan"), (plan.Plan, "flat")])
+def test_a_window_is_sent_whole(interrupted: Any, device: str, owner: Any, name: str) -> None:
+    size = 30 + ord(name[0])  # a structure that has no plan yet
+    x = tt.arange(float(size), device=device) * 7
+    y = x + 1
+    interrupted(owner, name)
+    with pytest.raises(KeyboardInterrupt):
+        y.tolist()
+    assert y.tolist() == [7 * i + 1 for i in range(size)] and x.tolist() == [7 * i for i in range(size)]
+
+
+@pytest.mark.parametrize("name", ["_send", "_alone"])
+def test_a_compiled_call_is_carried_out(interrupted: Any, device: str, name: str) -> None:
+    w, calls = tt.zeros(3, device=device), []
+
+    @tt.compile
+    def step() -> Any:
+        return w.add_(1)
+
+    for _ in range(4):
+        calls.append(step().sum().item())
+    interrupted(replay.Replay, name)
+    with pytest.raises(KeyboardInterrupt):
+        step()
+    done = w.sum().item()
+    assert done in ((12, 15) if name == "_alone" else (15,))
+    assert step().sum().item() == done + 3
+
+
+def test_at_any_moment(device: str) -> None:
+    main, before = threading.main_thread().ident, signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    kept = []
+    try:
+        for i in range(30):
+            x = tt.full((4,), float(i), device=device)
+            timer = threading.Timer(0.002 * (i % 10), signal.pthread_kill, (main, signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                y = x
+                for n in range(10**6):
+                    y = y * 1 + (n % 3 + i * 7 + n // 50) * 1e-3
+            kept.append(x)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [x.tolist() for x in kept] == [[float(i)] * 4 for i in range(30)]
