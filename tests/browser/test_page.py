@@ -105,19 +105,6 @@ print("\\nend")
     assert editor.page.locator("#output .ansi-red-fg").inner_text() == "red"
 
 
-def test_an_image(editor: Editor) -> None:
-    editor.run("import tabpage\ntabpage.show_image(bytes([255, 0, 0, 255]) * 12, 4, 3)\n")
-    canvas = editor.page.locator("#output canvas")
-    assert canvas.evaluate("c => [c.width, c.height, ...c.getContext('2d').getImageData(1, 1, 1, 1).data]") == [
-        4,
-        3,
-        255,
-        0,
-        0,
-        255,
-    ]
-
-
 def test_stop_keeps_the_variables_of_a_script_that_waits(editor: Editor) -> None:
     editor.start("""import torch
 kept = torch.ones(2)

@@ -6,9 +6,10 @@ import type { PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
-import tabcomplete from "./python/tabcomplete.py?raw";
-import tabfresh from "./python/tabfresh.py?raw";
-import tabpage from "./python/tabpage.py?raw";
+import type { Bundle, Metadata, Mode } from "./rich";
+
+/** The page's own modules, by path. */
+const modules = import.meta.glob<string>("./python/**/*.py", { query: "?raw", import: "default", eager: true });
 
 export type Stage = "runtime" | "python" | "tabtorch" | "device";
 
@@ -128,16 +129,15 @@ export class Interpreter {
     pyodide.setInterruptBuffer(this.#interrupt);
 
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
-    this.#write(`${site}/tabpage.py`, encoder.encode(tabpage));
-    this.#write(`${site}/tabcomplete.py`, encoder.encode(tabcomplete));
-    this.#write(`${site}/tabfresh.py`, encoder.encode(tabfresh));
+    for (const [path, source] of Object.entries(modules))
+      this.#write(`${site}/${path.slice("./python/".length)}`, encoder.encode(source));
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
     }
     pyodide.FS.chdir(HOME);
     this.#page = pyodide.pyimport("tabpage");
-    this.#call("start", (kind: string, ...details: unknown[]) => this.#fromPython(kind, details));
+    this.#call("start", (kind: string, ...details: unknown[]) => this.#fromPython(kind, details), this.#interactive);
     await this.#call("load_tabtorch");
     progress.finish("tabtorch");
     const device = JSON.parse(this.#call("describe") as string) as Device;
@@ -261,9 +261,11 @@ export class Interpreter {
       this.#outbox.text("note", details[0] as string);
     } else if (kind === "input") {
       return this.#interactive ? this.#ask() : undefined;
-    } else if (kind === "image") {
-      const [bytes, width, height] = details as [PyProxy, number, number];
-      this.#outbox.image(bytes.toJs() as Uint8Array, width, height);
+    } else if (kind === "display") {
+      const [bundle, metadata, id, mode] = details as [PyProxy, PyProxy, string | undefined, Mode];
+      this.#outbox.show({ event: "display", bundle: object(bundle), metadata: object(metadata), id, mode });
+    } else if (kind === "clear") {
+      this.#outbox.clear(details[0] as boolean);
     }
     return undefined;
   }
@@ -396,6 +398,11 @@ class Progress {
 function takePromiseIntegrationAway(): void {
   const wasm = WebAssembly as unknown as Record<string, unknown>;
   for (const name of ["Suspending", "promising", "Suspender", "SuspendError"]) delete wasm[name];
+}
+
+/** A dict as an object; of bytes a copy. */
+function object<T extends Bundle | Metadata>(dict: PyProxy): T {
+  return dict.toJs({ dict_converter: Object.fromEntries }) as T;
 }
 
 function inWork(path: string): string {

@@ -112,7 +112,8 @@ function onEvent(event: PageEvent): void {
   if (event.event === "output") {
     if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
     output.write(event.stream, event.text);
-  } else if (event.event === "image") output.image(event.data, event.width, event.height);
+  } else if (event.event === "display") output.display(event);
+  else if (event.event === "clear") output.clear();
   else if (event.event === "input") output.ask((line) => session.answer(line));
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);

@@ -3,12 +3,11 @@
  * of a few hundred lines that the page has not answered for waits here, and only the newest of that is kept.
  */
 import { MOST_CHARACTERS, MOST_LINES } from "./lines";
+import type { Bundle, Shown } from "./rich";
 
 export type Stream = "stdout" | "stderr" | "note";
 
-export type Item =
-  | { event: "output"; stream: Stream; text: string }
-  | { event: "image"; data: Uint8Array; width: number; height: number };
+export type Item = { event: "output"; stream: Stream; text: string } | Shown | { event: "clear" };
 
 /** Items in their order; before them, so much of what was said is gone. */
 export interface Batch {
@@ -22,6 +21,8 @@ export interface Batch {
 const WINDOW = { lines: 1000, size: 1 << 18 };
 const PIECE = 1 << 14;
 const LONGEST_PIECE = 1 << 18;
+/** Of an element. */
+const LEAST_SIZE = 4096;
 /** Where nothing tells what the page has drawn, a window is opened so often. */
 const BLIND_MS = { bounded: 250, unbounded: 50 };
 
@@ -39,6 +40,7 @@ export class Outbox {
   #number = 0;
   #open = { lines: 0, size: 0, since: 0 }; // what has gone out of this window
   #waiting = false;
+  #clears = false; // as soon as something comes
 
   /**
    * bounded: what the page would not keep is dropped here. drawn: shared memory in which the page writes the number of the
@@ -52,6 +54,7 @@ export class Outbox {
 
   text(stream: Stream, text: string): void {
     if (!text) return;
+    if (this.#clears) this.#clear();
     const lines = countLines(text);
     const last = this.#held.at(-1);
     const joins = last?.item.event === "output" && last.item.stream === stream && !isFull(last);
@@ -65,9 +68,29 @@ export class Outbox {
     this.#added(lines, text.length);
   }
 
-  image(data: Uint8Array, width: number, height: number): void {
-    this.#held.push({ item: { event: "image", data, width, height }, lines: 1, size: data.length });
-    this.#added(1, data.length);
+  /** An update that waits is overtaken by a newer one of the same id. */
+  show(item: Shown): void {
+    if (this.#clears && item.mode !== "update") this.#clear();
+    const size = weigh(item.bundle);
+    const waiting = this.#held.findLast((held) => held.item.event === "display" && held.item.id === item.id);
+    const before = waiting?.item.event === "display" ? waiting.item.mode : "new";
+    if (!waiting || item.id === undefined || before === "new" || item.mode === "new") {
+      this.#held.push({ item, lines: 1, size });
+      this.#added(1, size);
+    } else {
+      const grown = size - waiting.size;
+      waiting.item = before === "put" ? { ...item, mode: before } : item;
+      waiting.size = size;
+      this.#added(0, grown);
+    }
+  }
+
+  /** Nothing of what was said before is shown; if this waits, then only once something is said again. */
+  clear(waits: boolean): void {
+    this.#clears = waits;
+    if (waits) return;
+    this.#clear();
+    this.#added(0, 0);
   }
 
   /** Send what waits, whether or not the page can draw it soon. */
@@ -85,6 +108,13 @@ export class Outbox {
     this.#lines = this.#size = 0;
     this.#dropped = { lines: 0, characters: 0 };
     this.post(batch);
+  }
+
+  #clear(): void {
+    this.#clears = false;
+    this.#held = [{ item: { event: "clear" }, lines: 0, size: 0 }];
+    this.#lines = this.#size = 0;
+    this.#dropped = { lines: 0, characters: 0 };
   }
 
   #added(lines: number, size: number): void {
@@ -125,6 +155,12 @@ export class Outbox {
       else this.#later();
     }, 20);
   }
+}
+
+/** As many characters as cost the page about the same: an element is dear however small, and bytes need no layout. */
+export function weigh(bundle: Bundle): number {
+  const sizes = Object.values(bundle).map((content) => content.length / (typeof content === "string" ? 1 : 8));
+  return sizes.reduce((sum, size) => sum + Math.ceil(size), LEAST_SIZE);
 }
 
 function isFull({ item, size }: Held): boolean {

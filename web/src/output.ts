@@ -1,6 +1,9 @@
-/** The output below the editor: streamed text with ANSI colours, and images. Drawn once a frame. */
+/** The output below the editor: streamed text with ANSI colours, and what else is shown. Text is drawn once a frame. */
 import { AnsiUp } from "ansi_up";
 import { dropped, type Line, LineBuffer, MOST_CHARACTERS, MOST_LINES } from "./lines";
+import { weigh } from "./outbox";
+import { Rich, type Shown } from "./rich";
+import "./rich.css";
 
 /** Lines that come and go together. */
 const BLOCK = 200;
@@ -11,6 +14,7 @@ interface Block {
   element: HTMLElement;
   lines: number;
   size: number;
+  rich?: Rich;
 }
 
 export class Output {
@@ -33,6 +37,11 @@ export class Output {
     this.#gap = document.createElement("span");
     this.#gap.className = "note";
     element.append(this.#gap, this.#current);
+    scroller.addEventListener("scroll", () => {
+      const { scrollTop, scrollHeight, clientHeight } = scroller;
+      this.#atEnd = scrollHeight - scrollTop - clientHeight < 40;
+    });
+    new ResizeObserver(() => this.#follow()).observe(element); // an image has come, say
   }
 
   write(kind: Kind, text: string): void {
@@ -46,17 +55,15 @@ export class Output {
     this.write(kind, `${text}\n`);
   }
 
-  image(data: Uint8Array, width: number, height: number): void {
+  /** Show something, or change what was shown before. */
+  display(shown: Shown): void {
+    const there = shown.mode === "new" ? [] : Rich.withId(shown.id);
+    for (const rich of there) rich.show(shown.bundle, shown.metadata);
+    if (there.length || shown.mode === "update") return;
     this.#buffer.break();
     this.#draw();
-    const canvas = document.createElement("canvas");
-    canvas.width = width;
-    canvas.height = height;
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `Image, ${width} by ${height}`);
-    const pixels = new ImageData(new Uint8ClampedArray(data), width, height);
-    canvas.getContext("2d")?.putImageData(pixels, 0, 0);
-    this.#place(canvas, 1, width * height);
+    const rich = new Rich(shown);
+    this.#place({ element: rich.element, lines: 1, size: weigh(shown.bundle), rich });
     this.#follow();
   }
 
@@ -98,12 +105,13 @@ export class Output {
 
   clear(): void {
     this.#buffer.clear();
-    for (const { element } of this.#blocks) element.remove();
+    this.#blocks.forEach(remove);
     this.#blocks = [];
     this.#lines = this.#size = 0;
     this.#dropped = { lines: 0, characters: 0 };
     this.#gap.textContent = "";
     this.#current.replaceChildren();
+    this.#atEnd = true;
   }
 
   #count(lines: number, characters: number): void {
@@ -115,8 +123,9 @@ export class Output {
   }
 
   #drop(): void {
-    const { element, lines, size } = this.#blocks.shift() as Block;
-    element.remove();
+    const block = this.#blocks.shift() as Block;
+    const { lines, size } = block;
+    remove(block);
     this.#lines -= lines;
     this.#size -= size;
     this.#count(lines, size);
@@ -135,8 +144,6 @@ export class Output {
   }
 
   #draw(): void {
-    const { scrollTop, scrollHeight, clientHeight } = this.#scroller;
-    this.#atEnd = scrollHeight - scrollTop - clientHeight < 40;
     const { lines, dropped } = this.#buffer.take();
     let size = 0;
     let first = lines.length;
@@ -144,23 +151,19 @@ export class Output {
     this.#count(dropped + first, 0);
     for (; first < lines.length; first += BLOCK) {
       const some = lines.slice(first, first + BLOCK);
-      const block = document.createElement("span");
-      block.innerHTML = allHtml(some);
-      this.#place(
-        block,
-        some.length,
-        some.reduce((sum, line) => sum + lengthOf(line), 0),
-      );
+      const element = document.createElement("span");
+      element.innerHTML = allHtml(some);
+      this.#place({ element, lines: some.length, size: some.reduce((sum, line) => sum + lengthOf(line), 0) });
     }
     this.#current.innerHTML = toHtml(this.#buffer.current, "");
     this.#follow();
   }
 
-  #place(element: HTMLElement, lines: number, size: number): void {
-    this.#element.insertBefore(element, this.#current);
-    this.#blocks.push({ element, lines, size });
-    this.#lines += lines;
-    this.#size += size;
+  #place(block: Block): void {
+    this.#element.insertBefore(block.element, this.#current);
+    this.#blocks.push(block);
+    this.#lines += block.lines;
+    this.#size += block.size;
     while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.length > 1) this.#drop();
   }
 
@@ -170,6 +173,11 @@ export class Output {
   #follow(): void {
     if (this.#atEnd) this.#scroller.scrollTop = this.#scroller.scrollHeight;
   }
+}
+
+function remove({ element, rich }: Block): void {
+  if (rich) rich.dispose();
+  else element.remove();
 }
 
 function lengthOf(line: Line): number {

@@ -1,4 +1,4 @@
-"""What the page asks of Python: run a file as `__main__`, answer the prompt, complete a name, show an image."""
+"""What the page asks of Python: run a file as `__main__`, answer the prompt, complete a name."""
 
 import ast
 import asyncio
@@ -17,6 +17,7 @@ from importlib.machinery import PathFinder
 
 import pyodide.ffi
 import pyodide.webloop
+import tabdisplay
 import tabfresh
 from pyodide.code import find_imports, run_js
 
@@ -46,19 +47,11 @@ _cancellable = run_js("""
 """)
 
 
-def show_image(rgba, width, height):
-    """Show an image below the text printed so far. rgba: width * height * 4 bytes, row by row from the top."""
-    data = bytes(rgba)
-    if len(data) != width * height * 4:
-        raise ValueError(f"expected {width * height * 4} bytes for {width} x {height} RGBA, got {len(data)}")
-    _flush()
-    _emit("image", data, width, height)
-
-
-def start(emit):
-    """Connect the page. Lines go out as they end, as in a terminal."""
+def start(emit, interactive):
+    """Connect the page. Lines go out as they end, as in a terminal. interactive: somebody sits before it."""
     global _emit
     _emit = emit
+    tabdisplay.start(emit, _flush, interactive)
     sys.stdout.reconfigure(line_buffering=True)
     sys.stderr.reconfigure(line_buffering=True)
     sys.stdin = _Input()
@@ -315,6 +308,7 @@ async def run_file(source, filename, path, argv):
     if _clean:
         tabfresh.remember()
         await tabfresh.restore()
+    tabdisplay.fresh()
     namespace = _fresh_main(path)
     namespace["__tabpage_name__"] = filename
     sys.argv = [filename, *argv]
@@ -333,8 +327,17 @@ async def run_file(source, filename, path, argv):
         status, line = 130, _print_exception(error)
     except BaseException as error:
         status, line = 1, _print_exception(error)
-    _flush()
+    _finish_display()
     return status, line
+
+
+def _finish_display():
+    """What is shown is as far as the script has come; what that meets is told, and fails nothing."""
+    try:
+        tabdisplay.finish()
+    except BaseException as error:
+        _print_exception(error)
+    _flush()
 
 
 def finish():
@@ -373,7 +376,7 @@ async def evaluate(source):
         status, _ = 130, _print_exception(error)
     except BaseException as error:
         status, _ = 1, _print_exception(error)
-    _flush()
+    _finish_display()
     return status
 
 

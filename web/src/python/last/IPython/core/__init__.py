@@ -1,0 +1,1 @@
+"""IPython's own modules, as far as scripts name them."""
