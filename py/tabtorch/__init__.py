@@ -86,12 +86,14 @@ _ELSEWHERE = {
     "initial_seed": "random",
     "load": "serialization",
     "manual_seed": "random",
+    "plot": "display.charts",
     "printoptions": "printing",
     "save": "serialization",
     "seed": "random",
     "set_printoptions": "printing",
     "tensor": "hostdata",
     "set_rng_state": "random",
+    "show": "display.images",
     "vmap": "func",
     **dict.fromkeys(
         "autocast autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "

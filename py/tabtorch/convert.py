@@ -147,6 +147,14 @@ def tolist(t: Tensor) -> Any:
     return _nest(_flat(t), t._meta.shape)
 
 
+def tolists(tensors: list[Tensor]) -> list[list[Any]]:
+    """The elements of each, row by row, as Python numbers. Waits once for all of them."""
+    if STATE.held is not None:
+        STATE.held.read()
+    found = graph.read_many([_source(t) for t in tensors])
+    return [decode(bytes(data), t._meta.dtype) for data, t in zip(found, tensors, strict=True)]
+
+
 async def read_async(t: Tensor) -> Any:
     return _nest(decode(await to_bytes_async(t), t._meta.dtype), t._meta.shape)
 

@@ -11,15 +11,15 @@ import pytest
 from browser.pages import Editor
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-CHECK = """async () => {
-  const { violations } = await axe.run();
+CHECK = """async (part) => {
+  const { violations } = await axe.run(part);
   return violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 200))]);
 }"""
 SIZES = {"desktop": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
 
 
-def findings(page: Any) -> dict[str, Any]:
-    """What axe finds, and how much wider than the window the page is, on each size in light and dark."""
+def findings(page: Any, part: str = "html") -> dict[str, Any]:
+    """What axe finds in a part of the page, and how much wider than the window the page is, on each size in light and dark."""
     if page.evaluate("!window.axe"):
         page.add_script_tag(path=AXE)
     found = {}
@@ -27,7 +27,7 @@ def findings(page: Any) -> dict[str, Any]:
         page.set_viewport_size(viewport)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # colours change at once
-            found[f"{size}, {scheme}"] = page.evaluate(CHECK)
+            found[f"{size}, {scheme}"] = page.evaluate(CHECK, part)
         found[f"{size}, too wide"] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     page.set_viewport_size(SIZES["desktop"])
     page.emulate_media(color_scheme=None, reduced_motion=None)

@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from browser.pages import Editor, run_script
+from browser.test_accessible import findings
 
 # one red pixel
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")
@@ -199,6 +200,105 @@ def test_figures(editor: Editor) -> None:
     kinds = editor.page.locator("#output > *").evaluate_all("all => all.map((e) => e.className || e.textContent)")
     assert [kind for kind in kinds if kind not in ("", "note")] == ["rich", "rich", "between\n", "rich"]
     assert editor.run("import sys\nsys.modules.pop('matplotlib.pyplot', None)\nprint('over')") == "over\n"
+
+
+PICTURE = """
+import tabtorch, torch
+x = torch.zeros(3, 8, 8, device="cuda" if torch.cuda.is_available() else "cpu")
+x[0] = 1
+tabtorch.show(x, scale=5, title="All red", name="picture")
+print("below")
+"""
+PIXEL = """e => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: e.naturalWidth, height: e.naturalHeight });
+  const context = canvas.getContext("2d");
+  context.drawImage(e, 0, 0);
+  return [e.naturalWidth, e.naturalHeight, e.width, e.height, ...context.getImageData(1, 1, 1, 1).data];
+}"""
+
+
+def test_a_picture_of_a_tensor(editor: Editor) -> None:
+    editor.run(PICTURE)
+    image = editor.page.get_by_role("img", name="1 image, 8 by 8, values 0 to 1", exact=True)
+    image.evaluate("e => e.decode()")
+    assert image.evaluate(PIXEL) == [8, 8, 40, 40, 255, 0, 0, 255]
+    assert image.evaluate("e => getComputedStyle(e).imageRendering") == "pixelated"
+    assert editor.output == "All redbelow\n"
+    # the same name, later: where the first was
+    editor.enter("tabtorch.show(torch.rand(4, 6, 6), cmap='magma', name='picture')")
+    maps = editor.page.get_by_role("img", name="4 maps, 6 by 6 each, 4 in a row, in magma")
+    maps.wait_for()
+    assert shown(editor, "img").count() == 1 and editor.output.startswith("below\n")
+
+
+def test_a_chart(editor: Editor) -> None:
+    page = editor.page
+    editor.run("""
+import tabtorch, torch
+w = torch.ones(4, requires_grad=True)
+for step in range(200):
+    loss = (w ** 2).mean()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+        w.grad = None
+    tabtorch.plot("loss", train=loss, test=loss * 2 if step != 50 else float("nan"), xlabel="step")
+print(f"ends at {loss.item():.3e}")
+""")
+    chart = shown(editor, ".chart")
+    plot = chart.get_by_role("img")
+    plot.wait_for()
+    assert "train" in (label := plot.get_attribute("aria-label")) and "200 points" in label and "1 not finite" in label
+    page.wait_for_function("document.querySelectorAll('.u-legend .u-value')[0]?.textContent === '199'")
+    labels = [text.strip() for text in chart.locator(".u-legend .u-label").all_inner_texts()]
+    assert labels == ["step", "train", "test"]
+    # by keyboard: values are said, and shown in the legend
+    plot.focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("document.querySelector('.chart .said').textContent === '0: train 1, test 2'")
+    page.keyboard.press("ArrowRight")
+    assert not chart.locator(".said").inner_text().startswith("0:")
+    # by pointer
+    page.locator(".chart .u-over").hover()
+    page.wait_for_function(
+        "(v => 50 < v && v < 150)(Number(document.querySelectorAll('.u-legend .u-value')[0].textContent))"
+    )
+    switch = chart.get_by_role("button", name="Log scale")
+    assert switch.get_attribute("aria-pressed") == "false"
+    switch.click()
+    assert switch.get_attribute("aria-pressed") == "true" and page.locator(".chart .uplot").count() == 1
+    # from the prompt it goes on where it is, as the reader has set it
+    editor.enter("tabtorch.plot('loss', train=5)")
+    page.wait_for_function("document.querySelector('.chart [role=img]').ariaLabel.includes('201 points')")
+    assert page.locator(".chart").count() == 1 and switch.get_attribute("aria-pressed") == "true"
+    # the next script's is another
+    editor.run("import tabtorch\ntabtorch.plot('loss', 1.5)\n")
+    page.wait_for_function(
+        "document.querySelector('.chart [role=img]')?.ariaLabel === 'Chart loss: 1.5 at 0, 1 points, from 1.5 to 1.5'"
+    )
+
+
+def test_a_chart_is_drawn_while_the_script_runs(editor: Editor) -> None:
+    """Nothing waits for the end, and Stop leaves it as it was."""
+    editor.start("import tabtorch\ni = 0\nwhile True:\n    tabtorch.plot('count', i)\n    i += 1\n")
+    editor.page.wait_for_function(
+        "/[0-9]{2,} at/.test(document.querySelector('.chart [role=img]')?.ariaLabel ?? '')", timeout=60_000
+    )
+    first = editor.page.locator(".chart [role=img]").get_attribute("aria-label")
+    editor.page.wait_for_function("(was) => document.querySelector('.chart [role=img]').ariaLabel !== was", arg=first)
+    editor.stop()
+    assert editor.page.locator(".chart").count() == 1 and "KeyboardInterrupt" in editor.output
+
+
+def test_what_is_shown_is_for_everyone(editor: Editor) -> None:
+    """axe, dark and light, on the desktop and on a phone, where it is no wider than the screen."""
+    code = (
+        "display({'text/html': '<table><tr><th>a</th></tr><tr><td>1</td></tr></table>', 'text/plain': ''}, raw=True)\n"
+    )
+    chart = "for i in range(60):\n    tabtorch.plot('loss', train=1 / (i + 1), test=0.5, ylabel='nats')\n"
+    editor.run(PICTURE + code + chart)
+    editor.page.locator(".chart canvas").wait_for()
+    assert findings(editor.page, "#output") == {}
 
 
 def test_bars(editor: Editor) -> None:

@@ -2,18 +2,22 @@
 import type { Bundle, Metadata, View } from "./rich";
 
 export function imageView(type: string, bundle: Bundle, metadata: Metadata): View {
-  const element = document.createElement("img");
+  const element = document.createElement("figure");
+  const caption = document.createElement("figcaption");
+  const image = document.createElement("img");
+  element.append(caption, image);
   let address = "";
   const release = () => URL.revokeObjectURL(address);
   const update = (bundle: Bundle, metadata: Metadata) => {
     release();
-    const { alt, width, height, pixelated } = { ...metadata, ...metadata[type] };
+    const { alt, title, width, height, pixelated } = { ...metadata, ...metadata[type] };
     address = URL.createObjectURL(new Blob([bundle[type] as BlobPart], { type }));
-    element.src = address;
-    element.alt = String(alt ?? bundle["text/plain"] ?? "Image");
-    element.classList.toggle("pixelated", pixelated === true);
-    sized(element, "width", width);
-    sized(element, "height", height);
+    caption.textContent = String(title ?? "");
+    image.src = address;
+    image.alt = String(alt ?? bundle["text/plain"] ?? "Image");
+    image.classList.toggle("pixelated", pixelated === true);
+    sized(image, "width", width);
+    sized(image, "height", height);
   };
   update(bundle, metadata);
   return { element, update, dispose: release };

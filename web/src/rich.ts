@@ -32,6 +32,7 @@ type Maker = (bundle: Bundle, metadata: Metadata) => View;
 
 /** The richest first. */
 const MAKERS: [type: string, make: Maker][] = [
+  ["application/vnd.tabtorch.chart+json", chartView],
   ["text/html", (bundle) => markup((sanitise) => sanitise.html(textOf(bundle["text/html"])))],
   ["text/markdown", (bundle) => markup((sanitise) => sanitise.markdown(textOf(bundle["text/markdown"])))],
   ...["image/svg+xml", "image/png", "image/jpeg", "image/gif", "image/webp"].map((type): [string, Maker] => [
@@ -96,6 +97,31 @@ function textView(text: string, kind: string): View {
   element.className = kind;
   element.textContent = text;
   return { element };
+}
+
+/** A chart is drawn by what is loaded when there is one. */
+function chartView(bundle: Bundle): View {
+  const element = document.createElement("div");
+  let latest = bundle;
+  let chart: import("./chart").Chart | undefined;
+  let gone = false;
+  import("./chart").then(
+    ({ Chart }) => {
+      if (!gone) chart = new Chart(element, latest);
+    },
+    (error: unknown) => element.replaceChildren(`This chart could not be drawn: ${error}`),
+  );
+  return {
+    element,
+    update(bundle) {
+      latest = bundle;
+      chart?.show(bundle);
+    },
+    dispose() {
+      gone = true;
+      chart?.dispose();
+    },
+  };
 }
 
 /** Markup has a tree of its own: its styles reach nothing outside, and its ids and names mean nothing there. */
