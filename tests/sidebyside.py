@@ -42,8 +42,7 @@ def values(t: Any) -> Any:
     """The elements as a NumPy array, whichever library they are of."""
     if str(t.dtype) == "torch.bfloat16":
         t = t.float()
-    t = t.detach()
-    return (t.resolve_conj() if isinstance(t, torch.Tensor) else t).numpy()
+    return t.detach().resolve_conj().resolve_neg().numpy()
 
 
 def same(want: Any, got: Any, *, strides: bool = True, exact: bool = True, where: str = "") -> None:
@@ -104,7 +103,7 @@ def compare(
         return
     for w, g in zip(wants, gots, strict=True):
         assert w.requires_grad == g.requires_grad, f"{expression}: requires_grad is {g.requires_grad}"
-        if names_too and "Conj" not in _name(w):  # there is no lazy conjugate here
+        if names_too:
             assert _name(w) == _name(g), f"{expression}: {_name(g)}, not {_name(w)}"
     leaves = [k for k, v in names.items() if isinstance(v, torch.Tensor) and v.requires_grad]
     pairs = [(w, g) for w, g in zip(wants, gots, strict=True) if w.requires_grad]

@@ -496,7 +496,7 @@ def seen(source: str, lib: Any, device: str) -> Any:
 
 def shown(r: Any) -> Any:
     if hasattr(r, "requires_grad"):
-        return list(r.shape), str(r.dtype)[6:], r.requires_grad, values(r).tolist()
+        return list(r.shape), str(r.dtype)[6:], r.requires_grad, r.is_conj(), r.is_neg(), values(r).tolist()
     return [shown(x) for x in r] if isinstance(r, (tuple, list)) else r
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _utils, dtypes
 from .device import device as Device
+from .engine.view import CONJ, NEG
 from .layout import layout as Layout
 from .nn.parameter import Parameter, is_lazy
 from .storage import Storage, TypedStorage, UntypedStorage
@@ -103,6 +104,8 @@ def reduced(t: Tensor) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         t.requires_grad,
         OrderedDict(),
     )
+    if m.mark:
+        args = (*args, {name: True for name, mark in (("conj", CONJ), ("neg", NEG)) if m.mark & mark})
     if type(t) is Tensor and not state:
         return _utils._rebuild_tensor_v2, args
     return _utils._rebuild_from_type_v2, (_utils._rebuild_tensor_v2, type(t), args, state)

@@ -7,7 +7,7 @@ from operator import mul
 from typing import Any
 
 from .dtypes import dtype as Dtype
-from .engine.view import contiguous_strides, meta
+from .engine.view import CONJ, NEG, contiguous_strides, meta
 from .nn.parameter import Parameter
 from .storage import Storage, TypedStorage
 from .tensor import Tensor
@@ -109,15 +109,8 @@ def _grad(t: Tensor, requires_grad: Any) -> bool:
     return requires_grad
 
 
-class Pass:
-    """How far a checkpoint is read: while bytes are still to come, what needs them asks for the pickle to be read `again`."""
-
-    dry = False
-    again = False
-
-
 def _marked(t: Tensor, metadata: Any) -> Tensor:
-    """With its conjugate and negative marks carried out: no tensor has them here, so it gets a storage of its own."""
+    """As a view that shows conjugates, or negatives, of what its storage holds, if it was one."""
     if not metadata:
         return t
     if type(metadata) is not dict:
@@ -127,15 +120,8 @@ def _marked(t: Tensor, metadata: Any) -> Tensor:
         return t
     if conj and not t._meta.dtype.is_complex:
         raise RuntimeError("only tensors of complex numbers have a conjugate mark")
-    if Pass.dry:
-        Pass.again = True
-        return t
-    r: Any = t.detach()
-    r = r.conj() if conj else r
-    r = -r if neg else r
-    r._rg = t._rg
-    made: Tensor = r
-    return made
+    t._meta = t._meta.marked(CONJ * conj | NEG * neg)
+    return t
 
 
 class NoDtype:

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import dtypes
 from .engine import graph
+from .engine.view import CONJ, NEG
 from .modes import STATE
 from .ops.asserts import raise_found_async
 from .ops.ranges import Facts
@@ -19,7 +20,7 @@ def _source(t: Tensor) -> tuple[graph.Node, int, int]:
     """The node, and offset and length in bytes, of the elements row by row."""
     m = t._meta
     size = m.dtype.itemsize
-    if not m.contiguous or t._storage.node.inst.out.dtype is not m.dtype:
+    if not m.contiguous or m.mark or t._storage.node.inst.out.dtype is not m.dtype:
         from .ops.convert import converted
 
         t = converted(t.detach(), m.shape, m.dtype)
@@ -95,7 +96,7 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
     if len(srcs) != len(i.ins):  # another thread has sent it
         return None
     for source, m in zip(srcs, i.ins, strict=True):
-        values = _known(source, depth - 1) if m.dtype is dtypes.int64 else None
+        values = _known(source, depth - 1) if m.dtype is dtypes.int64 and not m.mark else None
         if values is None:
             return None
         operands.append(values[m.offset])
@@ -111,7 +112,7 @@ def _flat(t: Tensor) -> list[Any]:
     m = t._meta
     node = t._storage.node
     out = node.inst.out
-    if not m.contiguous or out.dtype is not m.dtype:
+    if not m.contiguous or m.mark or out.dtype is not m.dtype:
         return decode(to_bytes(t), m.dtype)
     if STATE.held is not None:
         STATE.held.read()
@@ -163,15 +164,22 @@ def to_dlpack(t: Any, max_version: Any, copy: Any) -> Any:
     """The capsule that NumPy makes of a copy."""
     if t.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    if t.is_conj():
+        raise BufferError("Can't export tensors with the conjugate bit set")
     if copy is False:
         raise BufferError("tabtorch keeps tensors on a device of its own: __dlpack__ has to copy")
-    return to_numpy(t, False).__dlpack__(**({} if max_version is None else {"max_version": max_version}))
+    return to_numpy(t.resolve_neg(), False).__dlpack__(**({} if max_version is None else {"max_version": max_version}))
 
 
 def to_numpy(t: Tensor, force: bool) -> Any:
     """A NumPy array of the elements, its own memory."""
     if t.requires_grad and not force and STATE.enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    for name, method, mark in (("conjugate", "resolve_conj", CONJ), ("negative", "resolve_neg", NEG)):
+        if t._meta.mark & mark and not force:
+            raise RuntimeError(
+                f"Can't call numpy() on Tensor that has {name} bit set. Use tensor.{method}().numpy() instead."
+            )
     if t._meta.dtype is dtypes.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
     try:
@@ -203,6 +211,9 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
     new = object.__new__(type(t))
     new._storage = storage
     new._meta = t._meta
+    if t._meta.mark:  # as PyTorch: such a view is copied by itself
+        alone = t.detach().clone()
+        new._storage, new._meta = alone._storage, alone._meta
     memo[id(t)] = new
     if t._rg:
         new._rg = True

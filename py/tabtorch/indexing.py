@@ -16,7 +16,7 @@ from .autograd.mode import STATE
 from .autograd.views import before_write, check_inplace
 from .autograd.views import view as track
 from .engine.graph import batches
-from .engine.view import Meta, meta
+from .engine.view import Meta
 from .ops.convert import _fill
 from .ops.gather import index_prepared, prepared
 from .ops.inplace import check_overlap
@@ -98,7 +98,7 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
         strides.append(st)
         kept.append(n)
         spec.append((0, n, 1))
-    return Basic(meta(tuple(shape), tuple(strides), offset, m.dtype, m.device), tuple(kept), name, tuple(spec))
+    return Basic(m.view(tuple(shape), tuple(strides), offset), tuple(kept), name, tuple(spec))
 
 
 def _too_many(m: Meta) -> None:

@@ -21,7 +21,6 @@ from . import _weights_only_unpickler as _restricted
 from . import _zip, dtypes
 from ._pickler import Storages, pickler
 from ._transfer import Span, pour, read_back, reserve
-from ._utils import Pass
 from .creation import empty, placed
 from .device import cpu, meta, roaming_cpu
 from .device import device as Device
@@ -260,11 +259,13 @@ class Loading:
     """One file that is being loaded: its storages by key, and where their bytes lie.
 
     `now` fills a storage at once, for unpicklers that may look into tensors; without it all are filled at the end.
+    `filled`: whether they are, so that they may be moved.
     """
 
     def __init__(self, map_location: Any, now: Callable[[Span], Any] | None) -> None:
         self.places = Places(map_location)
         self.now = now
+        self.filled = now is not None
         self.known: dict[Any, tuple[TypedStorage, Any]] = {}
         self.moved: dict[Any, TypedStorage] = {}
         self.spans: list[Span] = []
@@ -293,7 +294,7 @@ class Loading:
 
     def again(self, key: Any) -> TypedStorage:
         made, location = self.known[key]
-        if self.places.call is None or (self.now is None and Pass.dry):
+        if self.places.call is None or not self.filled:
             return made
         if key not in self.moved:
             self.moved[key] = self.places.moved(made, location)
@@ -373,13 +374,10 @@ def _zip_work(size: int, map_location: Any, unpickler: Callable[..., Any], now: 
 
     if now is not None:
         return unpickle()
-    Pass.dry, Pass.again = True, loading.places.call is not None
-    try:
-        result = unpickle()
-    finally:
-        Pass.dry, again = False, Pass.again
+    result = unpickle()
     yield from pour(loading.spans)
-    return unpickle() if again else result
+    loading.filled = True
+    return result if loading.places.call is None else unpickle()
 
 
 def check_pid(pid: Any, n: int) -> None:

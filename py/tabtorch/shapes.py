@@ -12,7 +12,7 @@ from operator import index as _index
 from typing import Any, TypeVar
 
 from .dtypes import TYPE_NAMES
-from .engine.view import Meta, meta, ordered_strides, view_strides
+from .engine.view import CONJ, Meta, meta, ordered_strides, view_strides
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,13 +173,16 @@ def reshaped(m: Meta, shape: tuple[int, ...]) -> Any:
     """`view`, or False where it takes a copy. The size is worked out and checked."""
     full = infer_size(shape, m.numel)
     strides = view_strides(m, full)
-    return False if strides is None else meta(full, strides, m.offset, m.dtype, m.device)
+    return False if strides is None else m.view(full, strides, m.offset)
 
 
 @remembered
 def retyped(m: Meta, dtype: Any) -> Meta:
     """`view(dtype)`: the same bytes as another type. TypeError for one that has only a name."""
     _ = dtype.store
+    if m.mark:
+        what = "conjugate view tensors" if m.mark & CONJ else "tensors with negative bit set"
+        raise RuntimeError(f"torch.Tensor.view is not supported for {what} when converting to a different dtype.")
     a, b = m.dtype.itemsize, dtype.itemsize
     if a == b:
         return meta(m.shape, m.strides, m.offset, dtype, m.device)
@@ -213,7 +216,13 @@ def retyped(m: Meta, dtype: Any) -> Meta:
 def complex_as_real(m: Meta) -> Meta:
     if not m.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
-    return meta((*m.shape, 2), (*(s * 2 for s in m.strides), 1), m.offset * 2, m.dtype.to_real(), m.device)
+    if m.mark & CONJ:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it "
+            "as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original."
+        )
+    strides = (*(s * 2 for s in m.strides), 1)
+    return meta((*m.shape, 2), strides, m.offset * 2, m.dtype.to_real(), m.device, m.mark)
 
 
 @remembered
@@ -236,14 +245,15 @@ def real_as_complex(m: Meta) -> Meta:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")
     if m.dtype.name == "float16":
         raise NotImplementedError("complex32 is not supported by tabtorch: view_as_complex of a float16 tensor")
-    return meta(m.shape[:-1], tuple(s // 2 for s in m.strides[:-1]), m.offset // 2, m.dtype.to_complex(), m.device)
+    strides = tuple(s // 2 for s in m.strides[:-1])
+    return meta(m.shape[:-1], strides, m.offset // 2, m.dtype.to_complex(), m.device, m.mark)
 
 
 @remembered
 def part_of_complex(m: Meta, part: int) -> Meta:
     """`real` (0) or `imag` (1) of a complex tensor."""
     r = complex_as_real(m)
-    return meta(r.shape[:-1], r.strides[:-1], r.offset + part, r.dtype, r.device)
+    return r.view(r.shape[:-1], r.strides[:-1], r.offset + part)
 
 
 @remembered
@@ -254,7 +264,7 @@ def transposed(m: Meta, dim0: int, dim1: int) -> Meta:
     shape, strides = list(m.shape), list(m.strides)
     shape[a], shape[b] = shape[b], shape[a]
     strides[a], strides[b] = strides[b], strides[a]
-    return meta(tuple(shape), tuple(strides), m.offset, m.dtype, m.device)
+    return m.view(tuple(shape), tuple(strides), m.offset)
 
 
 @remembered
@@ -267,7 +277,7 @@ def permuted(m: Meta, dims: tuple[int, ...]) -> Meta:
     order = tuple(wrap_dim(d, m.ndim) for d in dims)
     if len(set(order)) != len(order):
         raise RuntimeError("permute(): duplicate dims are not allowed.")
-    return meta(tuple(m.shape[d] for d in order), tuple(m.strides[d] for d in order), m.offset, m.dtype, m.device)
+    return m.view(tuple(m.shape[d] for d in order), tuple(m.strides[d] for d in order), m.offset)
 
 
 @remembered
@@ -314,21 +324,21 @@ def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
             st = 0
         size.append(want)
         strides.append(st)
-    return meta(tuple(reversed(size)), tuple(reversed(strides)), m.offset, m.dtype, m.device)
+    return m.view(tuple(reversed(size)), tuple(reversed(strides)), m.offset)
 
 
 @remembered
 def squeezed(m: Meta, dims: tuple[int, ...] | None) -> Meta:
     drop = range(m.ndim) if dims is None else wrap_dims(dims, m.ndim)
     keep = [d for d in range(m.ndim) if d not in drop or m.shape[d] != 1]
-    return meta(tuple(m.shape[d] for d in keep), tuple(m.strides[d] for d in keep), m.offset, m.dtype, m.device)
+    return m.view(tuple(m.shape[d] for d in keep), tuple(m.strides[d] for d in keep), m.offset)
 
 
 @remembered
 def unsqueezed(m: Meta, dim: int) -> Meta:
     d = wrap_dim(dim, m.ndim + 1)
     st = m.shape[d] * m.strides[d] if d < m.ndim else 1
-    return meta((*m.shape[:d], 1, *m.shape[d:]), (*m.strides[:d], st, *m.strides[d:]), m.offset, m.dtype, m.device)
+    return m.view((*m.shape[:d], 1, *m.shape[d:]), (*m.strides[:d], st, *m.strides[d:]), m.offset)
 
 
 @remembered
@@ -368,13 +378,7 @@ def selected(m: Meta, dim: int, i: int) -> Meta:
     if not -n <= i < n:
         raise IndexError(f"select(): index {i} out of range for tensor of size {list(m.shape)} at dimension {d}")
     k = i + n if i < 0 else i
-    return meta(
-        m.shape[:d] + m.shape[d + 1 :],
-        m.strides[:d] + m.strides[d + 1 :],
-        m.offset + k * m.strides[d],
-        m.dtype,
-        m.device,
-    )
+    return m.view(m.shape[:d] + m.shape[d + 1 :], m.strides[:d] + m.strides[d + 1 :], m.offset + k * m.strides[d])
 
 
 def slice_bounds(n: int, start: int | None, stop: int | None, step: int) -> tuple[int, int]:
@@ -394,12 +398,10 @@ def sliced(m: Meta, dim: int, start: int | None, stop: int | None, step: int) ->
         raise RuntimeError("slice step must be positive")
     d = wrap_dim(dim, m.ndim)
     a, n = slice_bounds(m.shape[d], start, stop, step)
-    return meta(
+    return m.view(
         (*m.shape[:d], n, *m.shape[d + 1 :]),
         (*m.strides[:d], m.strides[d] * step, *m.strides[d + 1 :]),
         m.offset + a * m.strides[d],
-        m.dtype,
-        m.device,
     )
 
 
@@ -431,13 +433,11 @@ def unfolded(m: Meta, dim: int, size: int, step: int) -> Meta:
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     if m.ndim == 0:
-        return meta((size,), (1,), m.offset, m.dtype, m.device)
-    return meta(
+        return m.view((size,), (1,), m.offset)
+    return m.view(
         (*m.shape[:d], (n - size) // step + 1, *m.shape[d + 1 :], size),
         (*m.strides[:d], st * step, *m.strides[d + 1 :], st),
         m.offset,
-        m.dtype,
-        m.device,
     )
 
 
@@ -452,13 +452,7 @@ def diagonal_of(m: Meta, offset: int, dim1: int, dim2: int) -> Meta:
     if n:
         at += offset * m.strides[b] if offset >= 0 else -offset * m.strides[a]
     keep = [d for d in range(m.ndim) if d not in (a, b)]
-    return meta(
-        (*(m.shape[d] for d in keep), n),
-        (*(m.strides[d] for d in keep), m.strides[a] + m.strides[b]),
-        at,
-        m.dtype,
-        m.device,
-    )
+    return m.view((*(m.shape[d] for d in keep), n), (*(m.strides[d] for d in keep), m.strides[a] + m.strides[b]), at)
 
 
 @remembered
@@ -478,7 +472,7 @@ def restrided(m: Meta, storage: int, size: tuple[int, ...], stride: tuple[int, .
                 f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at}, and itemsize "
                 f"{m.dtype.itemsize} requiring a storage size of {need} are out of bounds for storage of size {storage}"
             )
-    return meta(size, stride, at, m.dtype, m.device)
+    return m.view(size, stride, at)
 
 
 def moved(ndim: int, source: tuple[int, ...], destination: tuple[int, ...]) -> tuple[int, ...]:

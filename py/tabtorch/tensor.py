@@ -579,7 +579,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def real(self) -> Tensor:
         """The real parts, as a view."""
-        return self.view_as_real().select(-1, 0) if self._meta.dtype.is_complex else self
+        if not self._meta.dtype.is_complex:
+            return self
+        from .views import pairs
+
+        return pairs(self, 0).select(-1, 0)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -590,7 +594,9 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         """The imaginary parts, as a view. RuntimeError for a tensor that is not complex."""
         if not self._meta.dtype.is_complex:
             raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-        return self.view_as_real().select(-1, 1)
+        from .views import pairs
+
+        return pairs(self, 1).select(-1, 1)
 
     @imag.setter
     def imag(self, value: Any) -> None:

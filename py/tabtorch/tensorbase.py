@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from . import dtypes
 from .engine.graph import share_queue
-from .engine.view import Meta, Size
+from .engine.view import CONJ, NEG, Meta, Size
 from .modes import STATE
 from .shapes import wrap_dim
 from .storage import Storage, TypedStorage, UntypedStorage, first_warning
@@ -119,10 +119,12 @@ class TensorBase:
         return self._meta.dtype.is_signed
 
     def is_conj(self) -> bool:
-        """False: a conjugate is computed, it is never a mark on the tensor."""
-        return False
+        """Whether it shows the conjugates of what its storage holds."""
+        return bool(self._meta.mark & CONJ)
 
-    is_neg = is_conj
+    def is_neg(self) -> bool:
+        """Whether it shows the negatives of what its storage holds."""
+        return bool(self._meta.mark & NEG)
 
     def is_same_size(self, other: TensorBase) -> bool:
         return self._meta.shape == other._meta.shape

@@ -14,7 +14,7 @@ from .autograd.mode import STATE
 from .autograd.views import as_strided_backward, refresh, views_of_several
 from .autograd.views import view as track
 from .dtypes import dtype as Dtype
-from .engine.view import Meta, broadcast_shapes
+from .engine.view import CONJ, NEG, Meta, broadcast_shapes
 from .layout import contiguous_format
 from .ops.core import register
 from .shapes import ints, wrap_dim
@@ -509,6 +509,30 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 # ---- complex
 
 
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate, as a view; a real tensor is given back as it is."""
+    if not input._meta.dtype.is_complex:
+        return input
+    m = _refreshed(input) if input._stale else input._meta
+    return _view(input, m.marked(m.mark ^ CONJ), "ConjBackward0", conj)
+
+
+def neg_view(input: Tensor) -> Tensor:
+    """The negative, as a view."""
+    m = _refreshed(input) if input._stale else input._meta
+    return _view(input, m.marked(m.mark ^ NEG), "NegViewBackward0", lambda g: -g)
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """A copy of a view that shows conjugates; other tensors are given back as they are."""
+    return input.clone() if input._meta.mark & CONJ else input
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """A copy of a view that shows negatives; other tensors are given back as they are."""
+    return input.clone() if input._meta.mark & NEG else input
+
+
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
@@ -525,6 +549,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     return _view(input, shapes.real_as_complex(m), "ViewAsComplexBackward0", view_as_real)
 
 
+def pairs(z: Tensor, part: int) -> Tensor:
+    """A view of a complex tensor as pairs of real numbers, for one part of them; a conjugate has the parts of what it is of."""
+    if not z._meta.mark & CONJ:
+        return view_as_real(z)
+    return neg_view(view_as_real(conj(z))) if part else view_as_real(conj(z))
+
+
 def real(input: Tensor) -> Tensor:
     """The real part, a view; a real tensor is its own."""
     return _part(input, 0) if input._meta.dtype.is_complex else input
@@ -538,6 +569,9 @@ def imag(input: Tensor) -> Tensor:
 
 
 def _part(z: Tensor, part: int) -> Tensor:
+    if z._meta.mark & CONJ:
+        return select(pairs(z, part), -1, part)
+
     def backward(g: Tensor) -> Tensor:
         from .ops.joining import stack
 
@@ -560,7 +594,10 @@ for _f in (
     register(_f.__name__, _f, method=True)
 for _f in (broadcast_tensors, atleast_1d, atleast_2d, atleast_3d, view_as_complex, real, imag):
     register(_f.__name__, _f)
-register("view_as_real", view_as_real, method=True)  # a method for `Tensor.real`
+for _f in (conj, resolve_conj, resolve_neg):
+    register(_f.__name__, _f, method=True)
+register("_neg_view", neg_view, method=True)
+register("view_as_real", view_as_real, method=True)
 for _name in ("moveaxis",):
     register(_name, movedim, method=True)
 for _name in ("swapaxes", "swapdims"):

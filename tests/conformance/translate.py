@@ -123,7 +123,7 @@ def dtype(d: torch.dtype) -> Any:
 def _numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
     """The elements of a dense tensor, bfloat16 as float32."""
     # a copy: PyTorch resizes no storage that NumPy has seen
-    t = t.detach().resolve_conj().resolve_neg().clone()
+    t = t.detach().clone()
     t = t.float() if t.dtype is torch.bfloat16 else t
     return (t.reshape(-1) if t.dim() > 64 else t).numpy()
 
@@ -134,6 +134,10 @@ def tensor(t: torch.Tensor, device: str, wholes: dict[Any, Any] | None = None) -
     wholes: a tensor for each storage that has been met; what shares one in PyTorch shares one here.
     """
     wholes = {} if wholes is None else wholes
+    if t.is_conj() or t.is_neg():
+        name = "conj" if t.is_conj() else "_neg_view"
+        stored = tensor(getattr(t.detach(), name)(), device, wholes)
+        return getattr(stored, name)().detach().requires_grad_(t.requires_grad)
     if t.layout is not torch.strided or t.is_quantized or t.device.type != "cpu":
         raise Unsupported(f"{t.layout} on {t.device}")
     kind = dtype(t.dtype)
@@ -141,7 +145,7 @@ def tensor(t: torch.Tensor, device: str, wholes: dict[Any, Any] | None = None) -
         raise Unsupported(f"{t.dtype}: cpu only")
     held = t.untyped_storage().nbytes() // t.element_size()
     key = (t.untyped_storage().data_ptr(), t.dtype)
-    if held and key in wholes and not t.is_conj() and not t.is_neg():
+    if held and key in wholes:
         new = tabtorch.as_strided(wholes[key].detach(), tuple(t.shape), t.stride(), t.storage_offset())
     elif t.stride() == torch.empty(t.shape).stride() and held == t.numel():
         new = tabtorch.tensor(_numpy(t), dtype=kind, device=device)
@@ -149,10 +153,9 @@ def tensor(t: torch.Tensor, device: str, wholes: dict[Any, Any] | None = None) -
             new = new.view(t.shape)
         wholes[key] = new
     else:  # the whole storage, so that what a view of a view can see is there too
-        plain = t.detach().resolve_conj().resolve_neg() if t.is_conj() or t.is_neg() else t.detach()
-        if plain.data_ptr() != t.data_ptr():
-            return tensor(plain.requires_grad_(t.requires_grad), device)
-        whole = wholes[key] = tabtorch.tensor(_numpy(plain.as_strided((held,), (1,), 0)), dtype=kind, device=device)
+        whole = wholes[key] = tabtorch.tensor(
+            _numpy(t.detach().as_strided((held,), (1,), 0)), dtype=kind, device=device
+        )
         new = tabtorch.as_strided(whole, tuple(t.shape), t.stride(), t.storage_offset())
     if t.requires_grad:
         new.requires_grad_()
@@ -202,7 +205,7 @@ class Translator:
 def back(t: Any) -> torch.Tensor:
     """A tensor of tabtorch as one of PyTorch, with its values read."""
     kind = getattr(torch, str(t.dtype).removeprefix("torch."))
-    t = t.detach()
+    t = t.detach().resolve_conj().resolve_neg()
     return torch.from_numpy(np.array((t.float() if kind is torch.bfloat16 else t).numpy())).to(kind)
 
 

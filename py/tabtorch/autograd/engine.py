@@ -321,11 +321,11 @@ def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
     if not want.numel:
         if all(n == 1 or a == b for n, a, b in zip(m.shape, m.strides, want.strides)):
             return g
-        return Tensor._view_of(g, meta(want.shape, want.strides, 0, m.dtype, m.device))
+        return Tensor._view_of(g, m.view(want.shape, want.strides, 0))
     if want.contiguous:
         g = g if m.contiguous else g.contiguous()
         plain = contiguous_strides(want.shape)
-        return g if g._meta.strides == plain else Tensor._view_of(g, meta(m.shape, plain, m.offset, m.dtype, m.device))
+        return g if g._meta.strides == plain else Tensor._view_of(g, m.view(m.shape, plain, m.offset))
     from ..ops.convert import converted
     from ..ops.dispatch import layout_of
     from ..ops.inplace import is_dense

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine.view import Meta, contiguous_strides, meta
+from ..engine.view import CONJ, NEG, Meta, contiguous_strides
 from ..ops import core
 from ..shapes import complex_as_real, real_as_complex
 from ..storage import UNRECORDED, Storage
@@ -29,7 +29,7 @@ def view(x: Tensor, m: Meta, name: str, backward: Callable[[Tensor], Tensor]) ->
     t._storage = x._storage
     t._meta = m
     attach(t, x)
-    if name.startswith("ViewAs"):
+    if name in _RETYPES:
         t._retype = name
     if x._rg and STATE.grad:
         if m.dtype.category < 2:
@@ -229,8 +229,13 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
         move_retain(x, fn)
 
 
-#: what looks whether a tensor may be seen as another type, by the grad_fn of that view
-_RETYPES = {"ViewAsRealBackward0": complex_as_real, "ViewAsComplexBackward0": real_as_complex}
+#: what looks whether a tensor may be seen so, by the grad_fn of a view that shows other values than its storage holds
+_RETYPES: dict[str, Callable[[Meta], Any]] = {
+    "ViewAsRealBackward0": complex_as_real,
+    "ViewAsComplexBackward0": real_as_complex,
+    "ConjBackward0": lambda m: m,
+    "NegViewBackward0": lambda m: m,
+}
 
 
 def refresh(t: Tensor) -> None:
@@ -303,16 +308,28 @@ def _extent(m: Meta) -> int:
 
 def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
     """A copy of `g`, which is shaped as `base`, and the part of it that `region` is of `base`."""
-    strided: Any = core.function("as_strided")
     if base.whole:
         result = g.contiguous().clone() if not g._meta.contiguous else g.clone()
-        return result, strided(_as_type(result, region.dtype), region.shape, region.strides, region.offset)
+        return result, _seen(_as_type(result, region.dtype), region)
     n = max(_extent(base), _extent_as(region, base.dtype))
     make: Any = core.function("zeros")
     flat = make((n,), dtype=g.dtype, device=g.device)
-    result = strided(flat, base.shape, base.strides, base.offset)
+    result = _seen(flat, base)
     result.copy_(g)
-    return result, strided(_as_type(flat, region.dtype), region.shape, region.strides, region.offset)
+    return result, _seen(_as_type(flat, region.dtype), region)
+
+
+def _seen(flat: Tensor, m: Meta) -> Tensor:
+    """What `m` shows of a storage, of `flat`."""
+    strided: Any = core.function("as_strided")
+    return _shown(strided(flat, m.shape, m.strides, m.offset), m.mark)
+
+
+def _shown(t: Tensor, mark: int) -> Tensor:
+    """`t` as a view with that mark shows it."""
+    if mark & CONJ:
+        t = t.conj()
+    return t._neg_view() if mark & NEG else t
 
 
 def _as_type(t: Tensor, dtype: Any) -> Tensor:
@@ -336,11 +353,10 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
     repeated = [d for d, (n, s) in enumerate(zip(m.shape, m.strides, strict=True)) if s == 0 and n > 1]
     if repeated:
         g = g.sum(repeated, keepdim=True)
-        m = meta(tuple(g.shape), m.strides, m.offset, m.dtype, m.device)
+        m = m.view(tuple(g.shape), m.strides, m.offset)
     n = max(_extent_as(base, m.dtype), _extent(m))
     n += n % 2 if base.dtype is not m.dtype else 0
     make: Any = core.function("zeros")
-    strided: Any = core.function("as_strided")
     flat = make((n,), dtype=g.dtype, device=g.device)
     if _overlaps(m):
         strides = contiguous_strides(m.shape)
@@ -350,13 +366,13 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
             shape = [1] * len(strides)
             shape[d] = size
             index = index + (arange(size, device=g.device) * step).reshape(shape)
-        flat = flat.index_add(0, index.reshape(-1), g.reshape(-1))
+        flat = flat.index_add(0, index.reshape(-1), _shown(g, m.mark).reshape(-1))
     else:
-        strided(flat, m.shape, m.strides, m.offset).copy_(g)
+        _seen(flat, m).copy_(g)
     if base.dtype is not m.dtype:
         pairs: Any = core.function("view_as_complex" if base.dtype.is_complex else "view_as_real")
         flat = pairs(flat.reshape(-1, 2)) if base.dtype.is_complex else pairs(flat).reshape(-1)
-    return strided(flat, base.shape, base.strides, base.offset)
+    return _seen(flat, base)
 
 
 def core_int64() -> Any:

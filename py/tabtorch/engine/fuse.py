@@ -109,7 +109,7 @@ class Graph:
         n = self.nodes[reader]
         m = n.inst.ins[i]
         kind = n.inst.op.kind
-        if not m.whole or m.dtype is not self.nodes[pos].inst.out.dtype:
+        if not m.flat or m.dtype is not self.nodes[pos].inst.out.dtype:
             return False
         if kind == "map":
             return not n.inst.op.indexed and m.numel == self.nodes[pos].inst.out.numel
@@ -176,7 +176,7 @@ class Graph:
                 m = n.inst.ins[i]
                 q = s.pos
                 if q in self.virtual:
-                    nxt = (q, at_point and not indexed and m.whole and m.numel == s.inst.out.numel)
+                    nxt = (q, at_point and not indexed and m.flat and m.numel == s.inst.out.numel)
                     if nxt not in seen:
                         seen.add(nxt)
                         stack.append(nxt)
@@ -282,7 +282,7 @@ class Graph:
             n = self.nodes[p].inst
             mine = [(q, m) for q, m in here if q in members]
             if n.op.kind in ("reduce", "contract"):
-                if mine and not (n.ins[0].whole and self._aligned(g, mine, "full")):
+                if mine and not (n.ins[0].flat and self._aligned(g, mine, "full")):
                     return False
                 g.level[p] = "row"
                 g.phase[p] = max([g.phase[q] for q, _ in mine], default=0) + 1
@@ -308,7 +308,7 @@ class Graph:
                 k *= n
         g = Group("row" if kind == "reduce" else kind, len(self.groups), pos, o, k)
         if kind == "reduce" or (kind == "contract" and not tiles.serves(self.target, ins)):
-            g.split = self.target.split(o, k, all(m.whole or m.strides[-1:] in ((0,), (1,)) for m in ins.ins))
+            g.split = self.target.split(o, k, all(m.flat or m.strides[-1:] in ((0,), (1,)) for m in ins.ins))
         if kind in ("reduce", "contract"):
             g.level[pos] = "row"
             g.phase[pos] = 1
@@ -338,10 +338,10 @@ class Graph:
         if n.inst.op.kind == "reduce":
             src = n.inst.ins[0]
             o, k = out.numel, src.numel // max(1, out.numel)
-            if not src.whole or k == 1 or self.target.split(o, k, True):
+            if not src.flat or k == 1 or self.target.split(o, k, True):
                 return False
             if g.kind == "map":
-                if g.O != o * k or not all(m.whole for _, m in mine):
+                if g.O != o * k or not all(m.flat for _, m in mine):
                     return False
                 g.kind, g.O, g.K = "row", o, k
             elif g.kind != "row" or g.split or (g.O, g.K) != (o, k) or not self._aligned(g, mine, "full"):
@@ -350,7 +350,7 @@ class Graph:
             self._add(g, pos, "row", phase)
             return True
         if g.kind == "map":
-            if g.O != out.numel or not all(m.whole for _, m in mine):
+            if g.O != out.numel or not all(m.flat for _, m in mine):
                 return False
             self._add(g, pos, "full", 0)
             return True
@@ -384,7 +384,7 @@ class Graph:
         """Whether all these reads are of values that exist at a point of that level."""
         for q, m in mine:
             if g.level[q] == level:
-                if not m.whole:
+                if not m.flat:
                     return False
             elif level == "row" or not reads_row(m, g.O, g.K):
                 return False

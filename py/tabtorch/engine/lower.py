@@ -15,7 +15,7 @@ from typing import Any
 
 from .expr import Complex, Expr, cast, const, fit, idiv, imod, variable, where
 from .js import JavaScript
-from .view import Meta
+from .view import CONJ, NEG, Meta
 from .wgsl import Wgsl
 
 #: dtypes several of which share a 32-bit word on webgpu -> how many
@@ -25,13 +25,21 @@ U0 = const(0, "u32")
 
 
 class Ref:
-    """Something a launch binds: a slot of the plan (`key`), seen as elements of a dtype."""
+    """Something a launch binds: a slot of the plan (`key`), seen as elements of a dtype, and with the mark of a view."""
 
-    __slots__ = ("dtype", "key")
+    __slots__ = ("dtype", "key", "mark")
 
-    def __init__(self, key: Any, dtype: Any) -> None:
+    def __init__(self, key: Any, dtype: Any, mark: int = 0) -> None:
         self.key = key
         self.dtype = dtype
+        self.mark = mark
+
+
+def shown(v: Any, dtype: Any, mark: int) -> Any:
+    """What a view with that mark shows of an element."""
+    if mark & CONJ:
+        v = Complex(v.re, -v.im)
+    return fit(-v, dtype.name) if mark & NEG else v
 
 
 class Kernel:
@@ -113,11 +121,13 @@ class Kernel:
         d = ref.dtype
         if d.is_complex:
             t = "f32" if d.name == "complex64" else "f64"
-            return Complex(
+            v: Any = Complex(
                 Expr("load", t, (i,), (n, d.name, 0)),
                 Expr("load", t, (i,), (n, d.name, 1)),
             )
-        return Expr("load", d.compute, (i,), (n, d.name, 0))
+        else:
+            v = Expr("load", d.compute, (i,), (n, d.name, 0))
+        return shown(v, d, ref.mark)
 
     def store(self, ref: Ref, i: Expr, v: Any) -> None:
         """Writes element `i`. On webgpu a packed dtype may only be stored where one thread owns the word (see `map_kernel`)."""
@@ -322,7 +332,7 @@ def split_dims(
 def index_of(k: Kernel, m: Meta, factors: list[Factor], role: Any) -> Expr:
     """Where in its storage the element of view `m` at a point of the domain lies. `role` names this access; a pair of ints is
     a view of a node, whose beginning may differ from run to run."""
-    if m.whole or m.numel == 0:
+    if m.flat or m.numel == 0:
         return linear(k, factors)
     parts = split_dims(m.shape, m.strides, [n for _, n, _ in factors])
     if parts is None:
@@ -450,9 +460,9 @@ class Values:
         src, m = n.srcs[i], n.inst.ins[i]
         p = self.pending(src)
         if factors is self.home and p in self.inside:
-            return self.inside[p]  # grouping made sure that this view reads the same point
-        if p in self.virtual and m.whole and m.numel == src.inst.out.numel:
-            return self.compute(p, factors)
+            return shown(self.inside[p], m.dtype, m.mark)  # grouping made sure that this view reads the same point
+        if p in self.virtual and m.flat and m.numel == src.inst.out.numel:
+            return shown(self.compute(p, factors), m.dtype, m.mark)
         return self.element(pos, i, index_of(self.k, m, factors, (pos, i)))
 
     def element(self, pos: int, i: int, at: Expr) -> Any:
@@ -463,9 +473,9 @@ class Values:
         if p in self.virtual:
             at = self.k.let(at, "j")
             size = src.inst.out.numel
-            return self.compute(p, [(at, size, ("at", pos, i))])
+            return shown(self.compute(p, [(at, size, ("at", pos, i))]), m.dtype, m.mark)
         r = self.refs(src)
-        return self.k.load(Ref(r.key, m.dtype), at)
+        return self.k.load(Ref(r.key, m.dtype, m.mark), at)
 
     def compute(self, pos: int, factors: list[Factor]) -> Any:
         """The value of map node `pos`, fitted to its dtype."""

@@ -96,7 +96,7 @@ def _sources(nodes: list[Node], metas: list[Meta]) -> tuple[list[Node], list[Met
         else:
             continue
         sources[k] = flat
-        views[k] = meta(m.shape, m.strides, m.offset + at, m.dtype, m.device)
+        views[k] = m.view(m.shape, m.strides, m.offset + at)
     return sources, views
 
 

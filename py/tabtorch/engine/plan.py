@@ -66,7 +66,8 @@ class Lowering:
     def input(self, j: int) -> Ref:
         """Buffer of input `j`; its layout is `inst.ins[j]`."""
         n = self.b.graph.nodes[self.pos]
-        return Ref(self.b.ref_of(n.srcs[j]).key, n.inst.ins[j].dtype)
+        m = n.inst.ins[j]
+        return Ref(self.b.ref_of(n.srcs[j]).key, m.dtype, m.mark)
 
     def temp(self, nbytes: int, dtype: Any) -> Ref:
         return Ref(self.b.temp(nbytes), dtype)
@@ -231,11 +232,11 @@ class Builder:
             n = self.nodes[q]
             for s, m in zip(n.srcs, n.inst.ins):
                 if s.buf is not None:
-                    if -s.pos - 1 == k and not (here and m.whole and m.numel == g.O and m.dtype is s.inst.out.dtype):
+                    if -s.pos - 1 == k and not (here and m.flat and m.numel == g.O and m.dtype is s.inst.out.dtype):
                         return False
                 elif s.pos in self.graph.virtual:
                     x = s.inst
-                    stack.append((s.pos, here and m.whole and m.numel == x.out.numel and not x.op.indexed))
+                    stack.append((s.pos, here and m.flat and m.numel == x.out.numel and not x.op.indexed))
         return True
 
     def _only_here(self, src: Any, pos: int, i: int) -> bool:

@@ -55,7 +55,7 @@ class RowKernel:
         for p in self.g.nodes:
             n = self.b.nodes[p]
             for m in n.inst.ins:
-                if m.numel == self.g.O * self.g.K and m.ndim and not (m.whole or m.strides[-1] in (0, 1)):
+                if m.numel == self.g.O * self.g.K and m.ndim and not (m.flat or m.strides[-1] in (0, 1)):
                     return False
         return True
 
@@ -133,7 +133,7 @@ class RowKernel:
         """Computes, outside the loop, the part of the operands' places that does not vary along the row."""
         n = self.b.nodes[p]
         for i, m in enumerate(n.inst.ins):
-            if not m.whole and n.srcs[i].pos not in self.v.virtual:
+            if not m.flat and n.srcs[i].pos not in self.v.virtual:
                 self.k.let(index_of(self.k, m, [o, (U0, kf[0], kf[1])], (p, i)), "base")
 
     # ---- forms

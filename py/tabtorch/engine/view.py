@@ -52,20 +52,43 @@ def ordered_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, 
     return tuple(strides)
 
 
-class Meta:
-    """Shape, strides and offset (in elements), dtype and device of a tensor. Interned: compare with `is`."""
+#: what a view may show of each element in its place: its conjugate, its negative, or (CONJ | NEG) both
+CONJ, NEG = 1, 2
 
-    __slots__ = ("contiguous", "device", "dtype", "flat", "ndim", "numel", "offset", "shape", "strides", "whole")
+
+class Meta:
+    """Shape, strides and offset (in elements), dtype, device and mark of a tensor. Interned: compare with `is`.
+
+    mark: 0, CONJ, NEG or both. What is read through a marked view is made so where it is loaded, and what is written through
+    one where it is stored (`Kernel.load`, `ops/inplace.py`): each mark is its own inverse.
+    """
+
+    __slots__ = (
+        "contiguous",
+        "device",
+        "dtype",
+        "flat",
+        "mark",
+        "ndim",
+        "numel",
+        "offset",
+        "shape",
+        "strides",
+        "whole",
+    )
 
     shape: Size
     strides: tuple[int, ...]
 
-    def __init__(self, shape: Size, strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device) -> None:
+    def __init__(
+        self, shape: Size, strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device, mark: int = 0
+    ) -> None:
         self.shape = shape
         self.strides = strides
         self.offset = offset
         self.dtype = dtype
         self.device = device
+        self.mark = mark
         self.ndim = len(shape)
         self.numel = prod(shape)
         expected, ok = 1, True
@@ -76,30 +99,42 @@ class Meta:
                     break
                 expected *= s
         self.contiguous = ok or self.numel == 0
-        self.whole = self.contiguous and offset == 0  # element i of the view is element i of the storage
+        self.flat = self.contiguous and offset == 0  # element i of the view lies where element i of the storage does
+        self.whole = self.flat and not mark  # and is it
+
+    def view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Meta:
+        """The same elements, or some of them, in another geometry."""
+        return meta(shape, strides, offset, self.dtype, self.device, self.mark)
+
+    def marked(self, mark: int) -> Meta:
+        """The same view with another mark."""
+        return meta(self.shape, self.strides, self.offset, self.dtype, self.device, mark)
 
     def __repr__(self) -> str:
-        return f"Meta({tuple(self.shape)}, {self.strides}, +{self.offset}, {self.dtype.name}, {self.device})"
+        mark = ("", ", conj", ", neg", ", conj neg")[self.mark]
+        return f"Meta({tuple(self.shape)}, {self.strides}, +{self.offset}, {self.dtype.name}, {self.device}{mark})"
 
 
 _interned: dict[tuple, Meta] = {}
 
 
-def meta(shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device) -> Meta:
+def meta(
+    shape: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: Dtype, device: Device, mark: int = 0
+) -> Meta:
     """The one Meta with these properties."""
-    key = (shape, strides, offset, dtype, device)
+    key = (shape, strides, offset, dtype, device, mark)
     m = _interned.get(key)
     if m is None:
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
-        m = Meta(Size(shape), tuple(strides), offset, dtype, device)
-        m = _interned.setdefault((m.shape, m.strides, offset, dtype, device), m)
+        m = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
+        m = _interned.setdefault((m.shape, m.strides, offset, dtype, device, mark), m)
     return m
 
 
 def started(m: Meta) -> Meta:
     """The view that stands for all that are as `m` but for where they begin; those that begin at 0 are apart."""
-    return meta(m.shape, m.strides, 1, m.dtype, m.device) if m.offset else m
+    return m.view(m.shape, m.strides, 1) if m.offset else m
 
 
 def contiguous_meta(shape: tuple[int, ...], dtype: Dtype, device: Device) -> Meta:

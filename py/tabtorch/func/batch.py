@@ -232,7 +232,7 @@ def spread(n: Node, size: int) -> Node:
 def shifted(m: Meta, size: int, source: Node | None) -> Meta:
     """The view `m` of an example as a view of all of them; `source`: the example's node, None: it is the same for all."""
     step = 0 if source is None else _step(source, m)
-    return meta((size, *m.shape), (step, *m.strides), m.offset, m.dtype, m.device)
+    return m.view((size, *m.shape), (step, *m.strides), m.offset)
 
 
 def _step(source: Node, m: Meta) -> int:
@@ -277,7 +277,7 @@ def _for_all(n: Node) -> None:
 def _rule(i: Inst, size: int, views: tuple[int | None, ...], whole: bool) -> Inst:
     """The instruction over all examples. `views`: elements of each input's example, None where it is the same for all."""
     ins = tuple([
-        meta((size, *m.shape), (0 if n is None else n, *m.strides), m.offset, m.dtype, m.device)
+        m.view((size, *m.shape), (0 if n is None else n, *m.strides), m.offset)
         for m, n in zip(i.ins, views)
     ])  # fmt: skip
     out = in_front(i.out, size)
@@ -298,9 +298,7 @@ def _rule(i: Inst, size: int, views: tuple[int | None, ...], whole: bool) -> Ins
     elif op.kind == "write":
         flat = contiguous_meta((size * i.ins[0].numel,), i.out.dtype, i.out.device)
         region = i.static
-        static = meta(
-            (size, *region.shape), (i.ins[0].numel, *region.strides), region.offset, region.dtype, region.device
-        )
+        static = region.view((size, *region.shape), (i.ins[0].numel, *region.strides), region.offset)
         ins, out = (flat, ins[1]), flat
     return inst(op, ins, out, i.scalars, static, i.compute)
 
@@ -563,9 +561,7 @@ def _summed(i: Inst) -> Inst:
 
     def moved(m: Meta) -> Meta:
         order = (*range(1, at + 1), 0, *range(at + 1, m.ndim))
-        return meta(
-            tuple([m.shape[d] for d in order]), tuple([m.strides[d] for d in order]), m.offset, m.dtype, m.device
-        )
+        return m.view(tuple([m.shape[d] for d in order]), tuple([m.strides[d] for d in order]), m.offset)
 
     out = contiguous_meta(i.out.shape[1:], i.out.dtype, i.out.device)
     static = (batch - 1, left, right, summed + 1) if batch else (0, left - 1, right, summed + 1)

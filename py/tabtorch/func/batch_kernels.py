@@ -68,7 +68,7 @@ def _scatter(n: Node, size: int, given: Any, ins: Any, srcs: Any) -> Any:
     return (
         axis + 1,
         mode,
-        meta((size, *out.shape), (total, *out.strides), out.offset, out.dtype, out.device),
+        out.view((size, *out.shape), (total, *out.strides), out.offset),
         ordered,
     ), ins
 
@@ -88,7 +88,7 @@ def _index_put(n: Node, size: int, given: Any, ins: Any, srcs: Any) -> Any:
     big = _layouts.get(key)
     if big is None:
         m = lay.source
-        source = meta((size, *m.shape), (n.inst.out.numel, *m.strides), m.offset, m.dtype, m.device)
+        source = m.view((size, *m.shape), (n.inst.out.numel, *m.strides), m.offset)
         pattern = (0, *[j + 1 if j >= 0 else j for j in lay.pattern])
         big = _layouts[key] = Layout(source, (first, *places), pattern, lay.at, lay.shape)
     rest = [_moved(m, lay.at) for m in ins[1 + count :]]
@@ -99,7 +99,7 @@ def _index_put(n: Node, size: int, given: Any, ins: Any, srcs: Any) -> Any:
 def _moved(m: Meta, at: int) -> Meta:
     """The first dimension `at` places further back."""
     order = (*range(1, at + 1), 0, *range(at + 1, m.ndim))
-    return meta(tuple([m.shape[d] for d in order]), tuple([m.strides[d] for d in order]), m.offset, m.dtype, m.device)
+    return m.view(tuple([m.shape[d] for d in order]), tuple([m.strides[d] for d in order]), m.offset)
 
 
 def _overlap(n: Node, size: int, given: Any, ins: Any, srcs: Any) -> Any:

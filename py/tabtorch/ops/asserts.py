@@ -193,7 +193,7 @@ def assert_range(t: Tensor, wanted: Range, complaint: Complaint, operation: str)
         epoch, before = found.seen.get(place, (-1, wanted))
         if epoch == _epoch and wanted.takes_all_of(before):
             return
-    if node.inst.out.dtype is m.dtype:
+    if node.inst.out.dtype is m.dtype and not m.mark:
         proof = Proof()
         low, high = proof.interval(node) if m.dtype.category < 2 else proof.of_reals(node)
         if wanted.low <= low and high <= wanted.high:
@@ -209,7 +209,7 @@ def assert_range(t: Tensor, wanted: Range, complaint: Complaint, operation: str)
 
 def _elements(m: Meta) -> Any:
     """Which elements of a value a view shows, whatever its shape is."""
-    return (m.offset, m.numel) if m.contiguous else m
+    return (m.offset, m.numel) if m.contiguous and not m.mark else m
 
 
 def _emit(node: Node, m: Meta, wanted: Range, complaint: Complaint, operation: str) -> None:

@@ -58,13 +58,13 @@ def is_signed(input: Tensor) -> bool:
 
 @register("is_conj")
 def is_conj(input: Tensor) -> bool:
-    """False: a conjugate is computed, it is never a mark on the tensor."""
+    """Whether it shows the conjugates of what its storage holds."""
     return input.is_conj()
 
 
 @register("is_neg")
 def is_neg(input: Tensor) -> bool:
-    """False: a negation is computed, it is never a mark on the tensor."""
+    """Whether it shows the negatives of what its storage holds."""
     return input.is_neg()
 
 
@@ -244,7 +244,7 @@ def _plain(t: Tensor) -> Tensor:
 
 def _copies(name: str, view: Callable[..., Any], several: bool = False) -> None:
     def copy(input: Tensor, *args: Any, out: Any = None, **options: Any) -> Any:
-        r = view(input, *args, **options)
+        r = view(input.resolve_conj(), *args, **options)
         if not several:
             return into(out, _plain(r))
         parts = tuple(_plain(t) for t in r)

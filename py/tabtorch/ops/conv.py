@@ -12,7 +12,7 @@ from typing import Any
 from ..autograd.mode import STATE
 from ..autograd.tape import record, type_string
 from ..engine.graph import Inst, Map, inst
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name
 from ..tensor import Tensor
 from .contract import CONTRACT, c_name, wide_dtype
@@ -106,7 +106,7 @@ _BIAS = Map("bias", lambda y, b: y + b)
 
 @remembered
 def _bias_inst(y: Meta, b: Meta) -> Inst:
-    along = meta(y.shape, (0, b.strides[0], *(0,) * (y.ndim - 2)), b.offset, b.dtype, b.device)
+    along = b.view(y.shape, (0, b.strides[0], *(0,) * (y.ndim - 2)), b.offset)
     return inst(_BIAS, (y, along), contiguous_meta(y.shape, b.dtype, y.device))
 
 

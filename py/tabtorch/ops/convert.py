@@ -46,7 +46,7 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
         perm = order or range(len(shape))
         if 0 in shape:
             perm = range(len(shape))
-        source = meta(tuple([shape[k] for k in perm]), tuple([st[k] for k in perm]), m.offset, m.dtype, m.device)
+        source = m.view(tuple([shape[k] for k in perm]), tuple([st[k] for k in perm]), m.offset)
         inner, out = laid_out(shape, order, d, m.device)
         entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
     i, out, same = entry
@@ -113,7 +113,7 @@ def _moved(t: Tensor, device: Any) -> Tensor:
 def _marked(t: Tensor, device: Any) -> Tensor:
     """The same memory, said to be on another device of that number. As in PyTorch, the cpu's is the tensor itself."""
     m = t._meta
-    return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device), "ToCopyBackward0", lambda g: g)
+    return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device, m.mark), "ToCopyBackward0", lambda g: g)
 
 
 def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:

@@ -149,9 +149,9 @@ def expanded(m: Meta, shape: tuple[int, ...], order: tuple[int, ...] | None = No
     if order is None:
         if m.shape == shape:
             return m
-        return meta(shape, broadcast_strides(m, shape), m.offset, m.dtype, m.device)
+        return m.view(shape, broadcast_strides(m, shape), m.offset)
     st = broadcast_strides(m, shape)
-    return meta(tuple([shape[d] for d in order]), tuple([st[d] for d in order]), m.offset, m.dtype, m.device)
+    return m.view(tuple([shape[d] for d in order]), tuple([st[d] for d in order]), m.offset)
 
 
 def dense_alike(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -479,7 +479,7 @@ elementwise(
     Row(
         "_conj_physical",
         lambda x: conjugate(x),
-        (lambda g, x, out: conj(g),),
+        (lambda g, x, out: g.conj_physical(),),
         doc="The complex conjugate.",
         method=False,
         empty_like=True,
@@ -489,18 +489,8 @@ elementwise(
 
 
 def _conj_physical(input: Any, **out: Any) -> Any:
-    """The complex conjugate; a real tensor is given back as it is."""
+    """The complex conjugate, as a tensor of its own; a real tensor is given back as it is."""
     return ops._conj_physical(input, **out) if out or input._meta.dtype.is_complex else input
 
 
-register("conj", _conj_physical, method=True)
 register("conj_physical", _conj_physical, method=True, inplace=lambda input: ops._conj_physical_(input))
-
-
-def _itself(input: Any) -> Any:
-    """input: conjugates and negatives are never lazy here."""
-    return input
-
-
-register("resolve_conj", _itself, method=True)
-register("resolve_neg", _itself, method=True)

@@ -40,7 +40,7 @@ def _plan(m: Meta, dim: int, n: int, count: int, inverse: bool, half: Any, dtype
         order = (*sorted(others, key=lambda d: -m.strides[d]), dim)
     step = ordered_strides(shape, order)
     rows = (*[d for d in order if d != dim], dim)
-    source = meta(tuple([m.shape[d] for d in rows]), tuple([m.strides[d] for d in rows]), m.offset, m.dtype, m.device)
+    source = m.view(tuple([m.shape[d] for d in rows]), tuple([m.strides[d] for d in rows]), m.offset)
     out = contiguous_meta(tuple([shape[d] for d in rows]), dtype, m.device)
     real = "f32" if dtype in (dtypes.float32, dtypes.complex64) else "f64"
     static = (n, inverse, *half, tuple([step[d] for d in rows]))

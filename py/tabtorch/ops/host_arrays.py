@@ -44,7 +44,7 @@ def host(f: Callable[..., Any], *tensors: Tensor, order: str = "C") -> Any:
         batched = on_host(f, tensors, order)
         if batched is not None:
             return batched
-    r = f(*[to_numpy(t.detach(), False) for t in tensors])
+    r = f(*[to_numpy(t, True) for t in tensors])
     if type(r) is not tuple:
         return _tensor(r, device, order)
     return tuple([_tensor(a, device, order[i % len(order)]) for i, a in enumerate(r)])

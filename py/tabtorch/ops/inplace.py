@@ -15,7 +15,7 @@ from ..autograd.mode import STATE
 from ..autograd.tape import record, short_class, unsupported
 from ..autograd.views import before_write, check_inplace, rebase, refresh
 from ..engine.graph import Inst, Node, Write, batches, emit, inst
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..tensor import Tensor
 from .arguments import as_operand, bind, must_be_tensor
 from .core import Row
@@ -45,9 +45,9 @@ _WRITE = Write("write")
 def covering_order(m: Meta, numel: int) -> Any:
     """The order of dimensions (slowest first) in which `m` walks a whole storage of `numel` elements one by one.
 
-    None: row-major. (): it does not, so only part of the storage is written.
+    None: row-major. (): it does not, so only part of the storage is written, or what is written is not what is to be stored.
     """
-    if m.offset or m.numel != numel:
+    if m.offset or m.numel != numel or m.mark:
         return ()
     if m.contiguous:
         return None
@@ -99,7 +99,8 @@ def _region(base: Node, m: Meta, value: Node) -> Node:
         flat = contiguous_meta((have.numel,), have.dtype, have.device)
     else:  # a view that shows another dtype: the whole storage is seen so
         flat = contiguous_meta((have.numel * have.dtype.itemsize // m.dtype.itemsize,), m.dtype, m.device)
-    return emit(inst(_WRITE, (flat, contiguous_meta(m.shape, m.dtype, m.device)), flat, (), m), (base, value))
+    written = contiguous_meta(m.shape, m.dtype, m.device).marked(m.mark)  # a mark undoes itself
+    return emit(inst(_WRITE, (flat, written), flat, (), m.marked(0)), (base, value))
 
 
 def set_tensor(t: Tensor, value: Tensor) -> None:
@@ -381,7 +382,7 @@ def write_out(out: Tensor, value: Tensor) -> Tensor:
         from .resizing import resize
 
         resize(out, v.shape)
-        out._meta = meta(v.shape, v.strides, m.offset, m.dtype, m.device)
+        out._meta = m.view(v.shape, v.strides, m.offset)
     set_tensor(out, value)
     return out
 

@@ -223,7 +223,7 @@ def _windows(ts: list[Tensor]) -> Tensor | None:
         return None
     for t in ts:
         n = t._meta
-        if t._rg or t._storage.node is not node or n.strides != m.strides or n.dtype is not m.dtype:
+        if t._rg or t._storage.node is not node or n.strides != m.strides or n.dtype is not m.dtype or n.mark != m.mark:
             return None
     key = tuple([t._meta for t in ts])
     if key in _stacked:
@@ -235,7 +235,7 @@ def _windows(ts: list[Tensor]) -> Tensor | None:
     from .gather import index_prepared
 
     span = sum([(n - 1) * st for n, st in zip(m.shape, m.strides)])
-    every = meta((node.inst.out.numel - span, *m.shape), (1, *m.strides), 0, m.dtype, m.device)
+    every = m.view((node.inst.out.numel - span, *m.shape), (1, *m.strides), 0)
     places = from_flat([n.offset for n in key], (len(key),), dtypes.int64, m.device)
     return index_prepared(Tensor._view_of(first, every), (places, *(None,) * m.ndim))
 

@@ -12,7 +12,7 @@ from ..autograd.mode import STATE
 from ..autograd.tape import Saved, edge
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import Inst, emit
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import NOTHING, blame, missing, overridden, own_code, register, required
@@ -155,7 +155,7 @@ def view_meta(m: Meta, shape: tuple[int, ...], strides: tuple[int, ...], offset:
     """A view of what `m` views; without elements it is the plain one, so that it stands for no place at all."""
     if 0 in shape:
         return contiguous_meta(shape, m.dtype, m.device)
-    return meta(shape, strides, m.offset + offset, m.dtype, m.device)
+    return m.view(shape, strides, m.offset + offset)
 
 
 @remembered
@@ -222,7 +222,7 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
 
         resize(out, tuple(want.shape))
         if not want.contiguous and dense_strides(want) == want.strides:  # laid out as the result, as LAPACK's are
-            out._meta = meta(want.shape, want.strides, have.offset, have.dtype, have.device)
+            out._meta = have.view(want.shape, want.strides, have.offset)
     check_overlap(out, inputs, True)
     out.copy_(result)
     return out

@@ -13,7 +13,7 @@ from ..dtypes import int64
 from ..engine.expr import Expr, cast, minimum, where
 from ..engine.graph import batches
 from ..engine.lower import Kernel
-from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta, meta
+from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta
 from ..modes import STATE
 from ..shapes import remembered
 from ..tensor import Tensor
@@ -129,7 +129,7 @@ def check_reals(t: Tensor, wanted: Range, complaint: Complaint, operation: str) 
 
 def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
     """`m` seen in a broadcast shape."""
-    return m if m.shape == shape else meta(shape, broadcast_strides(m, shape), m.offset, m.dtype, m.device)
+    return m if m.shape == shape else m.view(shape, broadcast_strides(m, shape), m.offset)
 
 
 def folded(m: Meta, groups: list[tuple[int, int]]) -> Meta | None:
@@ -142,7 +142,7 @@ def folded(m: Meta, groups: list[tuple[int, int]]) -> Meta | None:
             return None
         shape.append(sizes[0] if sizes else 1)
         strides.append(steps[0] if steps else 0)
-    return meta(tuple(shape), tuple(strides), m.offset, m.dtype, m.device)
+    return m.view(tuple(shape), tuple(strides), m.offset)
 
 
 class Layout:

@@ -16,7 +16,7 @@ from ..autograd.tape import record
 from ..autograd.views import before_write, check_inplace, rebase
 from ..creation import empty_like, fill_node, finished, placed, zeros_like
 from ..engine import philox
-from ..engine.view import contiguous_meta, contiguous_strides, meta
+from ..engine.view import contiguous_meta, contiguous_strides
 from ..layout import check_layout
 from ..random import PhiloxGenerator
 from ..shapes import integer, ints, type_name
@@ -96,7 +96,7 @@ def _resize(out: Tensor, shape: tuple[int, ...]) -> None:
     m = out._meta
     if m.shape == shape:
         return
-    out._meta = meta(shape, contiguous_strides(shape), m.offset, m.dtype, m.device)
+    out._meta = m.view(shape, contiguous_strides(shape), m.offset)
     need = m.offset + out._meta.numel
     if out._storage.nbytes < need * m.dtype.itemsize:
         out._storage.node = fill_node((need,), 0, m.dtype, m.device)

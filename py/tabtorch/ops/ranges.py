@@ -75,7 +75,7 @@ class Facts:
 def known(node: Any, m: Meta) -> Any:
     """The elements of a view of a value, flat, if the host has them, else None."""
     host = getattr(node, "host", None)
-    if host is None or type(host) is Facts or node.inst.out.dtype is not m.dtype:
+    if host is None or type(host) is Facts or node.inst.out.dtype is not m.dtype or m.mark:
         return None
     if m.whole and m.numel == len(host):
         return host
@@ -90,7 +90,7 @@ def known(node: Any, m: Meta) -> Any:
 def bounds_kept(node: Any, m: Meta) -> Bounds | None:
     """Bounds of a view of a value, if some are kept with it."""
     host = getattr(node, "host", None)
-    if host is None or node.inst.out.dtype is not m.dtype:
+    if host is None or node.inst.out.dtype is not m.dtype or m.mark:
         return None
     if type(host) is Facts:
         return host.bounds
@@ -152,6 +152,12 @@ def limits(d: Any) -> Bounds:
     return -n, n - 1
 
 
+def _as_stored(node: Any) -> bool:
+    """Whether the first source of a node is read as what it is: as the same type, and with no mark."""
+    m = node.inst.ins[0]
+    return m.dtype is node.srcs[0].inst.out.dtype and not m.mark
+
+
 class Proof:
     """Bounds of values. `leaves`: (node, its bounds) of the data that they were found from."""
 
@@ -163,7 +169,7 @@ class Proof:
         name = node.inst.op.name
         if name == "sigmoid":
             return 0.0, 1.0
-        if node.srcs and name == "to" and node.inst.ins[0].dtype is node.srcs[0].inst.out.dtype:
+        if node.srcs and name == "to" and _as_stored(node):
             if node.inst.ins[0].dtype.category < 2:
                 return self.interval(node.srcs[0])
             return self.of_reals(node.srcs[0])
@@ -209,7 +215,7 @@ class _Made:
         m, source = self.inst.ins[k], node.srcs[k]
         if m.dtype.category > 1:
             return None
-        if source.inst.out.dtype is not m.dtype:
+        if source.inst.out.dtype is not m.dtype or m.mark:
             return limits(m.dtype)
         return self.proof.interval(source, self.depth)
 

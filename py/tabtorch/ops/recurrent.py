@@ -112,14 +112,14 @@ def _gate(t: Tensor, gates: int, k: int, step: int | None = None) -> Any:
     s, one = m.strides[-2:]
     size = width // gates
     offset = m.offset + size * one * k + (m.strides[0] * step if step is not None else 0)
-    return meta((n, size), (s, one), offset, m.dtype, m.device)
+    return m.view((n, size), (s, one), offset)
 
 
 def _by_gate(t: Tensor, gates: int, step: int) -> Any:
     """The Meta of one step of (L, N, gates · H) as (N, gates, H)."""
     m = _gate(t, gates, 0, step)
     (n, size), (s, one) = m.shape, m.strides
-    return meta((n, gates, size), (s, size * one, one), m.offset, m.dtype, m.device)
+    return m.view((n, gates, size), (s, size * one, one), m.offset)
 
 
 def _part(t: Tensor, m: Any) -> Tensor:

@@ -14,7 +14,7 @@ from ..autograd.mode import STATE
 from ..autograd.tape import record
 from ..engine.expr import Complex, Expr, absolute, cast, const, isnan, sqrt, where
 from ..engine.graph import Inst, Map, Reduce, inst
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from . import core
@@ -172,7 +172,7 @@ def _spread_meta(g: Meta, shape: tuple[int, ...], dims: tuple[int, ...], keepdim
                 next(at)
         else:
             strides.append(next(at))
-    return meta(shape, tuple(strides), g.offset, g.dtype, g.device)
+    return g.view(shape, tuple(strides), g.offset)
 
 
 def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:

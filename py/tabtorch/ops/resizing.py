@@ -44,7 +44,7 @@ def resize(t: Tensor, shape: tuple[int, ...], memory_format: Any = None) -> Tens
     if m.shape == shape and memory_format is None:
         return t
     strides = contiguous_strides(shape) if memory_format is None else format_strides(shape, memory_format)
-    new = meta(shape, strides, m.offset, m.dtype, m.device)
+    new = m.view(shape, strides, m.offset)
     reserve(t._storage, new)
     t._meta = new
     return t
@@ -80,7 +80,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
         memory_format = None
         if self.shape != the_template.shape:
             m = self._meta
-            new = meta(the_template.shape, the_template.stride(), m.offset, m.dtype, m.device)
+            new = m.view(the_template.shape, the_template.stride(), m.offset)
             reserve(self._storage, new)
             self._meta = new
         return self
@@ -119,7 +119,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
             )
         storage, there = source._storage, source.device
         if size is None:
-            new = meta(source.shape, source.stride(), source._meta.offset, m.dtype, there)
+            new = meta(source.shape, source.stride(), source._meta.offset, m.dtype, there, m.mark)
         else:
             new = _geometry(m, storage_offset, size, stride, there)
     elif isinstance(source, (UntypedStorage, TypedStorage)):
@@ -153,7 +153,7 @@ def _geometry(m: Meta, offset: int, size: Any, stride: Any, device: Any) -> Meta
     strides = contiguous_strides(shape) if stride is None else ints((stride,), "set_", "stride")
     if len(strides) != len(shape):
         raise RuntimeError(f"unequal size length ({len(shape)}) and stride length ({len(strides)})")
-    return meta(shape, strides, offset, m.dtype, device)
+    return meta(shape, strides, offset, m.dtype, device, m.mark)
 
 
 @register("new", method=True, torch=False)

@@ -245,9 +245,7 @@ MIN, MIN_AT = (_extreme("cummin", _highest, less, k) for k in (0, 1))
 def _plan(op: Custom, m: Meta, dim: int, reverse: bool, dtype: Any, compute: str) -> Any:
     shape = m.shape if m.ndim else (1,)
     if not m.ndim:
-        from ..engine.view import meta
-
-        m = meta((1,), (1,), m.offset, m.dtype, m.device)
+        m = m.view((1,), (1,), m.offset)
     out = contiguous_meta(shape, dtype, m.device)
     return inst(op, (m,), out, static=(dim, reverse), compute=compute)
 

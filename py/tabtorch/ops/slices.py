@@ -11,7 +11,7 @@ from ..autograd.tape import record
 from ..autograd.views import view as track
 from ..engine.expr import Expr, const, idiv, minimum, where
 from ..engine.graph import Map, emit, inst
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..tensor import Tensor
 from .core import camel, register
 from .launch import into, with_out
@@ -31,7 +31,7 @@ def cut_meta(m: Meta, spec: Spec) -> Meta:
         if length is not None:
             shape.append(length)
             strides.append(st * step)
-    return meta(tuple(shape), tuple(strides), at, m.dtype, m.device)
+    return m.view(tuple(shape), tuple(strides), at)
 
 
 def _embed_at(p: Any) -> Any:

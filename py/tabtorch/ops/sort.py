@@ -15,7 +15,7 @@ from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
-from ..engine.view import Meta, contiguous_meta, meta
+from ..engine.view import Meta, contiguous_meta
 from ..layout import contiguous_format
 from ..shapes import integer, remembered, wrap_dim
 from ..tensor import Tensor
@@ -156,7 +156,7 @@ _SORT = Custom("sort", _lower)
 @remembered
 def _sort_inst(m: Meta, dim: int, descending: bool, width: int) -> Inst:
     if not m.ndim:
-        m = meta((1,), (1,), m.offset, m.dtype, m.device)
+        m = m.view((1,), (1,), m.offset)
     shape = (m.shape[0],) if width else m.shape
     return inst(
         _SORT,

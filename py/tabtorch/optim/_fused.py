@@ -67,7 +67,7 @@ def _one_by_one(formula, params, grads, states, settings, batched):
     for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
         own = {name: t[i] for name, t in states.items()}
         if param.is_complex():
-            param, grad = torch.view_as_real(param), torch.view_as_real(grad)
+            param, grad = torch.view_as_real(param), torch.view_as_real(grad.resolve_conj())
             own = {name: torch.view_as_real(t) for name, t in own.items()}
         if batched:
             param, grad = param.unsqueeze(0), grad.unsqueeze(0)
@@ -109,7 +109,7 @@ def _layout(tensors):
         if len(_layouts) > 1000:
             _layouts.clear()
         found = None
-        if all(m.dtype is torch.float32 and m.contiguous and m.numel for m in key):
+        if all(m.dtype is torch.float32 and m.contiguous and m.numel and not m.mark for m in key):
             views = []
             at = 0
             for m in key:

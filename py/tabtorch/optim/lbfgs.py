@@ -156,7 +156,7 @@ class LBFGS(Optimizer):
         views = []
         for p in self._params:
             g = (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
-            views.append(torch.view_as_real(g).reshape(-1) if g.is_complex() else g)
+            views.append(torch.view_as_real(g.resolve_conj()).reshape(-1) if g.is_complex() else g)
         return torch.cat(views, 0)
 
     def _add_grad(self, step_size, update):

@@ -80,19 +80,6 @@ def _truths(raw: Any, boolean: bool) -> bytes:
     return ((raw != 0) if boolean else raw).tobytes()
 
 
-def _same_nans(raw: bytes, dtype: Any) -> bytes:
-    if not _marks or not (dtype.is_floating_point or dtype.is_complex):
-        return raw
-    t = torch.frombuffer(bytearray(raw), dtype=getattr(torch, str(dtype).partition(".")[2]))
-    t = torch.view_as_real(t) if t.is_complex() else t
-    return torch.where(t.isnan(), torch.nan, t).contiguous().view(torch.uint8).numpy().tobytes()
-
-
-#: whether the file being described has conjugate or negative marks, which are carried out here: then NaNs are all alike,
-#: and a tensor of nothing has strides of its own
-_marks = False
-
-
 def describe(x: Any, seen: dict[int, int] | None = None, depth: int = 0) -> str:
     """A text that is the same for the same value in both libraries."""
     seen = {} if seen is None else seen
@@ -100,13 +87,15 @@ def describe(x: Any, seen: dict[int, int] | None = None, depth: int = 0) -> str:
         return "..."
     if isinstance(x, (torch.Tensor, tabtorch.Tensor)):
         where = "meta" if x.device.type == "meta" else ""
-        if isinstance(x, torch.Tensor) and (x.is_conj() or x.is_neg()):  # which is carried out here
-            x = x.resolve_conj().resolve_neg()
-        place = "" if _marks and x.numel() < 2 else f"{tuple(x.stride())}+{x.storage_offset()}"
+        mark = "conj " * x.is_conj() + "neg " * x.is_neg()
+        if isinstance(x, torch.Tensor):  # as it is stored
+            x = x.conj() if x.is_conj() else x
+            x = x._neg_view() if x.is_neg() else x
+        place = f"{mark}{tuple(x.stride())}+{x.storage_offset()}"
         if where or x.numel() > 1 << 24:
             content = "many"
         else:
-            content = hashlib.sha1(_same_nans(_bits(x), x.dtype) if x.numel() else b"").hexdigest()[:12]
+            content = hashlib.sha1(_bits(x)).hexdigest()[:12]
         extra = describe(dict(x.__dict__), seen, depth + 1) if x.__dict__ else ""
         kind = type(x).__name__
         return f"{kind}{where}({str(x.dtype)[-9:]},{tuple(x.shape)},{place},{x.requires_grad},{content}{extra})"
@@ -133,12 +122,6 @@ def describe(x: Any, seen: dict[int, int] | None = None, depth: int = 0) -> str:
     return re.sub(r"<[\w.]*\.(\w+) object.*>", r"\1", text)
 
 
-def marks(data: bytes) -> None:
-    """Tells `describe` what is in the file."""
-    global _marks
-    _marks = b"conj" in data or b"neg" in data
-
-
 def attempt(load: Callable[[], Any]) -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -150,7 +133,6 @@ def attempt(load: Callable[[], Any]) -> Verdict:
 
 
 def theirs(kind: str, data: bytes) -> Verdict:
-    marks(data)
     if kind == SAFE:  # its order is that of a hash table
         return attempt(lambda: dict(sorted(safetensors.torch.load(data).items())))
     return attempt(lambda: torch.load(io.BytesIO(data), weights_only=True))
@@ -183,7 +165,6 @@ def watch() -> None:
 def ours(kind: str, data: bytes) -> tuple[Verdict, list[str]]:
     """What tabtorch says, and what the file did that it may not."""
     global _seen
-    marks(data)
     _seen = []
     try:
         if kind == SAFE:
