@@ -560,7 +560,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 + (" For batches of matrices, consider using tensor.mH" if self._meta.ndim > 2 else "")
             )
         if self._meta.ndim == 0:
-            return self
+            return self.conj()
         t = self.transpose(0, 1)
         return t.conj() if self._meta.dtype.is_complex else t
 
@@ -568,7 +568,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def mH(self) -> Tensor:
         """The conjugate transpose of a batch of matrices."""
         if self._meta.ndim == 0:
-            return self
+            return self.conj()
         if self._meta.ndim < 2:
             raise RuntimeError(
                 f"tensor.mH is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."

@@ -113,7 +113,9 @@ def modes(g: Draw, i: int, t: Any) -> None:
         g.do(["enter", g.pick(["no_grad", "no_grad", "enable_grad"]), [], {}])
     elif g.chance(25):
         g.do(["enter", "set_grad_enabled", [g.chance(40)], {}])
-    else:
+    elif not any(
+        t.is_conj() or t.is_neg() for t in g.tensors
+    ):  # of which PyTorch's composite functions make copies there
         g.do(["enter", "inference_mode", [] if g.chance(80) else [False], {}])
 
 
@@ -169,7 +171,7 @@ MOVES: list[tuple[Move, float]] = [
     (an_advanced_item, 1.5),
     (an_attribute, 3),
     (a_function_view, 2),
-    (a_conjugate, 0.6),
+    (a_conjugate, 3),
     (arithmetic, 9),
     (unary, 4),
     (activation, 1.5),

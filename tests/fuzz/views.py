@@ -148,6 +148,7 @@ def view_args(g: Draw, t: Any) -> dict[str, Callable[[], list[Any]]]:
         "contiguous": list,
         "view:dtype": type_args,
         "resolve_conj": list,
+        "resolve_neg": list,
         "type_as": another,
         "positive": list,
         "to": lambda: type_args(),
@@ -159,7 +160,7 @@ _EASY = [
     "transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t", "select", "narrow", "unfold", "diagonal", "expand",
     "broadcast_to", "expand_as", "as_strided", "view", "view", "reshape", "reshape", "view_as", "reshape_as", "flatten", "unflatten",
     "ravel", "squeeze", "squeeze", "unsqueeze", "detach", "contiguous", "view:dtype", "adjoint", "narrow_copy", "positive", "type_as",
-    "resolve_conj", "to", "clone",
+    "resolve_conj", "resolve_neg", "to", "clone",
 ]  # fmt: skip
 
 
@@ -169,7 +170,7 @@ def a_view(g: Draw, i: int, t: Any) -> None:
         return
     if name == "view:dtype" and t.dtype is torch.bool:  # in which there might be other bits than those of 0 and 1
         return
-    if name == "adjoint" and t.is_complex():
+    if name == "adjoint" and t.is_complex() and torch.is_inference_mode_enabled():  # see `modes`
         name = "transpose"
     args = view_args(g, t)[name]()
     if name == "narrow_copy" and type(args[1]) is int and args[1] < 0:  # whose gradient PyTorch loses
@@ -199,10 +200,10 @@ def an_advanced_item(g: Draw, i: int, t: Any) -> None:
 
 
 def an_attribute(g: Draw, i: int, t: Any) -> None:
-    if t.is_complex():
-        g.do(["get", g.pick(["T", "mT", "real", "imag", "data"]), [["T", i]], {}])
-        return
-    g.do(["get", g.pick(["T", "mT", "H", "mH", "real", "imag", "data", "real", "imag", "data"]), [["T", i]], {}])
+    names = ["T", "mT", "H", "mH", "real", "imag", "data", "real", "imag", "data"]
+    if t.is_complex() and torch.is_inference_mode_enabled():  # see `modes`
+        names = names[:2] + names[4:]
+    g.do(["get", g.pick(names), [["T", i]], {}])
 
 
 def a_function_view(g: Draw, i: int, t: Any) -> None:
@@ -232,5 +233,9 @@ def a_function_view(g: Draw, i: int, t: Any) -> None:
 
 
 def a_conjugate(g: Draw, i: int, t: Any) -> None:
-    if t.is_complex() and t.numel():
-        method(g, i, "conj_physical")
+    if torch.is_inference_mode_enabled():  # see `modes`
+        return
+    if t.is_complex():
+        method(g, i, g.pick(["conj", "conj", "conj", "conj_physical", "conj_physical_", "resolve_conj", "_neg_view"]))
+    elif t.dtype is not torch.bool:
+        method(g, i, g.pick(["_neg_view", "_neg_view", "resolve_neg", "conj"]))

@@ -286,9 +286,16 @@ def matrices(g: Draw, i: int, t: Any) -> None:
         write(g, i, g.pick(["cumsum_", "cumsum_" if t.requires_grad else "cumprod_"]), g.dim(t), pointwise=False)
 
 
+def replayed(t: Any) -> bool:
+    """Whether PyTorch takes this view once more to find its history, for it shows other values than its storage holds."""
+    return t._is_view() and (t.is_conj() or t.is_neg() or t.is_complex() != t._base.is_complex())
+
+
 def geometry(g: Draw, i: int, t: Any) -> None:
     """In-place forms of views."""
     if t.retains_grad or (t.requires_grad and not torch.is_grad_enabled()):  # its gradient has another shape then
+        return
+    if any(replayed(u) for u in g.tensors if u is t or u._base is t):  # their history would have another shape too
         return
     c = g.up_to(8)
     args = view_args(g, t)

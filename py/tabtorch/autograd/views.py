@@ -229,12 +229,13 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
         move_retain(x, fn)
 
 
+#: the gradient of a view that has a mark and nothing else of its own, by the name of its grad_fn
+_MARKED: dict[str, Callable[[Any], Tensor]] = {"ConjBackward0": lambda g: g.conj(), "NegViewBackward0": lambda g: -g}
 #: what looks whether a tensor may be seen so, by the grad_fn of a view that shows other values than its storage holds
 _RETYPES: dict[str, Callable[[Meta], Any]] = {
     "ViewAsRealBackward0": complex_as_real,
     "ViewAsComplexBackward0": real_as_complex,
-    "ConjBackward0": lambda m: m,
-    "NegViewBackward0": lambda m: m,
+    **dict.fromkeys(_MARKED, lambda m: m),
 }
 
 
@@ -248,6 +249,9 @@ def refresh(t: Tensor) -> None:
     if t._retype:  # PyTorch takes such a view once more, of a base that may have another shape by now
         _RETYPES[t._retype](base._meta)
     t._stale = False
+    if t._retype and STATE.inference:  # where taking it makes no history
+        t._fn = None
+        return
     if t._retype and not base._rg:  # and requires no grad
         t._fn = None
         t._rg = False
@@ -260,7 +264,10 @@ def refresh(t: Tensor) -> None:
     fn.metas = (base._meta,)
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta
-    fn.backward = lambda g: unstride(g, base_meta, m)
+    if name in _MARKED and m.marked(base_meta.mark) is base_meta:
+        fn.backward = _MARKED[name]
+    else:
+        fn.backward = lambda g: unstride(g, base_meta, m)
     fn.seq = next_seq()
     t._fn = fn
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes, ops, shapes, views
+from .. import dtypes, ops, views
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
 from ..autograd.views import before_write, check_inplace
@@ -285,20 +285,17 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = 
     return into(out, named(r, "NarrowCopyBackward0", input))
 
 
-def _apart(name: str, pieces: tuple[Tensor, ...], x: Tensor, dim: int) -> tuple[Tensor, ...]:
+def _apart(name: str, split: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, dim: int) -> tuple[Tensor, ...]:
     """The same pieces, each of which autograd takes for a tensor of its own: a write to one is not seen in the others' history."""
-    at, out = 0, []
-    for p in pieces:
-        n = p.shape[dim]
-        if STATE.inference:  # where autograd has no say they are what `split` gives
-            out.append(views.narrow(x, dim, at, n))
-            at += n
-            continue
-        t = Tensor._view_of(x, shapes.narrowed(x._meta, dim % max(x.ndim, 1), at, n))
-        t._storage = x._storage.untracked()
+    whole = x.resolve_conj().resolve_neg()  # PyTorch gives these functions a copy of a tensor that has a mark
+    if STATE.inference:  # where autograd has no say they are what `split` gives
+        return split(whole)
+    out = []
+    for p in split(whole.detach()):
+        t = Tensor._view_of(whole, p._meta)
+        t._storage = whole._storage.untracked()
         out.append(t)
-        at += n
-    if x._rg and not STATE.inference:
+    if x._rg:
         metas = [t._meta for t in out]
 
         def backward(gs: list[Tensor | None]) -> Tensor:
@@ -317,16 +314,16 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
         if not input.ndim or input.shape[wrap_dim(dim, input.ndim)]
         else "UnsafeSplitWithSizesBackward0"
     )
-    return _apart(name, views.chunk(input.detach(), chunks, dim), input, dim)
+    return _apart(name, lambda t: views.chunk(t, chunks, dim), input, dim)
 
 
 @register("unsafe_split", method=True)
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`, of which each piece may be written to in place."""
-    return _apart("UnsafeSplitBackward0", views.split(tensor.detach(), split_size, dim), tensor, dim)
+    return _apart("UnsafeSplitBackward0", lambda t: views.split(t, split_size, dim), tensor, dim)
 
 
 @register("unsafe_split_with_sizes", method=True)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`, of which each piece may be written to in place."""
-    return _apart("UnsafeSplitWithSizesBackward0", views.split(input.detach(), split_sizes, dim), input, dim)
+    return _apart("UnsafeSplitWithSizesBackward0", lambda t: views.split(t, split_sizes, dim), input, dim)

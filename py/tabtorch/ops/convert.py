@@ -315,7 +315,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
             return self
     else:
-        check_overlap(self, (src,))
+        check_overlap(self, (src,), marked=True)
     if v.shape != m.shape:
         check_shape(m, broadcast_shapes(m.shape, v.shape))
     recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
@@ -356,6 +356,7 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
     if isinstance(x, complex) and not m.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type float without overflow")
     check_inplace(self)
+    check_overlap(self, (), repeats=True)
     recording = STATE.grad and self._rg
     fn = None
     if recording:

@@ -475,17 +475,18 @@ register("where", _choose, method=lambda self, condition, other: _choose(conditi
 
 # ---- complex numbers
 
-elementwise(
-    Row(
-        "_conj_physical",
-        lambda x: conjugate(x),
-        (lambda g, x, out: g.conj_physical(),),
-        doc="The complex conjugate.",
-        method=False,
-        empty_like=True,
-        backward_name="ConjPhysicalBackward0",
+for _k, _name in enumerate(("_conj_physical", "_conj_physical_self")):  # the second for its in-place form alone
+    elementwise(
+        Row(
+            _name,
+            lambda x: conjugate(x),
+            (lambda g, x, out: g.conj_physical(),),
+            doc="The complex conjugate.",
+            method=False,
+            empty_like=True,
+            backward_name=f"ConjPhysicalBackward{_k}",
+        )
     )
-)
 
 
 def _conj_physical(input: Any, **out: Any) -> Any:
@@ -493,4 +494,4 @@ def _conj_physical(input: Any, **out: Any) -> Any:
     return ops._conj_physical(input, **out) if out or input._meta.dtype.is_complex else input
 
 
-register("conj_physical", _conj_physical, method=True, inplace=lambda input: ops._conj_physical_(input))
+register("conj_physical", _conj_physical, method=True, inplace=lambda input: ops._conj_physical_self_(input))

@@ -132,21 +132,22 @@ def is_dense(m: Meta) -> bool:
     return True
 
 
-def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = False) -> None:
+def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = False, marked: bool = False) -> None:
     """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read.
 
     whole: an input that is `t`, or shows all of it, will not do either, for the places that are read are not those written.
     repeats: `t` may show an element twice, where each then gets the same value.
+    marked: a mark changes nothing. In PyTorch most operations are given a copy of a tensor that has one.
     """
     m = t._meta
     dense = m.contiguous or is_dense(m)
-    if not dense and not repeats and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
+    if not dense and not (repeats and not m.mark) and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
-    if not dense or not m.numel:
-        if whole and any(x is t for x in inputs):
+    if not dense or not m.numel or (m.mark and not marked):
+        if whole and not m.mark and any(x is t for x in inputs):
             raise _partial()
         return
     for x in inputs:
@@ -159,7 +160,7 @@ def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = F
         if x._storage.root is not t._storage.root:
             continue
         v = x._meta
-        if not v.numel or not (v.contiguous or is_dense(v)):
+        if not v.numel or not (v.contiguous or is_dense(v)) or (v.mark and not marked):
             continue
         a, b = m.offset * m.dtype.itemsize, v.offset * v.dtype.itemsize
         end, last = a + m.numel * m.dtype.itemsize, b + v.numel * v.dtype.itemsize
