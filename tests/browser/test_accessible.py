@@ -45,8 +45,12 @@ def compatibility(running: Any, address: str) -> Iterator[Any]:
 
 def test_the_page(editor: Editor) -> None:
     page = editor.page
-    editor.run("for i in range(100):\n    print(i, 'x' * 200)\n1 / 0\n")
+    editor.run("open('a.txt', 'w')\nfor i in range(100):\n    print(i, 'x' * 200)\n1 / 0\n")
+    page.click("#files")
+    page.wait_for_selector("#folder li")
     assert findings(page) == {}
+    page.get_by_role("button", name="Delete: a.txt").click()
+    page.click("#files")
     page.click("#menu")
     page.click("#actions [data-act=history]")
     page.wait_for_selector("#versions[open]")

@@ -394,7 +394,7 @@ def test_files_come_and_go(tab: Tab, tmp_path: Path) -> None:
     tab.until_code("print('dropped')")
     assert tab.name == "dropped.py"
     tab.page.evaluate(DROP, ["picture.png", "no script"])
-    tab.until("document.getElementById('notice').textContent.includes('picture.png is no .py file')")
+    tab.until("document.getElementById('notice').textContent.includes('picture.png: Python did not answer')")
     assert tab.code == "print('dropped')" and tab.names == ["dropped.py"]
     (tmp_path / "disk.py").write_text("print('é')", encoding="utf-8")
     tab.page.set_input_files("#chosen", tmp_path / "disk.py")

@@ -1,4 +1,4 @@
-/** Scripts from the disk, and to it: a button, and whatever is dropped on the page. */
+/** Files from the disk, and to it: a button, and whatever is dropped on the page. */
 import type { Notice } from "./notice";
 
 /** Bytes of a script. */
@@ -6,7 +6,10 @@ const LARGEST = 1 << 20;
 
 export interface FileHandlers {
   notice: Notice;
+  /** A script. */
   open(name: string, text: string): void;
+  /** Any other file. */
+  keep(file: File): unknown;
 }
 
 export function acceptFiles(button: HTMLElement, field: HTMLInputElement, handlers: FileHandlers): void {
@@ -28,8 +31,12 @@ export function acceptFiles(button: HTMLElement, field: HTMLInputElement, handle
 }
 
 export function download(name: string, text: string): void {
+  saveAs(name, new Blob([text], { type: "text/x-python" }));
+}
+
+export function saveAs(name: string, content: Blob): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/x-python" }));
+  link.href = URL.createObjectURL(content);
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000); // browsers read it some time after the click
@@ -42,9 +49,9 @@ function takesFiles(event: DragEvent): boolean {
   return true;
 }
 
-async function openFiles(files: File[], { notice, open }: FileHandlers): Promise<void> {
+async function openFiles(files: File[], { notice, open, keep }: FileHandlers): Promise<void> {
   for (const file of files) {
-    if (!file.name.endsWith(".py")) notice.tell(`${file.name} is no .py file: only scripts are opened here.`);
+    if (!file.name.endsWith(".py")) keep(file);
     else if (file.size > LARGEST) notice.tell(`${file.name} is larger than 1 MiB: no script is opened from it.`);
     else {
       try {

@@ -4,6 +4,7 @@
  */
 import type { PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
+import { type Bytes, Folder, type FolderEvent, filesBelow } from "./folder";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
 import type { Bundle, Metadata, Mode } from "./rich";
@@ -16,6 +17,7 @@ export type Stage = "runtime" | "python" | "tabtorch" | "device";
 export type PageEvent =
   | Item
   | Batch
+  | FolderEvent
   | { event: "input" }
   | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
@@ -89,6 +91,7 @@ export class Interpreter {
   #running = false;
   #outbox!: Outbox;
   #interactive = false;
+  #folder: Folder | undefined; // where files outlive this Python
   #answer: ((line: string | undefined) => void) | undefined; // to input(), which waits for it
   readonly #emit: (event: PageEvent) => void;
 
@@ -135,6 +138,7 @@ export class Interpreter {
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
     }
+    if (this.#interactive) await this.#openFolder();
     pyodide.FS.chdir(HOME);
     this.#page = pyodide.pyimport("tabpage");
     this.#call("start", (kind: string, ...details: unknown[]) => this.#fromPython(kind, details), this.#interactive);
@@ -149,7 +153,10 @@ export class Interpreter {
   /** Run a script as `__main__`, in a fresh namespace that the prompt then shares. */
   async run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
     const path = filename.startsWith("/") ? filename : `${HOME}/${filename.split("/").at(-1)}`;
-    if (path !== filename || !this.#pyodide.FS.analyzePath(path).exists) this.#write(path, encoder.encode(source));
+    if (path !== filename || !this.#pyodide.FS.analyzePath(path).exists) {
+      this.#write(path, encoder.encode(source));
+      this.#folder?.own(path);
+    }
     await this.#fetchPackages(source);
     const pair = (await this.#interruptible("run_file", source, filename, path, argv)) as PyProxy;
     const [status, line] = pair.toJs() as [number, number];
@@ -202,10 +209,25 @@ export class Interpreter {
   /** Files of the working directory that are new, or not what they were in `before`. */
   changedFiles(before: FileEntry[]): FileEntry[] {
     const old = new Map(before.map(([path, bytes]) => [inWork(path), bytes]));
-    return this.#walk(WORK)
+    return filesBelow(this.#pyodide.FS, WORK)
+      .map((path): FileEntry => [path, this.#pyodide.FS.readFile(path) as Uint8Array])
       .filter(([path, bytes]) => !sameBytes(bytes, old.get(path)))
       .map(([path, bytes]): FileEntry => [path.slice(WORK.length + 1), bytes])
       .filter(([path]) => !/(^|\/)__pycache__\//.test(path));
+  }
+
+  /** Put a file into the working folder. The result is what it replaces. */
+  async putFile(path: string, file: Blob): Promise<Bytes | undefined> {
+    return this.#folder?.put(path, file);
+  }
+
+  readFile(path: string): Bytes {
+    return this.#pyodide.FS.readFile(`${HOME}/${path}`) as Bytes;
+  }
+
+  /** Delete a file of the working folder. The result is what was in it. */
+  async removeFile(path: string): Promise<Bytes | undefined> {
+    return this.#folder?.remove(path);
   }
 
   /** Exit handlers, as at the end of a process. */
@@ -219,24 +241,17 @@ export class Interpreter {
     this.#pyodide.FS.writeFile(path, bytes);
   }
 
-  #walk(folder: string): FileEntry[] {
-    const { FS } = this.#pyodide;
-    const found: FileEntry[] = [];
-    for (const name of FS.readdir(folder) as string[]) {
-      if (name === "." || name === "..") continue;
-      const path = `${folder}/${name}`;
-      const { mode } = FS.lstat(path);
-      if (FS.isDir(mode)) found.push(...this.#walk(path));
-      else if (FS.isFile(mode)) found.push([path, FS.readFile(path) as Uint8Array]);
-    }
-    return found;
+  async #openFolder(): Promise<void> {
+    const demos = this.#manifest.data.map((path) => `${HOME}/${path}`);
+    this.#folder = await Folder.open(this.#pyodide.FS, HOME, demos, this.#emit);
   }
 
   async #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
     this.#interrupt[0] = 0;
     this.#running = true;
     try {
-      return await this.#call(name, ...args);
+      const work = Promise.resolve(this.#call(name, ...args));
+      return await (this.#folder?.keeping(work) ?? work);
     } finally {
       this.#outbox.flush();
       this.#running = false;

@@ -3,7 +3,8 @@
 import { deviceWords } from "./device";
 import { createEditor } from "./editor";
 import { acceptFiles } from "./files";
-import type { PageEvent, Stage } from "./interpreter";
+import { FilesPanel } from "./filespanel";
+import { HOME, type PageEvent, type Stage } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
 import { Notice } from "./notice";
@@ -15,6 +16,7 @@ import { stopKeys } from "./stopkeys";
 import { Workspace } from "./workspace";
 import "./style.css";
 import "./workspace.css";
+import "./folder.css";
 
 function element<T extends HTMLElement>(id: string): T {
   const found = document.getElementById(id);
@@ -56,6 +58,18 @@ const session = new Session(
       chip.className = `device ${good ? "good" : "bad"}`;
     },
   },
+);
+
+const files = new FilesPanel(
+  element("files"),
+  element("folder"),
+  {
+    home: HOME,
+    put: (path, file) => session.putFile(path, file),
+    read: (path) => session.readFile(path),
+    remove: (path) => session.removeFile(path),
+  },
+  notice,
 );
 
 const prompt = new Prompt(element("repl"), element("marks"), {
@@ -116,6 +130,7 @@ function onEvent(event: PageEvent): void {
   else if (event.event === "clear") output.clear();
   else if (event.event === "input") output.ask((line) => session.answer(line));
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
+  else if (event.event === "folder") files.show(event.files);
   else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
 }
 
@@ -205,7 +220,11 @@ element("scroller").addEventListener("click", (event) => {
   if (event.target === event.currentTarget) element("repl").focus();
 });
 element("new").addEventListener("click", () => workspace.create());
-acceptFiles(element("open"), element("chosen"), { notice, open: (name, text) => workspace.create(text, name) });
+acceptFiles(element("open"), element("chosen"), {
+  notice,
+  open: (name, text) => workspace.create(text, name),
+  keep: (file) => files.add(file),
+});
 fileMenu(element("menu"), element("actions"), workspace, editor);
 void prompt;
 void workspace.start();

@@ -1,5 +1,6 @@
 /** The life of one Python: a worker that can be stopped, replaced, and asked to run things one at a time. */
 import * as Comlink from "comlink";
+import type { Bytes } from "./folder";
 import type { Completion, Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
 
 import { isolate } from "./isolation";
@@ -71,6 +72,20 @@ export class Session {
   /** Answer a script that asked for input. */
   answer(line: string | undefined): void {
     this.#python?.answer(line).catch(() => {}); // it may be ended meanwhile
+  }
+
+  /** Put a file into the working folder, once Python is there. The result is what it replaces. */
+  putFile(path: string, file: Blob): Promise<Bytes | undefined> {
+    return this.#ask((python) => python.putFile(path, file));
+  }
+
+  readFile(path: string): Promise<Bytes> {
+    return this.#ask((python) => python.readFile(path));
+  }
+
+  /** Delete a file of the working folder. The result is what was in it. */
+  removeFile(path: string): Promise<Bytes | undefined> {
+    return this.#ask((python) => python.removeFile(path));
   }
 
   complete(text: string): Promise<Completion> {
