@@ -48,7 +48,7 @@ class Editor:
 
     def write(self, code: str) -> None:
         """Put `code` in the editor, as pasting it would."""
-        self.page.locator(".cm-content").click()
+        self.page.locator(".cm-content").focus()  # a click might hit what is shown between its lines
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.locator(".cm-content").evaluate(PASTE, code)
 

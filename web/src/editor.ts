@@ -12,7 +12,7 @@ import {
 } from "@codemirror/language";
 import { lintKeymap, setDiagnostics, setDiagnosticsEffect } from "@codemirror/lint";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { type ChangeSpec, EditorState, StateEffect, StateField, Transaction } from "@codemirror/state";
+import { type ChangeSpec, EditorState, type Extension, StateEffect, StateField, Transaction } from "@codemirror/state";
 import {
   Decoration,
   type DecorationSet,
@@ -25,6 +25,7 @@ import {
 import { classHighlighter } from "@lezer/highlight";
 
 export interface Editor {
+  readonly view: EditorView;
   readonly text: string;
   /** Show a script. What can be undone in it, its selection and its place are kept by `key`. */
   open(key: string, text: string): void;
@@ -53,12 +54,13 @@ const markedLine = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
-export function createEditor(parent: HTMLElement, onRun: () => void, onEdit: () => void): Editor {
-  const extensions = extensionsFor(onRun, onEdit);
+export function createEditor(parent: HTMLElement, onRun: () => void, onEdit: () => void, more: Extension = []): Editor {
+  const extensions = [more, extensionsFor(onRun, onEdit)];
   const others = new Map<string, { state: EditorState; place: StateEffect<unknown> }>();
   let shown: string | undefined;
   const view = new EditorView({ parent, state: EditorState.create({ extensions }) });
   const editor: Editor = {
+    view,
     get text() {
       return view.state.doc.toString();
     },

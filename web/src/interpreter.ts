@@ -19,6 +19,7 @@ export type PageEvent =
   | Batch
   | FolderEvent
   | { event: "input" }
+  | { event: "cell"; number: number }
   | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
 
@@ -57,6 +58,20 @@ export interface RunResult {
   status: number;
   /** Line of the script at which it failed, or 0. */
   line: number;
+}
+
+/** A cell to be run. */
+export interface CellRun {
+  /** Of the run: another one each time. */
+  number: number;
+  /** The line of the script that its text begins at. */
+  first: number;
+  text: string;
+}
+
+export interface CellsResult extends RunResult {
+  /** Of the run in whose text the line is, as that was then; or 0. */
+  number: number;
 }
 
 export interface Completion {
@@ -152,16 +167,23 @@ export class Interpreter {
 
   /** Run a script as `__main__`, in a fresh namespace that the prompt then shares. */
   async run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
-    const path = filename.startsWith("/") ? filename : `${HOME}/${filename.split("/").at(-1)}`;
-    if (path !== filename || !this.#pyodide.FS.analyzePath(path).exists) {
-      this.#write(path, encoder.encode(source));
-      this.#folder?.own(path);
-    }
+    const path = this.#place(filename, source);
     await this.#fetchPackages(source);
     const pair = (await this.#interruptible("run_file", source, filename, path, argv)) as PyProxy;
     const [status, line] = pair.toJs() as [number, number];
     pair.destroy();
     return { status, line };
+  }
+
+  /** Run cells of a script, one after another until one fails; in a fresh namespace if `clean`. Each is announced. */
+  async runCells(cells: CellRun[], source: string, filename: string, clean: boolean): Promise<CellsResult> {
+    const path = this.#place(filename, source);
+    await this.#fetchPackages(cells.map(({ text }) => text).join("\n"));
+    const given = cells.map(({ number, first, text }) => [number, first, text]);
+    const triple = (await this.#interruptible("run_cells", given, filename, path, clean)) as PyProxy;
+    const [status, number, line] = triple.toJs() as [number, number, number];
+    triple.destroy();
+    return { status, number, line };
   }
 
   /** Whether the prompt should wait for another line. */
@@ -236,6 +258,16 @@ export class Interpreter {
     this.#outbox.flush();
   }
 
+  /** Put a script into the file system, unless it came from there: its path. */
+  #place(filename: string, source: string): string {
+    const path = filename.startsWith("/") ? filename : `${HOME}/${filename.split("/").at(-1)}`;
+    if (path !== filename || !this.#pyodide.FS.analyzePath(path).exists) {
+      this.#write(path, encoder.encode(source));
+      this.#folder?.own(path);
+    }
+    return path;
+  }
+
   #write(path: string, bytes: Uint8Array): void {
     this.#pyodide.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
     this.#pyodide.FS.writeFile(path, bytes);
@@ -274,6 +306,9 @@ export class Interpreter {
       this.#interrupt[0] = 2;
     } else if (kind === "note") {
       this.#outbox.text("note", details[0] as string);
+    } else if (kind === "cell") {
+      this.#outbox.flush(); // what was said before is not this cell's
+      this.#emit({ event: "cell", number: details[0] as number });
     } else if (kind === "input") {
       return this.#interactive ? this.#ask() : undefined;
     } else if (kind === "display") {

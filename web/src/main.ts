@@ -1,10 +1,12 @@
 /** The page: editor, output, prompt and buttons around one Session. */
 
+import { Cells } from "./cellrun";
+import { cellsOf } from "./cellview";
 import { deviceWords } from "./device";
 import { createEditor } from "./editor";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
-import { HOME, type PageEvent, type Stage } from "./interpreter";
+import { HOME, type PageEvent, type RunResult, type Stage } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
 import { Notice } from "./notice";
@@ -35,10 +37,21 @@ let queued = false;
 let outcome = ""; // what the last run came to
 let lastError = ""; // the last line that a script wrote on standard error
 
+const cells = new Cells({
+  get session() {
+    return session;
+  },
+  pane: output,
+  name: () => workspace.name,
+  perform,
+  restart: () => void restart(),
+  onCells: (any) => document.documentElement.toggleAttribute("data-cells", any),
+});
 const editor = createEditor(
   element("editor"),
   () => void run(),
   () => workspace.edited(),
+  cells.extension,
 );
 const workspace = new Workspace({ editor, notice, onShown });
 
@@ -86,7 +99,6 @@ const prompt = new Prompt(element("repl"), element("marks"), {
 
 async function run(): Promise<void> {
   if (session.state === "busy") return;
-  void workspace.documents.keep(workspace.open);
   if (session.state === "loading") {
     queued = true;
     onState("loading");
@@ -94,16 +106,25 @@ async function run(): Promise<void> {
   }
   if (session.state === "failed") return restart();
   output.clear();
+  if (cellsOf(editor.view.state).length) return perform(() => cells.runAll(editor.view));
+  return perform(async () => {
+    const source = editor.text;
+    const { status, line } = await session.run(source, workspace.name);
+    return { status, line: editor.text === source ? line : 0 };
+  });
+}
+
+async function perform(work: () => Promise<RunResult>): Promise<void> {
+  void workspace.documents.keep(workspace.open);
   editor.mark(0);
   notice.hide();
   outcome = lastError = "";
   const started = performance.now();
   try {
-    const source = editor.text;
-    const { status, line } = await session.run(source, workspace.name);
+    const { status, line } = await work();
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     outcome = status === 0 ? `Done in ${seconds} s` : `Ended with status ${status} after ${seconds} s`;
-    if (line && editor.text === source) editor.mark(line, lastError);
+    if (line) editor.mark(line, lastError);
   } catch (error) {
     outcome = "";
     reportLoss(error);
@@ -123,12 +144,16 @@ async function restart(): Promise<void> {
 }
 
 function onEvent(event: PageEvent): void {
+  const { output } = cells;
   if (event.event === "output") {
     if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
     output.write(event.stream, event.text);
   } else if (event.event === "display") output.display(event);
   else if (event.event === "clear") output.clear();
-  else if (event.event === "input") output.ask((line) => session.answer(line));
+  else if (event.event === "input") {
+    cells.reveal(editor.view);
+    output.ask((line) => session.answer(line));
+  } else if (event.event === "cell") cells.begin(event.number);
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "folder") files.show(event.files);
   else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
@@ -166,7 +191,7 @@ function onState(state: State, problem?: string): void {
   if (state === "ready" && queued) {
     queued = false;
     queueMicrotask(() => void run());
-  }
+  } else if (state === "ready") setTimeout(() => cells.goOn());
 }
 
 function onShown(): void {
@@ -202,6 +227,7 @@ function stop(): void {
     queued = false;
     onState(session.state);
   } else {
+    cells.forget();
     void session.stop().then((kept) => {
       if (!kept)
         output.line("note", "The script did not answer: Python was started again, and its variables are gone.");
@@ -209,13 +235,25 @@ function stop(): void {
   }
 }
 
-element("restart").addEventListener("click", () => void restart());
+element("restart").addEventListener("click", () => {
+  cells.forget();
+  void restart();
+});
 element("share").addEventListener("click", () => void share());
 element("shared-close").addEventListener("click", () => {
   element("shared").hidden = true;
   element("share").focus();
 });
-element("clear").addEventListener("click", () => output.clear());
+element("clear").addEventListener("click", () => {
+  output.clear();
+  cells.clear(editor.view);
+});
+const below = element("below");
+below.ariaPressed = String(cells.below);
+below.addEventListener("click", () => {
+  cells.below = !cells.below;
+  below.ariaPressed = String(cells.below);
+});
 element("scroller").addEventListener("click", (event) => {
   if (event.target === event.currentTarget) element("repl").focus();
 });

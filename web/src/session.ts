@@ -1,7 +1,16 @@
 /** The life of one Python: a worker that can be stopped, replaced, and asked to run things one at a time. */
 import * as Comlink from "comlink";
 import type { Bytes } from "./folder";
-import type { Completion, Device, Interpreter, PageEvent, RunResult, StartOptions } from "./interpreter";
+import type {
+  CellRun,
+  CellsResult,
+  Completion,
+  Device,
+  Interpreter,
+  PageEvent,
+  RunResult,
+  StartOptions,
+} from "./interpreter";
 
 import { isolate } from "./isolation";
 
@@ -59,6 +68,11 @@ export class Session {
   /** Run a script. Waits for Python if that is still loading. */
   run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
     return this.#exclusive((python) => python.run(source, filename, argv));
+  }
+
+  /** Run cells of a script that has this text, one after another until one fails. */
+  runCells(cells: CellRun[], source: string, filename: string, clean: boolean): Promise<CellsResult> {
+    return this.#exclusive((python) => python.runCells(cells, source, filename, clean));
   }
 
   evaluate(source: string): Promise<number> {

@@ -17,6 +17,7 @@ from importlib.machinery import PathFinder
 
 import pyodide.ffi
 import pyodide.webloop
+import tabcells
 import tabdisplay
 import tabfresh
 from pyodide.code import find_imports, run_js
@@ -31,6 +32,7 @@ _clean = False  # whether a Run starts clean
 _run_sync = pyodide.ffi.run_sync
 _waiting = []  # what the script is suspended in, the innermost last: each can be cancelled
 _interrupted = False  # Stop came while the script was suspended
+_stopped = False  # Stop came since the first of the cells that run
 _task = None  # of the script that runs
 
 
@@ -86,7 +88,8 @@ class _Input(io.TextIOBase):
 
 def interrupt():
     """Stop, while the script waits: a KeyboardInterrupt where it does, at once if that can be cancelled."""
-    global _interrupted
+    global _interrupted, _stopped
+    _stopped = True
     if not _waiting and _task is None:
         return
     _interrupted = True
@@ -236,7 +239,7 @@ def _internal(filename):
     package = sys.modules.get("tabtorch")
     folder = os.path.dirname(package.__file__) + "/" if package is not None and package.__file__ else None
     return (
-        filename == __file__
+        filename in (__file__, tabcells.__file__)
         or filename.startswith(("<frozen ", "<torch>"))
         or bool(folder and filename.startswith(folder))
     )
@@ -255,7 +258,7 @@ def _cut(report):
 
 
 def _print_exception(error):
-    """The traceback on standard error; returns the last line number of the user's file, or 0."""
+    """The traceback on standard error; returns (file, line) of the user's frames, the innermost last."""
     report = traceback.TracebackException.from_exception(error)
     _cut(report)
     sys.stdout.flush()
@@ -267,11 +270,8 @@ def _print_exception(error):
         print(hint, file=sys.stderr)
     sys.last_exc = error
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-    main_file = sys.modules["__main__"].__dict__.get("__tabpage_name__")
-    if isinstance(error, SyntaxError) and error.filename == main_file:
-        return error.lineno or 0
-    lines = [frame.lineno for frame in report.stack if frame.filename == main_file]
-    return (lines[-1] or 0) if lines else 0
+    places = [(frame.filename, frame.lineno or 0) for frame in report.stack]
+    return [*places, (error.filename, error.lineno or 0)] if isinstance(error, SyntaxError) else places
 
 
 def _exit_status(error):
@@ -300,35 +300,86 @@ def _flush():
             pass  # closed by the script
 
 
+async def _ended(work):
+    """How the user's code ended: (exit status, places of the error)."""
+    status, places = 0, []
+    try:
+        await work
+    except SystemExit as error:
+        status = _said_status(error)
+    except (KeyboardInterrupt, asyncio.CancelledError) as error:
+        status, places = 130, _print_exception(error)
+    except BaseException as error:
+        status, places = 1, _print_exception(error)
+    _finish_display()
+    return status, places
+
+
+async def _start_file(filename, path, argv):
+    """A fresh `__main__` for this script."""
+    if _clean:
+        tabfresh.remember()
+        await tabfresh.restore()
+    tabdisplay.fresh()
+    _fresh_main(path)
+    sys.argv = [filename, *argv]
+    sys.path[0] = os.path.dirname(path)
+
+
 async def run_file(source, filename, path, argv):
     """Run a script in a fresh `__main__`. Returns (exit status, line of the error or 0).
 
     filename: as tracebacks name it; path: where it lies in this file system; argv: after the name.
     """
-    if _clean:
-        tabfresh.remember()
-        await tabfresh.restore()
-    tabdisplay.fresh()
-    namespace = _fresh_main(path)
-    namespace["__tabpage_name__"] = filename
-    sys.argv = [filename, *argv]
-    sys.path[0] = os.path.dirname(path)
+    await _start_file(filename, path, argv)
     _remember(filename, source)
-    status, line = 0, 0
-    try:
-        tree = _magics().tree(source, filename)
-        await _execute(compile(tree, filename, "exec", flags=_flags, dont_inherit=True), namespace)
-        asserts = sys.modules.get("tabtorch.ops.asserts")
-        if asserts is not None:
-            await asserts.raise_found_async()  # what nobody has read
-    except SystemExit as error:
-        status = _said_status(error)
-    except (KeyboardInterrupt, asyncio.CancelledError) as error:
-        status, line = 130, _print_exception(error)
-    except BaseException as error:
-        status, line = 1, _print_exception(error)
-    _finish_display()
-    return status, line
+    status, places = await _ended(_run_file(source, filename))
+    return status, next((line for file, line in reversed(places) if file == filename), 0)
+
+
+async def _run_file(source, filename):
+    tree = _magics().tree(source, filename)
+    code = compile(tree, filename, "exec", flags=_flags, dont_inherit=True)
+    await _execute(code, sys.modules["__main__"].__dict__)
+    await _raise_found()
+
+
+async def _raise_found():
+    """What asserts on the device have found and nobody has read."""
+    asserts = sys.modules.get("tabtorch.ops.asserts")
+    if asserts is not None:
+        await asserts.raise_found_async()
+
+
+async def run_cells(cells, filename, path, clean):
+    """Run cells, (number, first line, text) of each, until one fails; in a fresh `__main__` if `clean`.
+
+    Returns (exit status, number of the cell in whose text it failed or 0, line in the script as it was when that ran).
+    """
+    global _stopped
+    _stopped = False
+    if clean:
+        tabcells.forget()
+        await _start_file(filename, path, [])
+    elif _clean:
+        tabfresh.remember()
+        sys.path[0] = os.path.dirname(path)
+        sys.modules["__main__"].__file__ = path
+    for number, first, text in cells:
+        if _stopped:
+            return 130, 0, 0
+        _emit("cell", number)
+        status, places = await _ended(_run_cell(tabcells.padded(first, text), tabcells.name(filename, number)))
+        if status:
+            return status, *tabcells.place(places)
+    return 0, 0, 0
+
+
+async def _run_cell(source, name):
+    _remember(name, source)
+    for code in tabcells.parts(source, name, _flags):
+        await _execute(code, sys.modules["__main__"].__dict__)
+    await _raise_found()
 
 
 def _finish_display():
@@ -364,20 +415,14 @@ async def evaluate(source):
     filename = f"<python-input-{_prompts}>"
     _prompts += 1
     _remember(filename, source)
-    namespace = sys.modules["__main__"].__dict__
-    status = 0
-    try:
-        tree = _magics().tree(source, filename)
-        code = compile(ast.Interactive(tree.body), filename, "single", flags=_flags, dont_inherit=True)
-        await _execute(code, namespace)
-    except SystemExit as error:
-        status = _said_status(error)
-    except (KeyboardInterrupt, asyncio.CancelledError) as error:
-        status, _ = 130, _print_exception(error)
-    except BaseException as error:
-        status, _ = 1, _print_exception(error)
-    _finish_display()
+    status, _ = await _ended(_run_line(source, filename))
     return status
+
+
+async def _run_line(source, filename):
+    tree = _magics().tree(source, filename)
+    code = compile(ast.Interactive(tree.body), filename, "single", flags=_flags, dont_inherit=True)
+    await _execute(code, sys.modules["__main__"].__dict__)
 
 
 def complete(text):
