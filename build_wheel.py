@@ -57,6 +57,7 @@ def contents() -> dict[str, Path]:
         for path in PACKAGE.rglob("*")
         if path.suffix in SHIPPED and "__pycache__" not in path.parts
     }
+    found["pytest_tabtorch.py"] = PACKAGE.parent / "pytest_tabtorch.py"  # beside it: pytest loads no more than that
     found |= {f"tabtorch/wgsl/{path.name}": path for path in (ROOT / "wgsl").glob("*.wgsl")}
     return found
 
@@ -169,7 +170,7 @@ def shipped(path: Path) -> bytes:
         return re.sub(r"^ *(//.*\n|/\*\*.*\*/\n)?", "", path.read_text(), flags=re.MULTILINE).encode()
     if path.suffix != ".py":
         return path.read_bytes()
-    folders = set(path.relative_to(PACKAGE).parts)
+    folders = set(path.relative_to(PACKAGE.parent).parts)
     internal = bool(INTERNAL & folders) or (path.parent == PACKAGE and re.match("_[a-z]", path.name) is not None)
     return slim(path.read_text(), internal, path.name == "__init__.py" and not internal).encode()
 
@@ -189,9 +190,15 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     """The same files with most of the package in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
 
     LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. What other programs
-    open (the bundled JavaScript) stays a file, and so do the packages beside it. Names and texts are divided by zeros.
+    open (JavaScript) stays a file, and so do the modules beside it. Names and texts are divided by zeros.
     """
-    apart = ("tabtorch/__init__.py", "tabtorch/_archive.py", "tabtorch/bridge/", "tabtorch/cli/")
+    apart = (
+        "pytest_tabtorch.py",
+        "tabtorch/__init__.py",
+        "tabtorch/_archive.py",
+        "tabtorch/bridge/",
+        "tabtorch/cli/run-node.mjs",
+    )
     inside = {name: data for name, data in files.items() if not name.startswith(apart)}
     parts = [
         part for name, data in sorted(inside.items(), key=lambda x: (x[0][-3:], x[0])) for part in (name.encode(), data)
@@ -227,11 +234,14 @@ def metadata(table: dict[str, Any]) -> str:
 def dist_info(table: dict[str, Any]) -> dict[str, bytes]:
     """Name in the wheel -> bytes, of everything in `.dist-info` but RECORD."""
     base = f"{table['name']}-{table['version']}.dist-info"
-    scripts = "".join(f"{name} = {target}\n" for name, target in table["scripts"].items())
+    groups = {"console_scripts": table["scripts"], **table["entry-points"]}
     files = {
         "METADATA": metadata(table),
         "WHEEL": "Wheel-Version: 1.0\nGenerator: build_wheel.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "entry_points.txt": f"[console_scripts]\n{scripts}",
+        "entry_points.txt": "".join(
+            f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
+            for group, entries in groups.items()
+        ),
         **{f"licenses/{name}": (ROOT / name).read_text() for name in table["license-files"]},
     }
     return {f"{base}/{name}": text.encode() for name, text in files.items()}

@@ -41,7 +41,12 @@ def test_contents(wheel: Path) -> None:
         names = set(archive.namelist())
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
         inside = set(lzma.decompress(archive.read("tabtorch/library.xz")).decode().split("\0")[::2])
-    assert {"tabtorch/__init__.py", "tabtorch/bridge/runtime.js", "tabtorch/bridge/host.mjs"} <= names
+    assert {
+        "tabtorch/__init__.py",
+        "tabtorch/bridge/runtime.js",
+        "tabtorch/bridge/host.mjs",
+        "pytest_tabtorch.py",
+    } <= names
     assert {f"tabtorch/wgsl/{path.name}" for path in (ROOT / "wgsl").glob("*.wgsl")} | {"tabtorch/tensor.py"} <= inside
     assert not [name for name in names if "__pycache__" in name or name.endswith((".ts", ".map"))]
     needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
@@ -77,6 +82,10 @@ assert {"conv2d", "svd_lowrank", "Tensor.logdet"} <= public.keys(), len(public) 
     subprocess.run([python, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
     listed = subprocess.run([venv / "bin" / "tabtorch", "--help"], check=True, capture_output=True, text=True, env=env)
     assert "run" in listed.stdout
+    (tmp_path / "a.py").write_text("import torch\nprint(torch.ones(2).sum().item())\n")
+    run = [venv / "bin" / "tabtorch", "run", tmp_path / "a.py", "--browser", "node", "--device", "cpu"]
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=env, cwd=ROOT, timeout=120)
+    assert done.stdout == "2.0\n"  # npm's pyodide is the checkout's, found where the user stands
 
 
 def test_installs_in_pyodide(wheel: Path, tmp_path: Path) -> None:

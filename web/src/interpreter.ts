@@ -20,6 +20,7 @@ export type PageEvent =
   | FolderEvent
   | { event: "input" }
   | { event: "cell"; number: number }
+  | { event: "report"; text: string }
   | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
 
@@ -142,6 +143,7 @@ export class Interpreter {
     this.#interactive = options.interactive ?? false;
     this.#outbox = new Outbox(this.#emit, this.#interactive, options.drawn);
     this.#connectStreams();
+    if (!this.#interactive) this.#takeReports();
     this.#interrupt = options.interruptBuffer ?? this.#interrupt;
     this.#shared = options.interruptBuffer !== undefined;
     pyodide.setInterruptBuffer(this.#interrupt);
@@ -222,19 +224,19 @@ export class Interpreter {
   }
 
   /** Lay files out in the working directory, and go there. */
-  putFiles(files: FileEntry[]): void {
-    this.#pyodide.FS.mkdirTree(WORK);
-    this.#pyodide.FS.chdir(WORK);
-    for (const [path, bytes] of files) this.#write(inWork(path), bytes);
+  putFiles(files: FileEntry[], work = WORK): void {
+    this.#pyodide.FS.mkdirTree(work);
+    this.#pyodide.FS.chdir(work);
+    for (const [path, bytes] of files) this.#write(within(work, path), bytes);
   }
 
   /** Files of the working directory that are new, or not what they were in `before`. */
-  changedFiles(before: FileEntry[]): FileEntry[] {
-    const old = new Map(before.map(([path, bytes]) => [inWork(path), bytes]));
-    return filesBelow(this.#pyodide.FS, WORK)
+  changedFiles(before: FileEntry[], work = WORK): FileEntry[] {
+    const old = new Map(before.map(([path, bytes]) => [within(work, path), bytes]));
+    return filesBelow(this.#pyodide.FS, work)
       .map((path): FileEntry => [path, this.#pyodide.FS.readFile(path) as Uint8Array])
       .filter(([path, bytes]) => !sameBytes(bytes, old.get(path)))
-      .map(([path, bytes]): FileEntry => [path.slice(WORK.length + 1), bytes])
+      .map(([path, bytes]): FileEntry => [path.slice(work.length + 1), bytes])
       .filter(([path]) => !/(^|\/)__pycache__\//.test(path));
   }
 
@@ -326,6 +328,15 @@ export class Interpreter {
     return new Promise((resolve) => {
       this.#answer = resolve;
     });
+  }
+
+  /** What a program that runs for another one has to say to that, beside what it prints: `js.tabtorchReport(text)`. */
+  #takeReports(): void {
+    const tabtorchReport = (text: string) => {
+      this.#outbox.flush();
+      this.#emit({ event: "report", text });
+    };
+    Object.assign(globalThis, { tabtorchReport });
   }
 
   #connectStreams(): void {
@@ -455,8 +466,8 @@ function object<T extends Bundle | Metadata>(dict: PyProxy): T {
   return dict.toJs({ dict_converter: Object.fromEntries }) as T;
 }
 
-function inWork(path: string): string {
-  return path.startsWith("/") ? path : `${WORK}/${path}`;
+function within(folder: string, path: string): string {
+  return path.startsWith("/") ? path : `${folder}/${path}`;
 }
 
 function sameBytes(a: Uint8Array, b: Uint8Array | undefined): boolean {

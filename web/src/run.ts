@@ -13,8 +13,10 @@ export interface RunRequest {
   /** TABTORCH_DEVICE: webgpu, cpu or auto. */
   device?: string;
   env?: Record<string, string>;
-  /** The working directory, `/work` there. Left out: no files. */
+  /** What lies in the working directory. Left out: no files. */
   files?: [path: string, base64: string][];
+  /** The working directory; `/work`, if left out. */
+  work?: string | undefined;
   /** Where Python runs. The main thread has one Python for as long as the page lasts. */
   thread?: "worker" | "main";
   /** false: as in a browser without promise integration. */
@@ -33,7 +35,7 @@ declare global {
     tabtorchRun: (request: RunRequest) => Promise<RunReply>;
     /** Start the Python that the next request of this device and environment will find, in a worker. */
     tabtorchPrepare: (request: Pick<RunRequest, "device" | "env">) => void;
-    __tabtorchOutput?: (stream: Stream, text: string) => unknown;
+    __tabtorchOutput?: (stream: Stream | "report", text: string) => unknown;
     /** A part of Python's start is done. */
     __tabtorchStage?: (stage: Stage) => unknown;
   }
@@ -46,6 +48,7 @@ let onMainThread: { python: Interpreter; key: string } | undefined;
 function send(event: PageEvent): void {
   if (event.event === "batch") event.items.forEach(send);
   else if (event.event === "output" && event.stream !== "note") window.__tabtorchOutput?.(event.stream, event.text);
+  else if (event.event === "report") window.__tabtorchOutput?.("report", event.text);
   else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
 }
 
@@ -124,13 +127,13 @@ async function onMain<T>(options: StartOptions, work: (python: Python) => Promis
 }
 
 window.tabtorchRun = async (request) => {
-  const { source, filename = "main.py", argv = [], thread = "worker" } = request;
+  const { source, filename = "main.py", argv = [], thread = "worker", work } = request;
   const files = (request.files ?? []).map(([path, text]): FileEntry => [path, fromBase64(text)]);
   return (thread === "main" ? onMain : inWorker)(startOptions(request), async (python) => {
-    await python.putFiles(files);
+    await python.putFiles(files, work);
     const { status } = await python.run(source, filename, argv);
     await python.finish();
-    const changed = await python.changedFiles(files);
+    const changed = await python.changedFiles(files, work);
     return { status, files: changed.map(([path, bytes]): [string, string] => [path, toBase64(bytes)]) };
   });
 };

@@ -12,13 +12,15 @@ import sys
 import traceback
 import types
 
+import tabtorch
 from tabtorch.cli import magics
 
-__all__ = ["run"]
+__all__ = ["is_internal", "run"]
 
 
-def _ours(filename: str) -> bool:
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+def is_internal(filename: str) -> bool:
+    """Whether a frame of that file is tabtorch's, which a traceback leaves out."""
+    package = os.path.dirname(os.path.abspath(tabtorch.__file__)) + os.sep
     return filename.startswith((package, "<frozen ", "<torch>"))
 
 
@@ -26,7 +28,7 @@ def _cut(report: traceback.TracebackException) -> None:
     """Leave the frames of the user's code; `TABTORCH_TRACEBACK=full` leaves all but this file's."""
     full = os.environ.get("TABTORCH_TRACEBACK") == "full"
     report.stack[:] = [
-        frame for frame in report.stack if frame.filename != __file__ and (full or not _ours(frame.filename))
+        frame for frame in report.stack if frame.filename != __file__ and (full or not is_internal(frame.filename))
     ]
     for other in (report.__cause__, report.__context__, *(report.exceptions or ())):
         if other is not None:
@@ -52,7 +54,6 @@ def _failed(error: BaseException) -> int:
 
 async def run(source: str, filename: str, argv: list[str]) -> int:
     """Run `source` with `torch` installed; its exit status, 2 if there is no device. A top-level `await` is allowed."""
-    import tabtorch
     from tabtorch import bridge
     from tabtorch.ops import asserts
 

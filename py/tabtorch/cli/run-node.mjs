@@ -75,18 +75,21 @@ pyodide.setStdin({ stdin: undefined, error: false });
 for (const [there, here] of [
   ["/tabtorch/py/tabtorch", spec.package],
   ["/tabtorch/wgsl", spec.wgsl],
-  ["/work", spec.mount],
+  [spec.work, spec.mount],
 ]) {
   if (!here) continue;
   FS.mkdirTree(there);
   pyodide.mountNodeFS(there, here);
 }
-FS.mkdirTree("/work");
-FS.chdir("/work");
+FS.mkdirTree(spec.work);
+FS.chdir(spec.work);
 for (const [there, here] of spec.files) {
   FS.mkdirTree(dirname(there));
   FS.writeFile(there, readFileSync(here));
 }
+
+// As in the bare page (interpreter.ts): what the script has to say to who runs it.
+if (spec.reports) globalThis.tabtorchReport = (text) => void write(spec.reports, Buffer.from(`${text}\n`));
 
 // Packages such as numpy come from Pyodide's distribution; without a network the import fails, and says so itself.
 await pyodide.loadPackagesFromImports(spec.source, { messageCallback() {}, errorCallback() {} }).catch(() => {});

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +14,11 @@ from typing import Any
 
 from tabtorch.cli.bare import Output, Until, opened
 from tabtorch.cli.browsers import Missing
-from tabtorch.cli.site import CHECKOUT, find_site, stale
+from tabtorch.cli.node import in_node
+from tabtorch.cli.site import find_site, stale
 from tabtorch.cli.status import Status
 
-__all__ = ["TIMED_OUT", "Script", "print_output", "run", "run_once", "runner"]
+__all__ = ["BESIDE", "TIMED_OUT", "Script", "print_output", "run", "run_once", "runner"]
 
 TIMED_OUT = 124
 WORK = "/work"  # the working directory in there
@@ -52,7 +50,12 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 @dataclass
 class Script:
-    """What to run, and the files it finds there. `files`: path in the tab -> file here."""
+    """What to run, and the files it finds there. `files`: path in the tab -> file here.
+
+    mount: the folder here that is `work`, the working directory in there. reports: the script calls
+    `js.tabtorchReport(text)`, and the output function gets each text as of a stream "report"; in Node it then gets
+    standard output and standard error too.
+    """
 
     source: str
     filename: str
@@ -60,6 +63,8 @@ class Script:
     device: str | None
     files: dict[str, Path] = field(default_factory=dict)
     mount: Path | None = None
+    work: str = WORK
+    reports: bool = False
 
     @classmethod
     def load(cls, file: str, argv: list[str], device: str | None = None, mount: str | None = None) -> Script:
@@ -79,16 +84,20 @@ class Script:
         inside = path.is_relative_to(folder)
         filename = f"{WORK}/{path.relative_to(folder).as_posix()}" if inside else f"{BESIDE}/{path.name}"
         script = cls(source, filename, argv, device)
-        script.mount = folder
+        script.bring_whole(folder)
+        if not inside:
+            script._bring(path, BESIDE)
+        return script
+
+    def bring_whole(self, folder: Path) -> None:
+        """`folder` is the working directory. Raises Missing if that is too much."""
+        self.mount = folder
         size = 0
         for each in _walk(folder):
             size += each.stat().st_size
             if size > LARGEST_MOUNT:
-                raise Missing(f"--mount: {mount} holds more than {LARGEST_MOUNT >> 30} GiB, too much for a tab")
-            script.files[f"{WORK}/{each.relative_to(folder).as_posix()}"] = each
-        if not inside:
-            script._bring(path, BESIDE)
-        return script
+                raise Missing(f"{folder} holds more than {LARGEST_MOUNT >> 30} GiB, too much for a tab")
+            self.files[f"{self.work}/{each.relative_to(folder).as_posix()}"] = each
 
     def _bring(self, path: Path, there: str) -> None:
         """As with `python FILE`, modules and data beside the script are there; of a large folder, only modules."""
@@ -110,8 +119,22 @@ class Script:
             "filename": self.filename,
             "argv": self.argv,
             "device": self.device,
+            "work": self.work,
             "env": {name: value for name, value in os.environ.items() if name.startswith("TABTORCH_")},
             "files": [[name, base64.b64encode(data).decode()] for name, data in files.items()],
+        }
+
+    def node_spec(self) -> dict[str, Any]:
+        """What run-node.mjs is asked for. A mounted folder is opened as it is, and needs no copies."""
+        mounted = f"{self.work}/" if self.mount else "\0"
+        return {
+            "source": self.source,
+            "filename": self.filename,
+            "argv": self.argv,
+            "device": self.device,
+            "files": [[name, str(path)] for name, path in self.files.items() if not name.startswith(mounted)],
+            "mount": str(self.mount) if self.mount else None,
+            "work": self.work,
         }
 
     def take_back(self, reply: dict[str, Any], output: Output) -> int:
@@ -191,7 +214,7 @@ def runner(browser: str, output: Output, status: Status, keep: bool) -> Iterator
     output = status.before(output)
     try:
         if browser == "node":
-            yield lambda script, until: _in_node(script, until, status)
+            yield lambda script, until: in_node(script.node_spec(), until, status, output if script.reports else None)
             return
         site = find_site()
         if stale(site):
@@ -207,48 +230,3 @@ def runner(browser: str, output: Output, status: Status, keep: bool) -> Iterator
             yield lambda script, until: script.take_back(page.run(script.request(), output, status.say, until), output)
     finally:
         status.clear()
-
-
-def _in_node(script: Script, until: Until, status: Status) -> int:
-    from tabtorch.bridge.node import environment, find_node
-
-    node = find_node()
-    # JSPI's flag has had two names, and needs none in the newest Node.
-    options = subprocess.run([node, "--v8-options"], capture_output=True, text=True, check=True).stdout
-    names = ("--experimental-wasm-jspi", "--experimental-wasm-stack-switching")
-    flags = [name for name in names if f"{name} " in options][:1]
-    here = Path(__file__).resolve().parent
-    package = here.parent
-    spec = {
-        "source": script.source,
-        "filename": script.filename,
-        "argv": script.argv,
-        "device": script.device,
-        # a mounted folder is opened as it is, and needs no copies
-        "files": [[n, str(path)] for n, path in script.files.items() if not script.mount or n.startswith(BESIDE)],
-        "mount": str(script.mount) if script.mount else None,
-        "status": "in place" if status.in_place else "lines" if status.lines else None,
-        "package": str(package),
-        "wgsl": str(CHECKOUT / "wgsl") if (CHECKOUT / "wgsl").is_dir() and package.parent.name == "py" else None,
-    }
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(spec, file)
-        file.flush()
-        command = [node, "--no-warnings", *flags, str(here / "run-node.mjs"), file.name]
-        process = subprocess.Popen(command, env=environment())
-        try:
-            code = _wait(process, until)
-        finally:
-            process.kill()
-            process.wait()
-    return code if code >= 0 else 128 - code
-
-
-def _wait(process: subprocess.Popen[bytes], until: Until) -> int:
-    while True:
-        try:
-            return process.wait(0.05)
-        except subprocess.TimeoutExpired:
-            status = until()
-            if status is not None:
-                return status

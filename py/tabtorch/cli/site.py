@@ -12,11 +12,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import tabtorch
 from tabtorch.cli.browsers import Missing
 
 __all__ = ["find_site", "serve", "serving", "stale"]
 
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(tabtorch.__file__).resolve().parents[2]
 
 
 def find_site() -> Path:
