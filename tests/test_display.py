@@ -286,6 +286,23 @@ def test_a_value_is_taken_as_it_is(library: Any) -> None:
     assert points("grad", "grad")[1] == [2]
 
 
+def test_a_failure_is_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the device reports with a read is raised where that is; what comes later is drawn."""
+
+    def fail(tensors: list[Any]) -> list[float]:
+        raise RuntimeError("out of memory")
+
+    tabtorch.plot("loss", 1)
+    charts.collect()
+    monkeypatch.setattr(charts, "_read", fail)
+    tabtorch.plot("loss", 2)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        charts.collect()
+    monkeypatch.undo()
+    tabtorch.plot("loss", 3)
+    assert points("loss", "loss") == ([0, 2], [1, 3])
+
+
 def test_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(charts, "MOST", 100)
     for i in range(1000):

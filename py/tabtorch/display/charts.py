@@ -171,7 +171,12 @@ def collect() -> None:
     """Ask the device for what it has not told, all at once."""
     waiting = [line for chart in _charts.values() for line in chart.lines.values() if line.waiting]
     tensors = [each for line in waiting for point in line.waiting for each in point if host.is_tensor(each)]
-    numbers = dict(zip(map(id, tensors), _read(tensors)))
+    try:
+        numbers = dict(zip(map(id, tensors), _read(tensors)))
+    except Exception:
+        for line in waiting:
+            line.waiting.clear()  # said once
+        raise
     for line in waiting:
         line.tell(numbers)
 
