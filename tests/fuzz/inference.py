@@ -174,6 +174,12 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "max": ("", "v, k = h.max(1)\nh = h - v[:, None] + k[:, None]", ""),
     "double": ("", "h = (h.double() * 2).float() if h.device.type == 'cpu' else h * 2", ""),
     "complex": ("", "h = h + torch.fft.rfft(h, dim=1).abs().sum()", ""),
+    "conjugate": ("", "z = torch.complex(h, h * 0.5).conj()\nh = h + (z * z).real - z.imag", ""),
+    "state through a conjugate": (
+        "K = torch.ones(6, dtype=torch.complex64)\nseen_K = K.conj()",
+        "seen_K.add_(0.5j)\nseen_K.imag.mul_(0.5)\nh = h + K.real + seen_K.imag",
+        "",
+    ),
     "inner compiled": ("inner = compile(lambda a: a * 2 + 1)", "h = inner(h)", ""),
     "helper": ("def helper(a, k=3):\n    return a * k", "h = helper(h) + helper(h, k=2)", ""),
     "partial": ("half = functools.partial(torch.mul, torch.tensor(0.5))", "h = half(h)", ""),
@@ -273,6 +279,8 @@ RETURNED = [
     "x.to(torch.float32)",
     "x.expand_as(x)",
     "h.requires_grad",
+    "torch.complex(h, h).conj()",
+    "x._neg_view(), torch.complex(x, x).conj().imag",
 ]
 
 #: what the caller does with what it gets

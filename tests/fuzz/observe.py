@@ -97,7 +97,7 @@ class World:
                     yield from self._walk(f"{path}.{k}", vars(x)[k])
 
     def _tensor(self, path: str, t: Any) -> Iterator[tuple[str, Any]]:
-        yield path + " kind", (str(t.dtype), tuple(t.shape), t.requires_grad, t.is_leaf)
+        yield path + " kind", (str(t.dtype), tuple(t.shape), t.requires_grad, t.is_leaf, t.is_conj(), t.is_neg())
         if t.layout is not self.torch.strided:
             yield path, t.to_dense().tolist()
             return
