@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -122,6 +123,39 @@ def test_what_cannot_be_kept_or_watched(capsys: pytest.CaptureFixture[str]) -> N
     assert "--keep keeps a browser" in capsys.readouterr().err
     assert main(["run", "-", "--watch"]) == 2
     assert "--watch needs a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--browser", "node"], ["--keep"], []])
+def test_what_cannot_be_a_picture(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "a.py", "--screenshot", "a.png" if more else "a.jpg", *more]) == 2
+    assert "--screenshot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", browsers.NAMES)
+def test_a_picture_of_the_page(name: str, tmp_path: Path) -> None:
+    """A run as any other: output, status, files beside the script. The picture has all of the output: it is that high."""
+    if name not in WANTED:
+        pytest.skip(f"{name} was not asked for")
+    (tmp_path / "helper.py").write_text("height = 1500\n")
+    typed = """
+import os, sys, tabpage, torch
+from helper import height
+print(torch.ones(2).sum().item(), os.getcwd(), sys.argv[1:])
+tabpage.show_image(bytes([255, 0, 0, 255]) * 10 * height, 10, height)
+try:
+    input("anybody? ")
+except EOFError:
+    print("nobody")
+open("made.txt", "w").write("by the script")
+sys.exit(3)
+"""
+    picture = tmp_path / "pictures" / "a.png"
+    options = ["--browser", name, "--screenshot", picture, "--device", "cpu", "--mount", ".", "--", "a"]
+    done = tabtorch("run", "-", *options, typed=typed, at=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "2.0 /work ['a']\nanybody? nobody\n", "")
+    assert (tmp_path / "made.txt").read_text() == "by the script"
+    width, height = struct.unpack(">2I", picture.read_bytes()[16:24])  # of a PNG's header
+    assert width == 1280 and 1500 < height < 2000
 
 
 class TestKeep:

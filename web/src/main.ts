@@ -12,6 +12,7 @@ import { fileMenu } from "./menu";
 import { Notice } from "./notice";
 import { Output } from "./output";
 import { Prompt } from "./prompt";
+import { isAsked, tell } from "./request";
 import { describe, Session, type State, Stopped } from "./session";
 import { copy, LONG_LINK, shareLink } from "./share";
 import { stopKeys } from "./stopkeys";
@@ -144,12 +145,14 @@ async function restart(): Promise<void> {
 }
 
 function onEvent(event: PageEvent): void {
+  tell(event);
   const { output } = cells;
   if (event.event === "output") {
     if (event.stream === "stderr") lastError = event.text.trimEnd().split("\n").at(-1) || lastError;
     output.write(event.stream, event.text);
   } else if (event.event === "display") output.display(event);
   else if (event.event === "clear") output.clear();
+  else if (event.event === "input" && isAsked()) session.answer(undefined);
   else if (event.event === "input") {
     cells.reveal(editor.view);
     output.ask((line) => session.answer(line));
@@ -265,5 +268,16 @@ acceptFiles(element("open"), element("chosen"), {
 });
 fileMenu(element("menu"), element("actions"), workspace, editor);
 void prompt;
-void workspace.start();
+const started = workspace.start();
 session.restart().catch(() => {}); // said by onState
+
+// `tabtorch run --screenshot`: the script is opened here, and run with what it finds where it lies.
+window.tabtorchRun = async (request) => {
+  await started;
+  workspace.create(request.source, request.filename?.split("/").at(-1));
+  output.clear();
+  const reply = await session.carryOut(request);
+  outcome = reply.status === 0 ? "Done" : `Ended with status ${reply.status}`;
+  onState(session.state);
+  return reply;
+};

@@ -13,6 +13,7 @@ import type {
 } from "./interpreter";
 
 import { isolate } from "./isolation";
+import { carryOut, type RunReply, type RunRequest } from "./request";
 
 export type State = "loading" | "ready" | "busy" | "failed";
 
@@ -73,6 +74,11 @@ export class Session {
   /** Run cells of a script that has this text, one after another until one fails. */
   runCells(cells: CellRun[], source: string, filename: string, clean: boolean): Promise<CellsResult> {
     return this.#exclusive((python) => python.runCells(cells, source, filename, clean));
+  }
+
+  /** Run what somebody else has, who waits for what comes of it. */
+  carryOut(request: RunRequest): Promise<RunReply> {
+    return this.#exclusive((python) => carryOut(python, request));
   }
 
   evaluate(source: string): Promise<number> {

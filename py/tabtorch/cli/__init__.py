@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from functools import partial
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -50,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds")
     run.add_argument("--watch", action="store_true", help="run it again whenever it, or a file in its folder, changes")
     run.add_argument("--keep", action="store_true", help="keep the browser for the next run, which then starts at once")
+    run.add_argument(
+        "--screenshot", metavar="FILE.png", help="run it in the page with the editor, of which this is a picture"
+    )
     run.add_argument("-v", "--verbose", action="store_true", help="say what is being done, also to a file or a pipe")
 
     commands.add_parser("stop", help="end the browsers that `run --keep` has kept")
@@ -85,23 +89,37 @@ class _Version(argparse.Action):
 
 
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
-    from tabtorch.cli.browsers import Missing
     from tabtorch.cli.run import Script, print_output, run_once, runner
     from tabtorch.cli.status import Status
+
+    _check(options)
+    load = partial(Script.load, options.file, rest, options.device, options.mount)
+    status = Status(options.verbose)
+    picture = Path(options.screenshot).resolve() if options.screenshot else None
+    running = runner(options.browser, print_output, status, options.keep, picture)
+    if options.watch:
+        from tabtorch.cli.watch import watch
+
+        return watch(load, running, options.timeout, print_output, status)
+    script = load()
+    with running as once:
+        return run_once(once, script, options.timeout, print_output)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises Missing for what cannot go together."""
+    from tabtorch.cli.browsers import Missing
 
     if options.keep and options.browser == "node":
         raise Missing("--keep keeps a browser: --browser chromium, or firefox")
     if options.watch and options.file == "-":
         raise Missing("--watch needs a file: standard input does not change")
-    load = partial(Script.load, options.file, rest, options.device, options.mount)
-    status = Status(options.verbose)
-    if options.watch:
-        from tabtorch.cli.watch import watch
-
-        return watch(load, options.browser, options.timeout, print_output, status, options.keep)
-    script = load()
-    with runner(options.browser, print_output, status, options.keep) as once:
-        return run_once(once, script, options.timeout, print_output)
+    if options.screenshot and options.browser == "node":
+        raise Missing("--screenshot is of a page: --browser chromium, or firefox")
+    if options.screenshot and options.keep:
+        raise Missing("--screenshot opens a page of its own, and --keep has another")
+    if options.screenshot and not options.screenshot.endswith(".png"):
+        raise Missing(f"--screenshot writes a PNG: {options.screenshot} does not end in .png")
 
 
 def main(argv: list[str] | None = None) -> int:

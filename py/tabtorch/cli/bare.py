@@ -31,7 +31,7 @@ DOING = {"runtime": "loading Python…", "python": "loading tabtorch…", "tabto
 
 
 class BarePage:
-    """Takes requests as `web/src/run.ts` defines them."""
+    """Takes requests as `web/src/request.ts` defines them. The first opens the page, if `open` has not."""
 
     def __init__(self, browser: Any, url: str) -> None:
         self._browser = browser
@@ -41,12 +41,13 @@ class BarePage:
         self._output: Output = _drop
         self._say: Say = lambda text: None
         self._usable = False
-        self._open()
+        self._address = "run.html"
+        self._size: dict[str, int] | None = None
 
     def run(self, request: dict[str, Any], output: Output, say: Say, until: Until) -> dict[str, Any]:
         """The page's reply: `status`, and `files` that are new or changed. What `until` ends, is ended there too."""
         if not self._usable:
-            self._open()
+            self.open()
         self._results.clear()
         self._output, self._say = output, say
         self._usable = False
@@ -67,23 +68,23 @@ class BarePage:
     def prepare(self, request: dict[str, Any]) -> None:
         """Start the Python that the next script will run in, if it wants the same device and environment."""
         if not self._usable:
-            self._open()
+            self.open()
         self._page.evaluate("(request) => tabtorchPrepare(request)", request)
 
     def check(self) -> None:
         """Raises Playwright's error if the browser has gone."""
         self._page.evaluate("0")
 
-    def _open(self) -> None:
+    def open(self) -> None:
         """A new tab: whatever ran in the last one is gone with it."""
         if self._page is not None:
             self._page.close()
-        self._page = self._browser.new_page()
+        self._page = self._browser.new_page(viewport=self._size)
         self._page.expose_function("__tabtorchOutput", lambda stream, text: self._output(stream, text))
         self._page.expose_function("__tabtorchStage", self._staged)
         self._page.expose_function("__tabtorchDone", lambda result: self._results.append(result))
         self._page.on("crash", self._crashed)
-        self._page.goto(f"{self._url}/run.html")
+        self._page.goto(f"{self._url}/{self._address}")
         self._page.wait_for_function("'tabtorchRun' in window")
         self._usable = True
 
@@ -104,4 +105,6 @@ def opened(site: Path, browser: str, say: Say) -> Iterator[BarePage]:
     """The page, of `site`, in a fresh browser. Raises Missing."""
     say(f"starting {browser}…")
     with serving(site) as url, alone(browser) as started:
-        yield BarePage(started, url)
+        page = BarePage(started, url)
+        page.open()
+        yield page

@@ -15,6 +15,7 @@ from typing import Any
 from tabtorch.cli.bare import Output, Until, opened
 from tabtorch.cli.browsers import Missing
 from tabtorch.cli.node import in_node
+from tabtorch.cli.shown import shown
 from tabtorch.cli.site import find_site, stale
 from tabtorch.cli.status import Status
 
@@ -209,8 +210,11 @@ def run_once(once: Once, script: Script, timeout: float | None, output: Output, 
 
 
 @contextmanager
-def runner(browser: str, output: Output, status: Status, keep: bool) -> Iterator[Once]:
-    """Something that runs scripts in `browser`, which stays open for as long as this does; with `keep`, longer."""
+def runner(browser: str, output: Output, status: Status, keep: bool, picture: Path | None = None) -> Iterator[Once]:
+    """Something that runs scripts in `browser`, which stays open for as long as this does; with `keep`, longer.
+
+    picture: where one of the page with the editor goes, in which they then run.
+    """
     output = status.before(output)
     try:
         if browser == "node":
@@ -226,7 +230,7 @@ def runner(browser: str, output: Output, status: Status, keep: bool) -> Iterator
                 run_kept(site, browser, script.request(), output, status.say, until), output
             )
             return
-        with opened(site, browser, status.say) as page:
+        with shown(site, browser, status.say, picture) if picture else opened(site, browser, status.say) as page:
             yield lambda script, until: script.take_back(page.run(script.request(), output, status.say, until), output)
     finally:
         status.clear()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from tabtorch.cli.run import Output, Script, run_once, runner
+from tabtorch.cli.run import Once, Output, Script, run_once
 from tabtorch.cli.status import Status
 
 __all__ = ["watch"]
@@ -33,10 +34,14 @@ class _Looker:
 
 
 def watch(
-    load: Callable[[], Script], browser: str, timeout: float | None, output: Output, status: Status, keep: bool
+    load: Callable[[], Script],
+    running: AbstractContextManager[Once],
+    timeout: float | None,
+    output: Output,
+    status: Status,
 ) -> int:
     """Run what `load` reads, and again after each change, which also ends a run, until Ctrl+C."""
-    with runner(browser, output, status, keep) as once:
+    with running as once:
         while True:
             script = load()
             looker = _Looker(load, script)
