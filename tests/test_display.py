@@ -20,7 +20,7 @@ import torch as real
 
 import tabtorch
 from tabtorch.bridge import get_bridge
-from tabtorch.display import charts, colours, images, svg, textual
+from tabtorch.display import charts, colours, images, svg, textual, windows
 from tabtorch.engine import graph
 
 RED, GREEN, BLACK, WHITE = (255, 0, 0, 255), (0, 255, 0, 255), (0, 0, 0, 255), (255, 255, 255, 255)
@@ -386,6 +386,51 @@ def test_ticks() -> None:
     assert list(svg.ticks(0, 10)) == [0, 2, 4, 6, 8, 10]
     assert list(svg.ticks(-0.031, 0.05)) == pytest.approx([-0.02, 0, 0.02, 0.04])
     assert list(svg.ticks(1e6, 1e6 + 4)) == [1e6, 1e6 + 1, 1e6 + 2, 1e6 + 3, 1e6 + 4]
+
+
+class Pyplot(ModuleType):
+    """matplotlib's, as far as windows are drawn: what is called is noted."""
+
+    def __init__(self, backend: str) -> None:
+        super().__init__("matplotlib.pyplot")
+        self.backend, self.calls = backend, []  # type: list[Any]
+
+    def get_backend(self) -> str:
+        return self.backend
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append((name, args, kwargs))
+            return self
+
+        return call
+
+
+def test_in_windows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that uses matplotlib, where that has windows."""
+    pytest.importorskip("numpy")
+    atexit: list[Any] = []
+    monkeypatch.setattr(windows.atexit, "register", atexit.append)
+    monkeypatch.setattr(windows, "_stays", False)
+    for backend in ("agg", "module://matplotlib_inline.backend_inline"):
+        monkeypatch.setitem(sys.modules, "matplotlib.pyplot", Pyplot(backend))
+        assert windows.pyplot() is None
+    plt = Pyplot("QtAgg")
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plt)
+    tabtorch.show(real.eye(3), title="Identity", name="one")
+    calls = {name: (args, kwargs) for name, args, kwargs in plt.calls}
+    assert calls["figure"] == ((), {"num": "one", "clear": True}) and calls["set_title"] == (("Identity",), {})
+    assert calls["imshow"][0][0].shape == (3, 3, 4) and "pause" in calls
+    plt.calls.clear()
+    tabtorch.plot("loss", 2.0, train=1.0, log=True)
+    calls = {name: (args, kwargs) for name, args, kwargs in plt.calls}
+    assert calls["plot"] == ((array("d", [2.0]), array("d", [1.0])), {"label": "train"})
+    assert calls["set"][1]["yscale"] == "log"
+    charts.finish()
+    assert not capsys.readouterr().out and len(atexit) == 1  # the windows stay at the end
 
 
 def test_in_a_terminal() -> None:

@@ -130,7 +130,10 @@ function markup(clean: (sanitise: typeof import("./sanitise")) => DocumentFragme
   element.className = "markup";
   const root = element.attachShadow({ mode: "open" });
   import("./sanitise").then(
-    (sanitise) => root.replaceChildren(clean(sanitise)),
+    (sanitise) => {
+      root.adoptedStyleSheets = [sanitise.sheet];
+      root.replaceChildren(clean(sanitise));
+    },
     (error: unknown) => root.replaceChildren(`This HTML could not be shown: ${error}`),
   );
   return { element };

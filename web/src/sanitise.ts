@@ -3,6 +3,10 @@ import DOMPurify from "dompurify";
 import { marked } from "marked";
 import style from "./markup.css?raw";
 
+/** What HTML looks like here, where it says nothing of that itself. */
+export const sheet = new CSSStyleSheet();
+sheet.replaceSync(style);
+
 /** What would run, or ask for something as though it were the page. */
 const SCRIPTS = new Set(["SCRIPT", "IFRAME", "OBJECT", "EMBED"]);
 const FORMS = ["form", "input", "button", "select", "option", "textarea", "dialog"];
@@ -18,9 +22,6 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
 
 export function html(text: string): DocumentFragment {
   const clean = DOMPurify.sanitize(text, { RETURN_DOM_FRAGMENT: true, FORBID_TAGS: FORMS, FORCE_BODY: true });
-  const sheet = document.createElement("style");
-  sheet.textContent = style;
-  clean.prepend(sheet);
   if (DOMPurify.removed.some((each) => "element" in each && SCRIPTS.has(each.element.nodeName)))
     clean.append(
       note("This HTML holds scripts or frames, which output of a script may not have here: they were left out."),

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import host
+from . import host, windows
 from .textual import said, text_chart
 
 CHART = "application/vnd.tabtorch.chart+json"
@@ -22,7 +22,7 @@ POINTS = "application/vnd.tabtorch.points"
 
 #: points of a line. Of more, every second goes, as often as it takes
 MOST = 10_000
-#: seconds from one drawing to the next: the page, a notebook, a terminal
+#: seconds from one drawing to the next: the page, a notebook or window, a terminal
 _PAGE, _NOTEBOOK, _TERMINAL = 0.1, 0.5, 2.0
 
 
@@ -110,8 +110,9 @@ def plot(
     cannot have one of these three names.)
 
     NaN and infinities leave gaps. Of a line with more than 10,000 points every second one is shown, then every fourth, and
-    so on, and the legend says so. In the page and in notebooks the chart is drawn anew a few times a second; in a terminal
-    a line tells the last values every two seconds, and the chart is drawn in characters at the end.
+    so on, and the legend says so. In the page, in notebooks, and in a window where the script uses matplotlib, the chart is
+    drawn anew a few times a second; else a line of text tells the last values every two seconds, and the chart is drawn in
+    characters at the end.
 
     Raises TypeError where the name is left out or no value is given, ValueError for tensors of other shapes.
     """
@@ -164,7 +165,7 @@ def _numbers(values: Any) -> list[float]:
 def _interval() -> float:
     if host.page() is not None:
         return _PAGE
-    return _NOTEBOOK if host.notebook() is not None else _TERMINAL
+    return _NOTEBOOK if host.notebook() is not None or windows.pyplot() is not None else _TERMINAL
 
 
 def collect() -> None:
@@ -209,10 +210,13 @@ def _draw(chart: Chart) -> None:
         from .svg import svg_chart
 
         bundle = {"image/svg+xml": svg_chart(chart), "text/plain": said(chart)}
+    elif (plt := windows.pyplot()) is not None:
+        windows.show_chart(plt, chart)
+        return
     else:
-        bundle = {}
-    if not bundle or not host.put(bundle, {}, f"tabtorch.plot:{_generation}:{chart.name}"):
         print(said(chart, last=True))
+        return
+    host.put(bundle, {}, f"tabtorch.plot:{_generation}:{chart.name}")
 
 
 def _tell_the_end() -> None:
@@ -233,8 +237,8 @@ def finish() -> None:
     if any(chart.changed for chart in _charts.values()):
         draw()
     if host.page() is None and host.notebook() is None:
-        for chart in _charts.values():
-            print(text_chart(chart))
+        if windows.pyplot() is None:
+            print(*map(text_chart, _charts.values()), sep="\n", end="\n" if _charts else "")
         forget()
 
 

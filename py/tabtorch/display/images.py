@@ -9,7 +9,7 @@ import sys
 import zlib
 from typing import Any, NamedTuple
 
-from . import host
+from . import host, windows
 from .colours import table
 
 #: of a value that is not a number, so that it is seen: magenta
@@ -57,8 +57,8 @@ def show(
     columns: of a grid. padding: pixels between its images. title: shown above. alt: for those who cannot see it; left out,
     it is made of shape and range. name: a picture of the same name that is there is replaced where it stands.
 
-    NaN is magenta. In a notebook the picture is shown there; in a terminal it is drawn in coloured blocks, and where
-    output is no terminal a line describes it.
+    NaN is magenta. In a notebook the picture is shown there; in a script that uses matplotlib, in a window; else in a
+    terminal it is drawn in coloured blocks, and where output is no terminal a line describes it.
 
     Raises ValueError for other shapes and for a colour map that is not known, TypeError for complex values.
     """
@@ -81,6 +81,9 @@ def _put(picture: Picture, scale: float, title: str | None, name: str | None) ->
     about = {"alt": picture.alt, "title": title, "width": width, "height": height, "pixelated": True}
     ident = None if name is None else f"tabtorch.show:{name}"
     if host.put(bundle, {"image/png": about}, ident):
+        return
+    if (plt := windows.pyplot()) is not None:
+        windows.show_picture(plt, picture, title, name)
         return
     if title:
         print(title)
