@@ -76,5 +76,5 @@ export class CellResult {
 
 /** What a cell does: its title, and empty lines after it, change nothing. */
 function code(text: string): string {
-  return text.replace(/^#[ \t]*%%.*/, "").trimEnd();
+  return text.replace(/^# ?%%.*/, "").trimEnd();
 }

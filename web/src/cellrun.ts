@@ -3,7 +3,7 @@ import type { EditorState, Extension } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { CellResult } from "./cellresult";
 import type { Cell } from "./cells";
-import { adding, type CellAct, cellsOf, cellText, cellView, forgetting, placing, resultsOf } from "./cellview";
+import { adding, type CellAct, cellsOf, cellText, cellView, forgetting, goingTo, placing, resultsOf } from "./cellview";
 import type { RunResult } from "./interpreter";
 import type { Output } from "./output";
 import type { Session } from "./session";
@@ -66,8 +66,20 @@ export class Cells {
   runAll(view: EditorView): Promise<RunResult> {
     this.#count = 0;
     this.#queue = [];
-    view.dispatch(forgetting);
+    this.#forgetAll(view);
     return this.#run(this.#jobs(view, indices(view.state)), true);
+  }
+
+  /** A result of before, with the cell that begins at this line: it is filled by who asks. */
+  restore(view: EditorView, first: number, number: number | null): CellResult {
+    const cells = cellsOf(view.state);
+    const index = cells.findIndex((cell) => cell.first === first);
+    this.#count = Math.max(this.#count, number ?? this.#count + 1);
+    const cell = cells[index];
+    const result = new CellResult(number ?? this.#count, cell ? cellText(view.state.doc, cell) : "", first);
+    result.progress = "done";
+    if (cell) view.dispatch(placing(view.state, index, result));
+    return result;
   }
 
   /** Run what waits, if Python can. */
@@ -96,7 +108,7 @@ export class Cells {
   clear(view: EditorView): void {
     if (this.#runs.length || this.#queue.length)
       for (const result of resultsOf(view.state).values()) result.output.clear();
-    else view.dispatch(forgetting);
+    else this.#forgetAll(view);
   }
 
   /** Bring the cell that runs into sight: it asks for something. */
@@ -112,9 +124,19 @@ export class Cells {
       view.focus();
       return;
     }
+    if (act === "edit") {
+      view.dispatch(goingTo(view.state.doc, cellsOf(view.state)[index] as Cell));
+      view.focus();
+      return;
+    }
     const wanted = act === "run" ? [index] : indices(view.state).filter((each) => each < index);
     this.#queue.push(...this.#jobs(view, wanted));
     this.goOn();
+  }
+
+  #forgetAll(view: EditorView): void {
+    for (const result of resultsOf(view.state).values()) result.output.clear();
+    view.dispatch(forgetting);
   }
 
   /** Results that wait to be filled, in place of the ones before. */
@@ -123,6 +145,7 @@ export class Cells {
       .filter((index) => cellsOf(view.state)[index]?.kind === "code")
       .map((index) => {
         const cell = cellsOf(view.state)[index] as Cell;
+        resultsOf(view.state).get(index)?.output.clear();
         const result = new CellResult(++this.#count, cellText(view.state.doc, cell), cell.first);
         view.dispatch(placing(view.state, index, result));
         return { view, result };

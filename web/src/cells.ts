@@ -13,7 +13,7 @@ export interface Cell {
   marked: boolean;
 }
 
-const MARKER = /^#[ \t]*%%+(?:[ \t]+(.*?))?[ \t]*$/;
+const MARKER = /^# ?%%+(?:[ \t]+(.*?))?[ \t]*$/;
 const KIND = /(?:^|\s)\[(markdown|md|raw)\](?=\s|$)/;
 const PAIR = /(?:^|\s)([A-Za-z_][\w.-]*)=("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|-?[\d.]+|true|false|null)(?=\s|$)/g;
 /** Comments, and strings, in which no line is a marker. A string that is not closed goes on to the end. */
@@ -52,6 +52,31 @@ export function markerLine({ kind, title, metadata }: Pick<Cell, "kind" | "title
 /** The index of the cell that this line is in, or -1. */
 export function cellAt(cells: Cell[], line: number): number {
   return cells.findIndex(({ first, last }) => first <= line && line <= last);
+}
+
+/** Code of one cell: a line in it that would begin another gets a space more. */
+export function oneCell(text: string): string {
+  const markers = new Set(splitCells(text).flatMap(({ marked, first }) => (marked ? [first] : [])));
+  const lines = text.split("\n");
+  return lines.map((line, index) => (markers.has(index + 1) ? line.replace(/^# ?/, "#  ") : line)).join("\n");
+}
+
+/** Text that is no code, as lines of a script. */
+export function commented(text: string): string {
+  return text
+    .split("\n")
+    .map((line) => (line ? `#${line.startsWith("%%") ? "  " : " "}${line}` : "#")) // a marker has one space at most
+    .join("\n");
+}
+
+/** The text of a cell that is no code: its lines are comments, or it is all one string. */
+export function uncommented(text: string): string {
+  const string = /^r?("""|''')\n?([\s\S]*?)\n?\1\s*$/.exec(text);
+  if (string) return string[2] ?? "";
+  return text
+    .split("\n")
+    .map((line) => line.replace(/^# ?/, ""))
+    .join("\n");
 }
 
 function parseMarker(token: string): Pick<Cell, "kind" | "title" | "metadata"> {

@@ -13,10 +13,11 @@ import {
 } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, keymap, WidgetType } from "@codemirror/view";
 import type { CellResult } from "./cellresult";
-import { type Cell, cellAt, splitCells } from "./cells";
+import { type Cell, type CellKind, cellAt, splitCells, uncommented } from "./cells";
+import { Rich } from "./rich";
 import "./cells.css";
 
-export type CellAct = "run" | "above" | "add";
+export type CellAct = "run" | "above" | "add" | "edit";
 
 /** Carries out what was asked of the cell with this index. */
 export type OnCell = (view: EditorView, act: CellAct, index: number) => void;
@@ -30,9 +31,13 @@ interface Placed {
 interface Book {
   cells: Cell[];
   active: number; // the index of the cell with the cursor
+  touched: boolean; // whether the reader put the cursor there
   results: Placed[];
   decorations: DecorationSet;
 }
+
+/** What the reader does where the cursor is. */
+const TOUCH = ["select", "input", "delete", "undo", "redo"];
 
 const place = StateEffect.define<Placed>();
 const forgetAll = StateEffect.define<null>();
@@ -65,10 +70,14 @@ export function placing(state: EditorState, index: number, result: CellResult): 
 export const forgetting: TransactionSpec = { effects: forgetAll.of(null) };
 
 /** Puts the cursor into a cell: below its marker. */
-function goingTo(doc: Text, { first, last, marked }: Cell): TransactionSpec {
+export function goingTo(doc: Text, { first, last, marked }: Cell): TransactionSpec {
   const line = doc.line(marked ? Math.min(first + 1, last) : first);
   const anchor = marked && first === last ? line.to : line.from;
-  return { selection: { anchor }, effects: EditorView.scrollIntoView(anchor, { y: "nearest", yMargin: 80 }) };
+  return {
+    selection: { anchor },
+    userEvent: "select",
+    effects: EditorView.scrollIntoView(anchor, { y: "nearest", yMargin: 80 }),
+  };
 }
 
 /** A new cell after the one of this index. */
@@ -84,7 +93,7 @@ export function adding(state: EditorState, index: number): TransactionSpec {
 }
 
 const book = StateField.define<Book>({
-  create: (state) => build(state, splitCells(state.doc.toString()), []),
+  create: (state) => build(state, splitCells(state.doc.toString()), [], false),
   update(before, transaction) {
     const { state, startState, docChanged, changes, effects } = transaction;
     let { results } = before;
@@ -99,8 +108,9 @@ const book = StateField.define<Book>({
       const index = indexAt(state.doc, cells, effect.value.at);
       results = [...results.filter(({ at }) => indexAt(state.doc, cells, at) !== index), effect.value];
     }
-    const moved = indexAt(state.doc, cells, state.selection.main.head) !== before.active;
-    return docChanged || moved || results !== before.results ? build(state, cells, results) : before;
+    const touched = before.touched || TOUCH.some((event) => transaction.isUserEvent(event));
+    const moved = touched !== before.touched || indexAt(state.doc, cells, state.selection.main.head) !== before.active;
+    return docChanged || moved || results !== before.results ? build(state, cells, results, touched) : before;
   },
   provide: (field) => EditorView.decorations.from(field, ({ decorations }) => decorations),
 });
@@ -140,15 +150,19 @@ function shownOf(doc: Text, cells: Cell[], results: Placed[]): Map<number, CellR
 const markerLook = Decoration.line({ class: "cell-marker" });
 const activeLook = Decoration.line({ class: "cell-active" });
 
-function build(state: EditorState, cells: Cell[], results: Placed[]): Book {
+function build(state: EditorState, cells: Cell[], results: Placed[], touched: boolean): Book {
   const { doc } = state;
   const active = indexAt(doc, cells, state.selection.main.head);
   const shown = shownOf(doc, cells, results);
   const found = cells.flatMap((cell, index) => {
     const result = shown.get(index);
     const from = startOf(doc, cell);
-    const bar = new Bar(cell.title, index, cell.kind === "code", index === active, result);
+    const bar = new Bar(cell.title, index, cell.kind, index === active, result);
     const all: Range<Decoration>[] = [Decoration.widget({ widget: bar, block: true, side: -1 }).range(from)];
+    if (cell.kind === "markdown" && cell.first < cell.last && !(touched && index === active)) {
+      const widget = new Prose(uncommented(cellText(doc, { ...cell, first: cell.first + 1 })));
+      return [...all, Decoration.replace({ widget, block: true }).range(from, doc.line(cell.last).to)];
+    }
     if (cell.marked) all.push(markerLook.range(from));
     if (index === active)
       for (let line = cell.first; line <= cell.last; line++) all.push(activeLook.range(doc.line(line).from));
@@ -158,7 +172,7 @@ function build(state: EditorState, cells: Cell[], results: Placed[]): Book {
     }
     return all;
   });
-  return { cells, active, results, decorations: Decoration.set(found, true) };
+  return { cells, active, touched, results, decorations: Decoration.set(found, true) };
 }
 
 /** The line above a cell: its buttons, and what its last run came to. */
@@ -166,7 +180,7 @@ class Bar extends WidgetType {
   constructor(
     readonly title: string,
     readonly index: number,
-    readonly runs: boolean,
+    readonly kind: CellKind,
     readonly active: boolean,
     readonly result: CellResult | undefined,
   ) {
@@ -174,14 +188,19 @@ class Bar extends WidgetType {
   }
 
   override eq(other: Bar): boolean {
-    const { title, index, runs, active, result } = this;
+    const { title, index, kind, active, result } = this;
     return (
       title === other.title &&
       index === other.index &&
-      runs === other.runs &&
+      kind === other.kind &&
       active === other.active &&
       result === other.result
     );
+  }
+
+  #offers(act: CellAct): boolean {
+    if (act === "above") return this.index > 0;
+    return act === "run" ? this.kind === "code" : act !== "edit" || this.kind === "markdown";
   }
 
   override get estimatedHeight(): number {
@@ -197,6 +216,7 @@ class Bar extends WidgetType {
     bar.setAttribute("role", "group");
     bar.append(
       actButton(view, bar, "run", "▶", "Run", "Shift+Enter runs the cell and goes to the next, Ctrl/Cmd+Enter stays"),
+      actButton(view, bar, "edit", "✎", "Edit", "Shows the text of the cell; Shift+Enter shows it as it reads"),
       actButton(view, bar, "above", "▲", "Run above", "Runs the cells before this one: Ctrl/Cmd+Shift+Enter"),
       actButton(view, bar, "add", "+", "Cell", "A new cell below: Alt+Enter runs this one before"),
     );
@@ -212,13 +232,14 @@ class Bar extends WidgetType {
     bar.ariaLabel = name;
     const words: Record<string, string> = {
       run: `Run ${name}`,
+      edit: `Edit ${name}`,
       above: `Run above ${name}`,
       add: `Cell below ${name}: add`,
     };
     for (const button of bar.querySelectorAll("button")) {
       const act = button.dataset.act as CellAct;
       button.ariaLabel = words[act] ?? "";
-      button.hidden = (act === "above" && !this.index) || (act === "run" && !this.runs);
+      button.hidden = !this.#offers(act);
       button.tabIndex = this.active ? 0 : -1; // Tab goes through the cell with the cursor, not through all
     }
     const status = bar.querySelector(".cell-status");
@@ -266,6 +287,41 @@ class Below extends WidgetType {
     this.#sizes = new ResizeObserver(() => view.requestMeasure());
     this.#sizes.observe(this.result.element);
     return this.result.element;
+  }
+
+  override destroy(): void {
+    this.#sizes?.disconnect();
+  }
+}
+
+/** A cell of text as it reads, in place of its source. */
+class Prose extends WidgetType {
+  #sizes: ResizeObserver | undefined;
+
+  constructor(readonly text: string) {
+    super();
+  }
+
+  override eq(other: Prose): boolean {
+    return this.text === other.text;
+  }
+
+  override ignoreEvent(): boolean {
+    return true;
+  }
+
+  override toDOM(view: EditorView): HTMLElement {
+    const bundle = { "text/markdown": this.text };
+    const { element } = new Rich({ event: "display", bundle, metadata: {}, id: undefined, mode: "new" });
+    element.classList.add("cell-prose");
+    element.addEventListener("click", (event) => {
+      if (event.composedPath().some((each) => each instanceof HTMLAnchorElement)) return;
+      const at = view.posAtDOM(element);
+      view.state.facet(onCell)(view, "edit", indexAt(view.state.doc, cellsOf(view.state), at));
+    });
+    this.#sizes = new ResizeObserver(() => view.requestMeasure());
+    this.#sizes.observe(element);
+    return element;
   }
 
   override destroy(): void {

@@ -3,11 +3,15 @@ import type { Notice } from "./notice";
 
 /** Bytes of a script. */
 const LARGEST = 1 << 20;
+/** Of a notebook, which has outputs in it. */
+const LARGEST_NOTEBOOK = 1 << 26;
 
 export interface FileHandlers {
   notice: Notice;
   /** A script. */
   open(name: string, text: string): void;
+  /** A notebook. */
+  notebook(name: string, json: string): unknown;
   /** Any other file. */
   keep(file: File): unknown;
 }
@@ -30,8 +34,8 @@ export function acceptFiles(button: HTMLElement, field: HTMLInputElement, handle
   );
 }
 
-export function download(name: string, text: string): void {
-  saveAs(name, new Blob([text], { type: "text/x-python" }));
+export function download(name: string, text: string, type = "text/x-python"): void {
+  saveAs(name, new Blob([text], { type }));
 }
 
 export function saveAs(name: string, content: Blob): void {
@@ -49,13 +53,19 @@ function takesFiles(event: DragEvent): boolean {
   return true;
 }
 
-async function openFiles(files: File[], { notice, open, keep }: FileHandlers): Promise<void> {
+async function openFiles(files: File[], { notice, open, notebook, keep }: FileHandlers): Promise<void> {
   for (const file of files) {
-    if (!file.name.endsWith(".py")) keep(file);
-    else if (file.size > LARGEST) notice.tell(`${file.name} is larger than 1 MiB: no script is opened from it.`);
+    const isNotebook = file.name.endsWith(".ipynb");
+    const most = isNotebook ? LARGEST_NOTEBOOK : LARGEST;
+    if (!isNotebook && !file.name.endsWith(".py")) keep(file);
+    else if (file.size > most)
+      notice.tell(`${file.name} is larger than ${most >> 20} MiB: no script is opened from it.`);
     else {
       try {
-        open(file.name, new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer()));
+        await (isNotebook ? notebook : open)(
+          file.name,
+          new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer()),
+        );
       } catch {
         notice.tell(`${file.name} is not text in UTF-8: no script is opened from it.`);
       }

@@ -9,6 +9,7 @@ import { FilesPanel } from "./filespanel";
 import { HOME, type PageEvent, type RunResult, type Stage } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
+import { downloadNotebook, openInColab, openNotebook } from "./notebooks";
 import { Notice } from "./notice";
 import { Output } from "./output";
 import { Prompt } from "./prompt";
@@ -55,6 +56,8 @@ const editor = createEditor(
   cells.extension,
 );
 const workspace = new Workspace({ editor, notice, onShown });
+
+const notebooks = { editor, workspace, cells, notice };
 
 const session = new Session(
   {
@@ -265,8 +268,12 @@ acceptFiles(element("open"), element("chosen"), {
   notice,
   open: (name, text) => workspace.create(text, name),
   keep: (file) => files.add(file),
+  notebook: (name, json) => openNotebook(name, json, notebooks),
 });
-fileMenu(element("menu"), element("actions"), workspace, editor);
+fileMenu(element("menu"), element("actions"), workspace, editor, {
+  notebook: () => downloadNotebook(notebooks),
+  colab: () => openInColab(notebooks),
+});
 void prompt;
 const started = workspace.start();
 session.restart().catch(() => {}); // said by onState

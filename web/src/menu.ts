@@ -4,7 +4,14 @@ import { download } from "./files";
 import { chooseVersion } from "./versions";
 import type { Workspace } from "./workspace";
 
-export function fileMenu(button: HTMLElement, menu: HTMLElement, workspace: Workspace, editor: Editor): void {
+/** `more`: actions by the name that the menu has for them. */
+export function fileMenu(
+  button: HTMLElement,
+  menu: HTMLElement,
+  workspace: Workspace,
+  editor: Editor,
+  more: Record<string, () => unknown> = {},
+): void {
   const act: Record<string, () => unknown> = {
     rename: () => rename(workspace),
     duplicate: () => workspace.duplicate(),
@@ -12,6 +19,7 @@ export function fileMenu(button: HTMLElement, menu: HTMLElement, workspace: Work
     history: () => lookBack(workspace),
     remove: () => workspace.remove(),
     reset: () => workspace.remove(),
+    ...more,
   };
   const items = [...menu.querySelectorAll<HTMLButtonElement>("button")];
   menu.addEventListener("beforetoggle", (event) => {
@@ -30,7 +38,7 @@ export function fileMenu(button: HTMLElement, menu: HTMLElement, workspace: Work
 
 /** A demo that was not edited has neither another name nor a history, and nothing of it can be deleted. */
 function isOffered(action: string, { demo }: Workspace): boolean {
-  if (action === "duplicate" || action === "download") return true;
+  if (["duplicate", "download", "notebook", "colab"].includes(action)) return true;
   if (action === "reset") return demo === "edited";
   if (action === "remove") return demo === "no";
   return demo !== "as it is";

@@ -103,6 +103,15 @@ export class Output {
     this.#field = undefined;
   }
 
+  /** What is there, in its order: text of one stream, or something else. */
+  *shown(): Generator<{ text?: { stream: "stdout" | "stderr"; text: string }; rich?: Rich }> {
+    this.#draw();
+    for (const { element, rich } of [...this.#blocks, { element: this.#current, rich: undefined }]) {
+      if (rich) yield { rich };
+      else yield* texts(element);
+    }
+  }
+
   clear(): void {
     this.#buffer.clear();
     this.#blocks.forEach(remove);
@@ -172,6 +181,17 @@ export class Output {
   /** Stay at the end, unless the reader has scrolled up. */
   #follow(): void {
     if (this.#atEnd) this.#scroller.scrollTop = this.#scroller.scrollHeight;
+  }
+}
+
+/** The text in an element, by stream; the end of a line, which is of none, belongs to what is before it. */
+function* texts(element: HTMLElement): Generator<{ text: { stream: "stdout" | "stderr"; text: string } }> {
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  let stream: "stdout" | "stderr" = "stdout";
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const kind = node.parentElement?.closest(".stdout, .stderr, .echo, .note");
+    if (kind) stream = kind.className === "stderr" ? "stderr" : "stdout";
+    yield { text: { stream, text: node.textContent ?? "" } };
   }
 }
 

@@ -3,6 +3,7 @@
  * Output goes to `window.__tabtorchOutput(stream, text)` as it comes; files travel as base64.
  */
 import type * as Comlink from "comlink";
+import { fromBase64, toBase64 } from "./base64";
 import type { FileEntry, Interpreter, PageEvent, Stage } from "./interpreter";
 import type { Stream } from "./outbox";
 
@@ -64,14 +65,4 @@ export async function carryOut(python: Python, request: RunRequest): Promise<Run
   await python.finish();
   const changed = await python.changedFiles(files, work);
   return { status, files: changed.map(([path, bytes]): [string, string] => [path, toBase64(bytes)]) };
-}
-
-function fromBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
-}
-
-function toBase64(bytes: Uint8Array): string {
-  let binary = "";
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
-  return btoa(binary);
 }

@@ -51,6 +51,7 @@ export class Rich {
   readonly element = document.createElement("div");
   #type: string | undefined;
   #view: View | undefined;
+  #bundle: Bundle = {};
   readonly #id: string | undefined;
 
   constructor({ bundle, metadata, id }: Shown) {
@@ -65,7 +66,13 @@ export class Rich {
     return id === undefined ? [] : [...(all.get(id) ?? [])];
   }
 
+  /** What is shown now. */
+  get bundle(): Bundle {
+    return this.#bundle;
+  }
+
   show(bundle: Bundle, metadata: Metadata): void {
+    this.#bundle = bundle;
     const [type, make] = MAKERS.find(([type]) => type in bundle) ?? [];
     if (type === this.#type && this.#view?.update) {
       this.#view.update(bundle, metadata);
