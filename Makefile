@@ -28,6 +28,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 RUNTIME := py/tabtorch/bridge/runtime.js
 HOST := py/tabtorch/bridge/host.mjs
 WHEEL := dist/tabtorch-$(VERSION)-py3-none-any.whl
+PACKAGES := dist/packages/.fetched
 SITE := web/dist/index.html
 
 files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -path 'web/dist/*' -not -path '*/.*' 2>/dev/null)
@@ -162,6 +163,12 @@ $(WHEEL): .venv/.cli $(PY_SOURCES) $(RUNTIME) $(HOST) build_wheel.py pyproject.t
 	$(PY) build_wheel.py
 	@touch $@
 
-$(SITE): $(WHEEL) $(WEB_SOURCES) node_modules/.package-lock.json
+# of Python 3.14, which is Pyodide's; nothing is asked of the network where all are there
+$(PACKAGES): web/packages.txt .venv/.cli
+	$(PY) -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.14 \
+	  --require-hashes -r web/packages.txt -d $(@D)
+	@touch $@
+
+$(SITE): $(WHEEL) $(PACKAGES) $(WEB_SOURCES) node_modules/.package-lock.json
 	node_modules/.bin/vite build web --logLevel warn
 	@touch $@

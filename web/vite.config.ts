@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
+import { packages } from "./packages";
 import type { Manifest } from "./src/manifest";
 
 const here = import.meta.dirname;
@@ -21,30 +22,55 @@ function findWheel(): string {
   return join(dist, newest);
 }
 
-/** What the page fetches as it starts, by its path in the site: Pyodide's core, the wheel, the demos' data. */
+/** What the page fetches as it starts, by its path in the site, and that the manifest names: Pyodide's core, the wheel, the demos' data. */
 function collect(): Map<string, Buffer> {
   const files = new Map<string, Buffer>();
-  for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"]) {
+  for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"]) {
     files.set(`pyodide/${name}`, readFileSync(join(pyodide, name)));
   }
+  const own = packages(root, readFileSync(join(pyodide, "pyodide-lock.json"), "utf8"));
+  files.set("pyodide/pyodide-lock.json", Buffer.from(own.lock));
+  for (const [path, bytes] of own.files) files.set(path, bytes);
   const wheel = findWheel();
   files.set(`wheel/${basename(wheel)}`, readFileSync(wheel));
   const data = join(here, "demos", "data");
   for (const name of readdirSync(data)) files.set(`data/${name}`, readFileSync(join(data, name)));
-  const manifest: Manifest = {
-    pyodide: JSON.parse(readFileSync(join(pyodide, "package.json"), "utf8")).version,
-    wheel: `wheel/${basename(wheel)}`,
-    data: [...files.keys()].filter((path) => path.startsWith("data/") && !path.endsWith(".md")),
-    bytes: Object.fromEntries([...files].map(([path, bytes]) => [path, bytes.length])),
-    hash: Object.fromEntries(
-      [...files].map(([path, bytes]) => [path, createHash("sha256").update(bytes).digest("hex").slice(0, 12)]),
-    ),
-  };
-  files.set("manifest.json", Buffer.from(JSON.stringify(manifest)));
   return files;
 }
 
+/** The same with the manifest and the service worker, which know `built`, the rest of the site, too. */
+function complete(built: Map<string, Buffer>): Map<string, Buffer> {
+  const files = collect();
+  const all = new Map([...files, ...built]);
+  const hash = Object.fromEntries([...all].map(([path, bytes]) => [path, sha256(bytes)]));
+  const version = sha256(JSON.stringify(hash));
+  const wheel = [...files.keys()].find((path) => path.startsWith("wheel/")) as string;
+  const manifest: Manifest = {
+    version,
+    pyodide: JSON.parse(readFileSync(join(pyodide, "package.json"), "utf8")).version,
+    wheel,
+    data: [...files.keys()].filter((path) => path.startsWith("data/") && !path.endsWith(".md")),
+    bytes: Object.fromEntries([...all].map(([path, bytes]) => [path, bytes.length])),
+    hash,
+  };
+  files.set("manifest.json", Buffer.from(JSON.stringify(manifest)));
+  const worker = readFileSync(join(here, "offline.js"), "utf8");
+  files.set("offline.js", Buffer.from(worker.replace('VERSION = "VERSION"', `VERSION = "${version}"`)));
+  return files;
+}
+
+function sha256(bytes: string | Buffer): string {
+  return createHash("sha256").update(bytes).digest("hex").slice(0, 12);
+}
+
+/** What is copied into the site as it is. */
+function publicFiles(): Map<string, Buffer> {
+  const folder = join(here, "public");
+  return new Map(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
+}
+
 const types: Record<string, string> = {
+  js: "text/javascript",
   mjs: "text/javascript",
   wasm: "application/wasm",
   json: "application/json",
@@ -54,14 +80,20 @@ const types: Record<string, string> = {
 function siteFiles(): Plugin {
   return {
     name: "tabtorch-site-files",
-    generateBundle() {
-      for (const [fileName, source] of collect()) this.emitFile({ type: "asset", fileName, source });
+    generateBundle: {
+      order: "post", // the pages are there
+      handler(_, bundle) {
+        const built = publicFiles();
+        for (const [path, made] of Object.entries(bundle))
+          built.set(path, Buffer.from(made.type === "chunk" ? made.code : made.source));
+        for (const [fileName, source] of complete(built)) this.emitFile({ type: "asset", fileName, source });
+      },
     },
     configureServer(server) {
       server.middlewares.use((request, response, next) => {
         const path = (request.url ?? "").split("?")[0]?.slice(1) ?? "";
-        if (!/^(pyodide|wheel|data)\/|^manifest\.json$/.test(path)) return next();
-        const file = collect().get(path);
+        if (!/^(pyodide|packages|wheel|data)\/|^(manifest\.json|offline\.js)$/.test(path)) return next();
+        const file = complete(new Map()).get(path);
         if (!file) return next();
         response.setHeader("Content-Type", types[path.split(".").at(-1) ?? ""] ?? "application/octet-stream");
         response.end(file);

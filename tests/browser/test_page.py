@@ -187,7 +187,7 @@ def test_an_import_that_cannot_be_fetched_says_so(editor: Editor) -> None:
     editor.page.context.route("https://cdn.jsdelivr.net/**", lambda route: route.abort())
     output = editor.run("try:\n    import snowballstemmer\nexcept ImportError:\n    print('no matter')\nimport toolz\n")
     editor.page.context.unroute("https://cdn.jsdelivr.net/**")
-    assert output.startswith("no matter\nTraceback")
+    assert "no matter\nTraceback" in output
     assert "toolz is fetched when a script imports it, and that failed: https://cdn.jsdelivr.net" in output
 
 

@@ -2,8 +2,9 @@
  * Python in this thread: Pyodide, the wheel, and the page's own module (python/tabpage.py).
  * The same class runs in a module worker and on the main thread.
  */
-import type { PyodideAPI } from "pyodide";
+import type { Lockfile, PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
+import { watchWheels } from "./downloads";
 import { type Bytes, Folder, type FolderEvent, filesBelow } from "./folder";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
@@ -21,12 +22,15 @@ export type PageEvent =
   | { event: "input" }
   | { event: "cell"; number: number }
   | { event: "report"; text: string }
+  | { event: "missing"; name: string; from: string }
   | { event: "dropped"; lines: number; characters: number }
   | { event: "stage"; stage: Stage; loaded: number; total: number; done: boolean };
 
 export interface StartOptions {
   /** Where the site lies: an absolute address that ends with a slash. */
   base: string;
+  /** What the site holds, where that is known already. */
+  manifest?: Manifest | undefined;
   /** TABTORCH_DEVICE: webgpu, cpu or auto. */
   device?: string | undefined;
   env?: Record<string, string> | undefined;
@@ -36,6 +40,8 @@ export interface StartOptions {
   interruptBuffer?: Uint8Array | undefined;
   /** Somebody sits before the page: input() asks them, what the page would not keep is not sent, a Run starts clean. */
   interactive?: boolean | undefined;
+  /** Packages that are fetched from PyPI, unasked, where a script imports one that is not here. */
+  packages?: string[] | undefined;
   /** Shared memory where the page says what it has drawn: see Outbox. */
   drawn?: Int32Array | undefined;
 }
@@ -107,6 +113,7 @@ export class Interpreter {
   #running = false;
   #outbox!: Outbox;
   #interactive = false;
+  #allowed: string[] = [];
   #folder: Folder | undefined; // where files outlive this Python
   #answer: ((line: string | undefined) => void) | undefined; // to input(), which waits for it
   readonly #emit: (event: PageEvent) => void;
@@ -118,8 +125,10 @@ export class Interpreter {
   /** Fetch and start everything. Each stage is announced, with bytes. */
   async start(options: StartOptions): Promise<Device> {
     if (options.jspi === false) takePromiseIntegrationAway();
+    this.#allowed = options.packages ?? [];
+    watchWheels(options.base, (text) => this.#outbox.text("note", text));
     const progress = new Progress(options.base, this.#emit);
-    this.#manifest = await progress.manifest();
+    this.#manifest = await progress.manifest(options.manifest);
     const wheel = progress.fetch(this.#manifest.wheel, "tabtorch");
     const data = this.#manifest.data.map((path) => progress.fetch(path, "tabtorch"));
     for (const early of [wheel, ...data]) early.catch(() => {}); // reported where they are awaited
@@ -129,6 +138,7 @@ export class Interpreter {
       const module = await import(/* @vite-ignore */ `${indexURL}pyodide.mjs`);
       return (await module.loadPyodide({
         indexURL,
+        lockFileContents: progress.lock(),
         packageBaseUrl: this.#packages,
         env: {
           HOME,
@@ -311,6 +321,8 @@ export class Interpreter {
     } else if (kind === "cell") {
       this.#outbox.flush(); // what was said before is not this cell's
       this.#emit({ event: "cell", number: details[0] as number });
+    } else if (kind === "missing" && this.#interactive) {
+      this.#offer(details[0] as string);
     } else if (kind === "input") {
       return this.#interactive ? this.#ask() : undefined;
     } else if (kind === "display") {
@@ -320,6 +332,13 @@ export class Interpreter {
       this.#outbox.clear(details[0] as boolean);
     }
     return undefined;
+  }
+
+  /** A script has missed a module: the page may ask whether its package should be fetched. */
+  #offer(module: string): void {
+    const name = this.#known.get(module);
+    this.#outbox.flush();
+    this.#emit({ event: "missing", name: name ?? module, from: name ? "Pyodide's distribution" : "PyPI" });
   }
 
   #ask(): Promise<string | undefined> {
@@ -359,13 +378,20 @@ export class Interpreter {
     return `https://cdn.jsdelivr.net/pyodide/v${this.#manifest.pyodide}/full/`;
   }
 
-  /** Packages of Pyodide's distribution that the source imports. What cannot be had is said only if it is missed. */
+  /** Packages of Pyodide's distribution, by the module that is imported. */
+  get #known(): Map<string, string> {
+    return (this.#pyodide as unknown as { _api: { _import_name_to_package_name: Map<string, string> } })._api
+      ._import_name_to_package_name;
+  }
+
+  /** Packages that the source imports and that may be fetched. What cannot be had is said only if it is missed. */
   async #fetchPackages(source: string): Promise<void> {
     const names = this.#call("wanted", source) as PyProxy;
     const wanted = names.toJs() as string[];
     names.destroy();
-    const known = (this.#pyodide as unknown as { _api: { _import_name_to_package_name: Map<string, string> } })._api
-      ._import_name_to_package_name;
+    const known = this.#known;
+    for (const name of wanted.filter((name) => !known.has(name) && this.#allowed.includes(name)))
+      await this.#interruptible("evaluate", `%pip install ${name}`);
     const imports = wanted.filter((name) => known.has(name));
     if (!imports.length) return;
     const problems: string[] = [];
@@ -397,11 +423,25 @@ class Progress {
     this.#emit = emit;
   }
 
-  async manifest(): Promise<Manifest> {
+  async manifest(known: Manifest | undefined): Promise<Manifest> {
+    this.#manifest = known ?? (await this.#fetchManifest());
+    return this.#manifest;
+  }
+
+  async #fetchManifest(): Promise<Manifest> {
     const response = await fetch(`${this.#base}manifest.json`, { cache: "no-cache" });
     if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
-    this.#manifest = (await response.json()) as Manifest;
-    return this.#manifest;
+    return (await response.json()) as Manifest;
+  }
+
+  /** What Pyodide can load: from its distribution, or from the site where the build has put a wheel there. */
+  async lock(): Promise<Lockfile> {
+    const path = "pyodide/pyodide-lock.json";
+    const lock: Lockfile = JSON.parse(new TextDecoder().decode(await this.fetch(path, "runtime")));
+    for (const each of Object.values(lock.packages)) {
+      if (this.#manifest?.hash[each.file_name]) each.file_name = this.#base + each.file_name;
+    }
+    return lock;
   }
 
   async fetch(path: string, stage: Stage): Promise<ArrayBuffer> {

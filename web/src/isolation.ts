@@ -1,10 +1,11 @@
 /** Memory that the page and its worker share: the host's headers give it, or else the site's own service worker. */
+import { serviceWorker } from "./version";
 
 const TRIED = "tabtorch.isolation";
 
 /**
  * Resolves once the page is as isolated as it will be. Where the host sends no headers the page is loaded once more, with
- * those that public/isolation.js adds; then this never resolves.
+ * those that offline.js adds; then this never resolves.
  */
 export async function isolate(): Promise<void> {
   if (globalThis.crossOriginIsolated) sessionStorageOrNothing()?.removeItem(TRIED);
@@ -19,7 +20,7 @@ async function canReload(): Promise<boolean> {
   // In a frame it takes the whole page's headers; and what did not help once will not the next time.
   if (!storage || storage.getItem(TRIED) || window.parent !== window || !("serviceWorker" in navigator)) return false;
   try {
-    await navigator.serviceWorker.register("./isolation.js");
+    await serviceWorker();
     await navigator.serviceWorker.ready;
     storage.setItem(TRIED, "yes");
     return true;

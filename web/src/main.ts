@@ -2,6 +2,7 @@
 
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
+import { allowed, question } from "./consent";
 import { deviceWords } from "./device";
 import { createEditor } from "./editor";
 import { acceptFiles } from "./files";
@@ -17,6 +18,7 @@ import { isAsked, tell } from "./request";
 import { describe, Session, type State, Stopped } from "./session";
 import { copy, LONG_LINK, shareLink } from "./share";
 import { stopKeys } from "./stopkeys";
+import { Version } from "./version";
 import { Workspace } from "./workspace";
 import "./style.css";
 import "./workspace.css";
@@ -34,9 +36,11 @@ const stateWords = element("state");
 const loading = element("loading");
 const notice = new Notice(element("notice"));
 
+const version = new Version(element("build"));
 const output = new Output(element("output"), element("scroller"));
 let queued = false;
 let outcome = ""; // what the last run came to
+let again: () => unknown = () => {}; // does the last thing once more
 let lastError = ""; // the last line that a script wrote on standard error
 
 const cells = new Cells({
@@ -63,6 +67,9 @@ const session = new Session(
   {
     base: new URL("./", document.baseURI).href,
     device: new URLSearchParams(location.search).get("device") ?? undefined,
+    get packages() {
+      return allowed();
+    },
   },
   {
     onEvent,
@@ -93,13 +100,24 @@ const prompt = new Prompt(element("repl"), element("marks"), {
   ready: () => session.state === "ready",
   needsMore: (source) => session.needsMore(source),
   complete: (text) => session.complete(text),
-  async submit(source) {
-    const lines = source.trimEnd().split("\n");
-    output.line("echo", lines.map((line, index) => `${index ? "..." : ">>>"} ${line}`).join("\n"));
-    outcome = "";
-    await session.evaluate(source).catch(reportLoss);
-  },
+  submit,
 });
+
+async function submit(source: string): Promise<void> {
+  again = () => submit(source);
+  const lines = source.trimEnd().split("\n");
+  output.line("echo", lines.map((line, index) => `${index ? "..." : ">>>"} ${line}`).join("\n"));
+  outcome = "";
+  await session.evaluate(source).catch(reportLoss);
+}
+
+/** Install a package, and do again what has missed it. */
+async function install(name: string): Promise<void> {
+  const repeat = again;
+  if (session.state !== "ready") return;
+  const status = await session.evaluate(`%pip install ${name}`).catch(reportLoss);
+  if (status === 0) await repeat();
+}
 
 async function run(): Promise<void> {
   if (session.state === "busy") return;
@@ -123,6 +141,7 @@ async function perform(work: () => Promise<RunResult>): Promise<void> {
   editor.mark(0);
   notice.hide();
   outcome = lastError = "";
+  again = () => perform(work);
   const started = performance.now();
   try {
     const { status, line } = await work();
@@ -160,6 +179,7 @@ function onEvent(event: PageEvent): void {
     cells.reveal(editor.view);
     output.ask((line) => session.answer(line));
   } else if (event.event === "cell") cells.begin(event.number);
+  else if (event.event === "missing") output.element(question(event.name, event.from, () => void install(event.name)));
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "folder") files.show(event.files);
   else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
@@ -194,6 +214,7 @@ function onState(state: State, problem?: string): void {
   if (state === "loading" && loading.hidden)
     for (const stage of ["runtime", "python", "tabtorch", "device"] as const) onStage(stage, 0, 0, false);
   loading.hidden = state === "ready" || state === "busy";
+  if (state === "ready") void version.keep();
   if (state === "ready" && queued) {
     queued = false;
     queueMicrotask(() => void run());

@@ -67,6 +67,14 @@ export class Output {
     this.#follow();
   }
 
+  /** Something to press, on a line of its own. */
+  element(element: HTMLElement): void {
+    this.#buffer.break();
+    this.#draw();
+    this.#place({ element, lines: 1, size: 0 });
+    this.#follow();
+  }
+
   /** So much came that what is here already, and this besides, is not among what is kept. */
   dropped(lines: number, characters: number): void {
     const { lines: waiting, dropped } = this.#buffer.take();

@@ -14,6 +14,7 @@ import type {
 
 import { isolate } from "./isolation";
 import { carryOut, type RunReply, type RunRequest } from "./request";
+import { manifest } from "./version";
 
 export type State = "loading" | "ready" | "busy" | "failed";
 
@@ -152,7 +153,8 @@ export class Session {
       worker.addEventListener("error", (event) => reject(new Error(event.message || "the worker could not start")));
     });
     broken.catch(() => {});
-    const starting = python.start({ ...this.#options, interruptBuffer: this.#interrupt, interactive: true, drawn });
+    const options = { ...this.#options, manifest: await manifest };
+    const starting = python.start({ ...options, interruptBuffer: this.#interrupt, interactive: true, drawn });
     const device = await Promise.race([starting, broken]);
     if (generation !== this.#generation) throw new Stopped("restarted");
     this.#handlers.onDevice(device);

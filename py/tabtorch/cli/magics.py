@@ -196,12 +196,27 @@ async def pip(rest: str) -> None:
         micropip = importlib.import_module("micropip")
     except Exception as error:
         raise UsageError(f"micropip, which installs packages, could not be fetched: {_first_line(error)}") from None
+    torch = sys.modules.get("torch")
+    if torch is not None:  # packages that need it find the one that is here
+        micropip.add_mock_package("torch", torch.__version__, modules={})
     for name in names:
         try:
             await micropip.install(name)
         except Exception as error:
-            raise UsageError(f"{name} could not be installed: {_first_line(error)}") from None
+            raise UsageError(f"{name} could not be installed: {_first_line(error)}{_advice(name, error)}") from None
         print(f"installed {name}")
+
+
+def _advice(name: str, error: Exception) -> str:
+    """What can be typed instead."""
+    if "fetch metadata" in str(error):
+        return f"\nIf it has another name on PyPI, type `%pip install THAT_NAME`; pypi.org/search/?q={name} finds it."
+    if "pure Python 3 wheel" in str(error):
+        return (
+            "\nWhat is compiled runs in a tab only where Pyodide's distribution has it. "
+            "A wheel of pure Python is taken from any address: `%pip install https://…/name-1.0-py3-none-any.whl`."
+        )
+    return ""
 
 
 def _first_line(error: Exception) -> str:

@@ -75,9 +75,9 @@ def _server(site: Path, host: str, port: int) -> _Server:
 
 
 @contextmanager
-def serving(site: Path) -> Iterator[str]:
-    """Serve `site` on a free port of loopback meanwhile: its address."""
-    server = _server(site, "127.0.0.1", 0)
+def serving(site: Path, port: int = 0) -> Iterator[str]:
+    """Serve `site` on loopback meanwhile, on a free port if none is named: its address."""
+    server = _server(site, "127.0.0.1", port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

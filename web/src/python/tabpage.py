@@ -268,6 +268,7 @@ def _print_exception(error):
         print(f"{name} is fetched when a script imports it, and that failed: {_missing[name]}", file=sys.stderr)
     elif hint := _magics().hint(error):
         print(hint, file=sys.stderr)
+        _emit("missing", name)
     sys.last_exc = error
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     places = [(frame.filename, frame.lineno or 0) for frame in report.stack]
