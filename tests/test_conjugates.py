@@ -67,6 +67,7 @@ ROWS = {
         t.autograd.grad(w.conj().imag, w, r)[0].resolve_conj()
         t.autograd.grad(w.conj().real, w, r)[0].resolve_conj()
         t.autograd.grad(w.conj_physical(), w, x)
+        t.autograd.grad(t.view_as_complex(t.view_as_real(w)).conj(), w, x)[0].resolve_conj()
         w.conj().mul_(2)
         """,
     "vmap and forward mode": """
@@ -117,6 +118,7 @@ v, u = z.conj(), z.conj()[1:].imag
 z.mul_(2j)
 ((v * v).real.sum() + u.sum()).backward()
 v.grad_fn.name(), u.grad_fn.name(), w.grad.resolve_conj()""",
+    "a base that is one": "b = y.detach()\nv = t.view_as_real(b.conj())\nb.mul_(w)\nv.sum().backward()\nw.grad.resolve_conj()",
     "a view that changed": "z = w * 1\nv = z.conj()\nu = v * v\nz.mul_(2)\nu.real.sum().backward()",
     "a leaf that is one": "p = c.requires_grad_()\n(p @ m).abs().sum().backward()\np.grad.is_conj(), p.is_leaf, p",
     "a gradient of a gradient": """g, = t.autograd.grad((w.conj() * w.conj() * w).real.sum(), w, create_graph=True)

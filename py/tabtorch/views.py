@@ -546,7 +546,7 @@ def view_as_real(input: Tensor) -> Tensor:
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
     m = _refreshed(input) if input._stale else input._meta
-    return _view(input, shapes.real_as_complex(m), "ViewAsComplexBackward0", view_as_real)
+    return _view(input, shapes.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g)))
 
 
 def pairs(z: Tensor, part: int) -> Tensor:

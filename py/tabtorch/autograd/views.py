@@ -247,7 +247,7 @@ def refresh(t: Tensor) -> None:
     assert base is not None
     _check_view_state(t, True)
     if t._retype:  # PyTorch takes such a view once more, of a base that may have another shape by now
-        _RETYPES[t._retype](base._meta)
+        _RETYPES[t._retype](base._meta.marked(0))
     t._stale = False
     if t._retype and STATE.inference:  # where taking it makes no history
         t._fn = None
