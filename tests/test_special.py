@@ -64,6 +64,7 @@ m.special.airy_ai(m.tensor([1j]))
 m.special.bessel_y1(m.tensor([3, 4]), out=m.empty(2))
 m.special.bessel_j1(m.ones(2, requires_grad=True)).requires_grad
 m.special.modified_bessel_k0(m.ones(0, 3))
+m.special.ndtri(m.tensor([.5, .25])).signbit()
 m.signal.windows.hann(7), m.signal.windows.hann(7, sym=False), m.signal.windows.hann(1), m.signal.windows.hann(0)
 m.signal.windows.kaiser(6, beta=3., sym=False), m.signal.windows.kaiser(5, beta=0), m.signal.windows.kaiser(1)
 m.signal.windows.exponential(5, center=1.5, tau=3., sym=False), m.signal.windows.exponential(1)

@@ -125,7 +125,7 @@ def erfinv(x: Any) -> Any:
 @define("ndtri")
 def ndtri(p: Any) -> Any:
     """The inverse of the normal distribution function."""
-    upper = p > 0.5
+    upper = p >= 0.5  # at which it is +0
     q = where(upper, 1.0 - p, p) * 2.0
     y = (1.0 - q) * _erfinv_ratio(-log(q * (2.0 - q)), True)
     if p.type == "f64":
