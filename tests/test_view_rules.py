@@ -472,6 +472,17 @@ CASES = {
         [r.stride() for r in (t.cat([x, x], 1), t.cat([x]), t.cat([x, x.contiguous()]), t.cat([x[:, :0], x], 1), y)]""",
     "a least-squares solution lies in the place of B": """
         [t.linalg.lstsq(t.eye(4)[:, :3].expand(2, 4, 3), b).solution.stride() for b in (t.ones(2, 4, 2), t.ones(2, 4))]""",
+    "sorted as what is sorted lies": """
+        x, c = t.tensor([[5., 1, 4], [2, 6, 3]]).t(), t.arange(24).flip(0).reshape(2, 3, 4).permute(2, 0, 1)
+        parts = x, x[:, :1], x.expand(2, 3, 2), c, c[:, ::2], c[::2], c[:0]
+        both = [f(y, d) for f in (t.sort, t.argsort) for y in parts for d in (0, 1)]
+        sorts = [z for r in both for z in (r if isinstance(r, tuple) else (r,))] + [t.msort(x)]
+        [z.stride() for z in sorts], sorts""",
+    "a sort of columns, recorded": """
+        w = t.tensor([[5., 1, 4], [2, 6, 3]], requires_grad=True)
+        y = w.t().sort(0)[0]
+        (y * t.arange(6.).reshape(3, 2)).sum().backward()
+        y.grad_fn.name(), y, w.grad""",
     "index in a tuple": "t.ones(2, 0)[None, ..., 0]",
     "slice of no dimension": "t.ones(())[:]",
 }

@@ -15,9 +15,9 @@ from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Custom, Inst, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
-from ..engine.view import Meta, contiguous_meta
+from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from ..layout import contiguous_format
-from ..shapes import integer, remembered, wrap_dim
+from ..shapes import dense_strides, integer, remembered, wrap_dim
 from ..tensor import Tensor
 from .inplace import check_overlap
 from .launch import into, into_two, named, operation, run
@@ -182,10 +182,23 @@ def order_of_rows(x: Tensor) -> Tensor:
     return run(i, i.out, x)
 
 
-def chosen(name: str, x: Tensor, indices: Tensor, dim: int) -> Tensor:
+def _memory_order(m: Meta) -> list[int] | None:
+    """The dimensions in the order in which a copy of `m` has them in memory, slowest first; None: it is row-major."""
+    strides = dense_strides(m)
+    return None if strides == contiguous_strides(m.shape) else sorted(range(m.ndim), key=lambda d: -strides[d])
+
+
+def _laid_as(m: Meta, t: Tensor) -> Tensor:
+    """`t`, whose dimensions are in `_memory_order(m)`, as a tensor that is laid out as a copy of `m`."""
+    d = t._meta
+    return Tensor._wrap(t._storage.node, meta(m.shape, dense_strides(m), 0, d.dtype, d.device))
+
+
+def chosen(name: str, x: Tensor, indices: Tensor, dim: int, values: Tensor | None = None) -> Tensor:
     """The elements of `x` at `indices` along `dim`, with values and indices recorded together as `name`."""
-    with quiet():
-        values = x.gather(dim, indices) if x.ndim else x.clone()
+    if values is None:
+        with quiet():
+            values = x.gather(dim, indices) if x.ndim else x.clone()
     shape = x._meta.shape
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
@@ -205,15 +218,27 @@ KthvalueResult = named("kthvalue", "values", "indices")
 @operation("sort")
 def sort(input: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any = None, out: Any = None) -> Any:
     """(values, indices) sorted along `dim`. The order of equal elements is kept, whether asked for or not."""
-    indices = order_of(input, dim, descending)
-    values = chosen("SortBackward0" if stable is None else "SortBackward1", input, indices, wrap_dim(dim, input.ndim))
+    m, d, values = input._meta, wrap_dim(dim, input.ndim), None
+    order = _memory_order(m)
+    if order is None:
+        indices = order_of(input, d, descending)
+    else:
+        with quiet():
+            seen, at = input.permute(order), order.index(d)
+            indices = order_of(seen, at, descending)
+            values, indices = _laid_as(m, seen.gather(at, indices)), _laid_as(m, indices)
+    values = chosen("SortBackward0" if stable is None else "SortBackward1", input, indices, d, values)
     return into_two(out, SortResult(values, indices))
 
 
 @operation("argsort")
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort `input` along `dim`."""
-    return order_of(input, dim, descending)
+    order = _memory_order(input._meta)
+    if order is None:
+        return order_of(input, dim, descending)
+    at = order.index(wrap_dim(dim, input.ndim))
+    return _laid_as(input._meta, order_of(input.detach().permute(order), at, descending))
 
 
 @operation("msort")
