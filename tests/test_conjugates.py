@@ -119,6 +119,11 @@ z.mul_(2j)
 ((v * v).real.sum() + u.sum()).backward()
 v.grad_fn.name(), u.grad_fn.name(), w.grad.resolve_conj()""",
     "a base that is one": "b = y.detach()\nv = t.view_as_real(b.conj())\nb.mul_(w)\nv.sum().backward()\nw.grad.resolve_conj()",
+    "recorded views of views after a write": """z = w * 1
+v, u = z.conj().conj(), z._neg_view()._neg_view().conj()._neg_view()
+z.mul_(2j)
+((v * v).real.sum() + (u * (1 + 3j)).real.sum()).backward()
+w.grad.resolve_conj()""",
     "a view that changed": "z = w * 1\nv = z.conj()\nu = v * v\nz.mul_(2)\nu.real.sum().backward()",
     "a leaf that is one": "p = c.requires_grad_()\n(p @ m).abs().sum().backward()\np.grad.is_conj(), p.is_leaf, p",
     "a gradient of a gradient": """g, = t.autograd.grad((w.conj() * w.conj() * w).real.sum(), w, create_graph=True)

@@ -229,13 +229,14 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
         move_retain(x, fn)
 
 
-#: the gradient of a view that has a mark and nothing else of its own, by the name of its grad_fn
-_MARKED: dict[str, Callable[[Any], Tensor]] = {"ConjBackward0": lambda g: g.conj(), "NegViewBackward0": lambda g: -g}
+#: the gradient of a view that has that mark and nothing else of its own
+_MARKED: dict[int, Callable[[Any], Tensor]] = {CONJ: lambda g: g.conj(), NEG: lambda g: -g}
 #: what looks whether a tensor may be seen so, by the grad_fn of a view that shows other values than its storage holds
 _RETYPES: dict[str, Callable[[Meta], Any]] = {
     "ViewAsRealBackward0": complex_as_real,
     "ViewAsComplexBackward0": real_as_complex,
-    **dict.fromkeys(_MARKED, lambda m: m),
+    "ConjBackward0": lambda m: m,
+    "NegViewBackward0": lambda m: m,
 }
 
 
@@ -264,10 +265,8 @@ def refresh(t: Tensor) -> None:
     fn.metas = (base._meta,)
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta
-    if name in _MARKED and m.marked(base_meta.mark) is base_meta:
-        fn.backward = _MARKED[name]
-    else:
-        fn.backward = lambda g: unstride(g, base_meta, m)
+    own = _MARKED.get(m.mark ^ base_meta.mark) if m.marked(base_meta.mark) is base_meta else None
+    fn.backward = own or (lambda g: unstride(g, base_meta, m))
     fn.seq = next_seq()
     t._fn = fn
 
