@@ -88,8 +88,9 @@ class Editor:
                 arg=[rows],
             )
         self.wait()
-        echo = len(before)
-        return self.output[echo:]
+        after = self.output
+        # older lines may have gone to make room
+        return after[len(before) if after.startswith(before) else after.rindex(f">>> {lines[0]}") :]
 
     @property
     def output(self) -> str:
