@@ -126,7 +126,12 @@ for text in {HOSTILE!r}:
     display(Markdown(text))
 display(SVG({bad!r}))
 display(HTML("<a href='https://example.com/'>away</a>"))
+import tabtorch
+tabtorch.show([[0, 1]], title={HOSTILE[0]!r}, alt={HOSTILE[0]!r}, name={HOSTILE[0]!r})
+tabtorch.plot({HOSTILE[0]!r}, xlabel={HOSTILE[0]!r}, **{{{HOSTILE[0]!r}: 1}})
 """)
+    page.locator("#output .chart .u-legend").wait_for()
+    assert page.locator("#output .chart b, #output figure b, #output .rich script").count() == 0
     assert shown(editor, "b", 2 * len(HOSTILE)).last.count() == 1
     inside = "[...document.querySelectorAll('#output .markup')].map((e) => e.shadowRoot)"
     for tag in ("script", "iframe", "form", "input", "button", "[onerror]", "[onload]", "a[href^=javascript]"):
@@ -274,7 +279,7 @@ print(f"ends at {loss.item():.3e}")
     # the next script's is another
     editor.run("import tabtorch\ntabtorch.plot('loss', 1.5)\n")
     page.wait_for_function(
-        "document.querySelector('.chart [role=img]')?.ariaLabel === 'Chart loss: 1.5 at 0, 1 points, from 1.5 to 1.5'"
+        "document.querySelector('.chart [role=img]')?.ariaLabel === 'Chart loss: 1.5 at 0, 1 point, from 1.5 to 1.5'"
     )
 
 
@@ -321,7 +326,10 @@ def test_in_a_terminal(runner: Any) -> None:
     done = run_script(
         runner,
         "from IPython.display import HTML, Pretty, clear_output\n"
-        "display(HTML('<b>x</b>'), Pretty('as it is'), 3)\nclear_output()\ndisplay(4, display_id='four')\n",
+        "display(HTML('<b>x</b>'), Pretty('as it is'), 3)\nclear_output()\ndisplay(4, display_id='four')\n"
+        "import tabtorch\ntabtorch.show([[0, 1]])\nfor i in range(9): tabtorch.plot('loss', i)\n",
     )
     assert done.stderr == ""
-    assert done.stdout == "<IPython.core.display.HTML object>\nas it is\n3\n4\n"
+    shown = "<IPython.core.display.HTML object>\nas it is\n3\n4\n1 image, 1 by 2, values 0 to 1\n"
+    assert done.stdout.startswith(f"{shown}loss: 0 at 0\n")
+    assert done.stdout.count("loss: 8 at 8\n") == 1 and done.stdout.count("\u2502") > 10  # at the end, in characters

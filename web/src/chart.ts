@@ -66,7 +66,7 @@ export class Chart {
       at += 2 * count;
       return inOrder(xs, ys);
     });
-    this.#plot.setAttribute("aria-label", `Chart ${textOf(bundle["text/plain"])}`);
+    this.#plot.setAttribute("aria-label", inWords(this.#about, this.#points));
     this.#draw();
   }
 
@@ -183,6 +183,23 @@ function inOrder(xs: Float64Array, ys: Float64Array): Points {
   const falls = order.some((k, at) => at > 0 && (xs[order[at - 1] as number] as number) > (xs[k] as number));
   if (falls) order = order.sort((a, b) => (xs[a] as number) - (xs[b] as number));
   return [order.map((k) => xs[k] as number), order.map((k) => (Number.isFinite(ys[k]) ? (ys[k] as number) : null))];
+}
+
+/** For who does not see it. */
+function inWords({ name, lines }: About, points: Points[]): string {
+  const parts = points.map(([xs, ys], k) => {
+    const numbers = ys.filter((y) => typeof y === "number");
+    const [least, greatest] = numbers.reduce(([a, b], y) => [Math.min(a, y), Math.max(b, y)], [Infinity, -Infinity]);
+    const line = lines[k]?.name === name ? "" : `${lines[k]?.name} `;
+    const gaps = ys.length - numbers.length;
+    return [
+      `${line}${shown(ys.at(-1))} at ${short(xs.at(-1) ?? 0)}`,
+      `${ys.length} point${ys.length === 1 ? "" : "s"}`,
+      ...(numbers.length ? [`from ${short(least)} to ${short(greatest)}`] : []),
+      ...(gaps ? [`${gaps} not finite`] : []),
+    ].join(", ");
+  });
+  return `Chart ${name}: ${parts.join("; ")}`;
 }
 
 /** All lines over one x: where another line has a point and this one has none it goes on. */

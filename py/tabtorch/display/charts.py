@@ -85,12 +85,12 @@ class Chart:
         lines = [{"name": n.name, "count": len(n.xs), "stride": n.stride} for n in self.lines.values()]
         about = {"name": self.name, "log": self.log, "xlabel": self.xlabel, "ylabel": self.ylabel, "lines": lines}
         points = b"".join(each.tobytes() for n in self.lines.values() for each in (n.xs, n.ys))
-        return {CHART: json.dumps(about), POINTS: points, "text/plain": said(self)}
+        return {CHART: json.dumps(about), POINTS: points, "text/plain": said(self, last=True)}
 
 
 _charts: dict[str, Chart] = {}
 _last = -math.inf  # when they were drawn
-_generation = 0
+_generation = time.time_ns()  # a Python that is started again makes charts of its own
 _ends = False  # whether somebody tells `finish` of the end
 
 
