@@ -84,7 +84,8 @@ print("text")
 
 def test_the_display_module(editor: Editor) -> None:
     output = editor.run(f"""
-from IPython.display import HTML, JSON, Code, Image, Latex, Markdown, Pretty, SVG, clear_output, update_display
+from IPython.display import HTML, JSON, Audio, Code, IFrame, Image, Latex, Markdown, Pretty, SVG, clear_output
+from IPython.display import update_display
 from IPython.core.display import HTML as Same
 from IPython import display as module, get_ipython
 assert Same is HTML and module.HTML is HTML and get_ipython().user_ns["HTML"] is HTML
@@ -92,6 +93,7 @@ display(1, "two", Pretty("three"))
 display(Markdown("**bold**"), Code("x < 1"), Latex("$x$"), JSON({{"a": [1]}}))
 display(Image({PNG!r}, width=40, alt="A red dot"))
 display(SVG('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="7"/>'))
+display(Audio([[0.0, 0.5, -0.5] * 100, [0.0] * 300], rate=8000), IFrame("https://example.com/?a=1&b", 600, 400))
 display({{"text/html": "<i>raw</i>", "text/plain": "raw"}}, raw=True)
 handle = display(HTML("<b>first</b>"), display_id=True)
 print("below")
@@ -107,6 +109,10 @@ update_display(HTML("<u>nowhere</u>"), display_id="other")
     assert shown(editor, "b").inner_text() == "second"  # where the first was
     assert shown(editor, "u").inner_text() == "renamed"
     assert '"a"' in shown(editor, ".json").inner_text()
+    sound = shown(editor, "audio")
+    editor.page.wait_for_function("(e) => e.duration > 0", arg=sound.element_handle())
+    assert sound.evaluate("e => [e.duration, e.paused]") == [300 / 8000, True]
+    assert shown(editor, "a").get_attribute("href") == "https://example.com/?a=1&b"
     image = editor.page.get_by_role("img", name="A red dot")
     assert image.evaluate("e => e.width") == 40
     text = "from IPython.display import clear_output, HTML\n"

@@ -3,17 +3,24 @@
 https://ipython.readthedocs.io/en/stable/api/generated/IPython.display.html
 """
 
+import array
+import base64
 import html
+import io
 import json
+import mimetypes
 import os
+import wave
 
 from tabdisplay import DisplayHandle, clear_output, display, publish, update_display
 
 __all__ = [
+    "Audio",
     "Code",
     "DisplayHandle",
     "DisplayObject",
     "HTML",
+    "IFrame",
     "Image",
     "JSON",
     "Latex",
@@ -195,3 +202,73 @@ class Image(DisplayObject):
             return {self._type: bytes(self.data)}, {self._type: self._sizes()}
         sizes = "".join(f' {name}="{html.escape(str(value))}"' for name, value in self._sizes().items())
         return {"text/html": f'<img src="{html.escape(self.url)}"{sizes}>'}
+
+
+class IFrame:
+    """Another page. Output has no frames here, so it is a link that opens beside this page."""
+
+    def __init__(self, src, width=None, height=None, extras=None, **kwargs):
+        self.src = src
+
+    def __repr__(self):
+        return f"<IFrame {self.src}>"
+
+    def _repr_html_(self):
+        address = html.escape(self.src)
+        return f'<p><a href="{address}">{address}</a></p>'
+
+
+class Audio(DisplayObject):
+    """Sound with a control to play it: samples (a tensor, an array or a list; of several channels (channels, time)) and
+    their `rate` in Hz, or a file's bytes, name or address."""
+
+    _mode = "rb"
+
+    def __init__(
+        self,
+        data=None,
+        filename=None,
+        url=None,
+        embed=None,
+        rate=None,
+        autoplay=False,
+        normalize=True,
+        *,
+        element_id=None,
+    ):
+        if isinstance(data, str):
+            is_url = data.startswith(("http://", "https://"))
+            data, url, filename = None, data if is_url else url, filename if is_url else data
+        self._type = mimetypes.guess_type(filename or url or "")[0] or "audio/wav"
+        if data is not None and not isinstance(data, bytes):
+            if rate is None:
+                raise ValueError("rate must be specified when data is a numpy array or list of audio samples.")
+            data = _wav(data.tolist() if hasattr(data, "tolist") else list(data), rate, normalize)
+        super().__init__(data, url, filename)
+
+    def reload(self):
+        if self.filename is not None:
+            super().reload()
+
+    def _repr_html_(self):
+        source = self.url
+        if self.data is not None:
+            source = f"data:{self._type};base64,{base64.b64encode(self.data).decode()}"
+        return f'<audio controls src="{html.escape(source)}"></audio>'
+
+
+def _wav(samples, rate, normalize):
+    """Samples from -1 to 1 as a WAV file of 16 bits; normalized, the loudest is as loud as can be."""
+    channels = samples if samples and isinstance(samples[0], list) else [samples]
+    loudest = max((abs(each) for channel in channels for each in channel), default=0)
+    if not normalize and loudest > 1:
+        raise ValueError("Audio data must be between -1 and 1 when normalize=False.")
+    scale = 32767 / (loudest or 1) if normalize else 32767
+    frames = array.array("h", (int(each * scale) for frame in zip(*channels) for each in frame))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(len(channels))
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes(frames.tobytes())
+    return file.getvalue()
