@@ -5,6 +5,7 @@ import { basename, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
 import { packages } from "./packages";
+import { policy } from "./policy";
 import type { Manifest } from "./src/manifest";
 
 const here = import.meta.dirname;
@@ -102,6 +103,21 @@ function siteFiles(): Plugin {
   };
 }
 
+/** Puts its policy into each page that is built. In development Vite writes scripts into the page. */
+function contentPolicy(): Plugin {
+  return {
+    name: "tabtorch-policy",
+    apply: "build",
+    transformIndexHtml: (_, { path }) => [
+      {
+        tag: "meta",
+        attrs: { "http-equiv": "Content-Security-Policy", content: policy(basename(path)) },
+        injectTo: "head-prepend",
+      },
+    ],
+  };
+}
+
 /** Puts COMPATIBILITY.md, which `make conformance` writes, into the page of that name. */
 function compatibility(): Plugin {
   return {
@@ -129,7 +145,7 @@ function section(html: string): string {
 export default defineConfig({
   root: here,
   base: "./",
-  plugins: [siteFiles(), compatibility()],
+  plugins: [siteFiles(), compatibility(), contentPolicy()],
   worker: { format: "es" },
   build: {
     target: "es2022",
