@@ -1,14 +1,18 @@
-"""What the pages may load, and that they can be installed."""
+"""What the pages may load, how the site is served, and that it can be installed."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from browser.pages import Editor, run_script
+from tabtorch.cli.site import find_site, serving
 
 WATCH = """window.violations = [];
 addEventListener("securitypolicyviolation", (event) => violations.push(`${event.violatedDirective} ${event.blockedURI}`));"""
@@ -72,3 +76,35 @@ def test_it_can_be_installed(page: Any, address: str, name: str) -> None:
         page.goto(address)
         errors = page.context.new_cdp_session(page).send("Page.getInstallabilityErrors")["installabilityErrors"]
         assert [each["errorId"] for each in errors if each["errorId"] != "in-incognito"] == []
+
+
+def ask(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    request = urllib.request.Request(
+        address, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+    try:
+        reply = urllib.request.urlopen(request)
+    except urllib.error.HTTPError as error:
+        reply = error
+    with reply:
+        return reply.status, dict(reply.headers), reply.read()
+
+
+def test_serve_compresses_and_lets_caches_keep_what_never_changes() -> None:
+    site = find_site()
+    hashes = json.loads((site / "manifest.json").read_text())["hash"]
+    wheel = next(path for path in hashes if path.startswith("wheel/"))  # compressed already
+    with serving(site, compress=True) as url:
+        page = (site / "index.html").read_bytes()
+        status, headers, body = ask(f"{url}/", Accept_Encoding="gzip, br")
+        assert (status, headers["Content-Encoding"], gzip.decompress(body)) == (200, "gzip", page)
+        assert headers["Cache-Control"] == "no-cache" and headers["Vary"] == "Accept-Encoding"
+        assert headers["ETag"] == f'"{hashes["index.html"]}"'
+        assert ask(f"{url}/", If_None_Match=headers["ETag"])[0] == 304
+        assert ask(f"{url}/", If_None_Match='"another"')[2] == page  # and plain, for who takes no gzip
+        status, headers, body = ask(f"{url}/{wheel}?{hashes[wheel]}", Accept_Encoding="gzip")
+        assert "immutable" in headers["Cache-Control"] and "Content-Encoding" not in headers
+        assert "immutable" not in ask(f"{url}/{wheel}?000000000000")[1]["Cache-Control"]
+        script = next(path for path in hashes if path.startswith("assets/index") and path.endswith(".js"))
+        assert "immutable" in ask(f"{url}/{script}")[1]["Cache-Control"]
+        assert ask(f"{url}/nothing.js")[0] == 404

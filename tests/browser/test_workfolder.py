@@ -100,6 +100,7 @@ torch.save({"w": state["w"] * 2}, "runs/first/out.pt")
     folder.press("Delete", "numbers.csv")
     folder.await_names("in.pt", "runs/first/out.pt")
     editor.load()  # and with it, another Python
+    assert page.locator("#folder").is_hidden()
     page.click("#files")
     folder.await_names("in.pt", "runs/first/out.pt")
     assert editor.enter("__import__('torch').load('runs/first/out.pt')['w'].sum().item()").endswith("30.0\n")

@@ -97,9 +97,8 @@ export const WORK = "/work";
 
 const encoder = new TextEncoder();
 
+/** What Pyodide fetches. Of the modules that it imports nobody sees the bytes. */
 const stageOf: Record<string, Stage> = {
-  "pyodide/pyodide.mjs": "runtime",
-  "pyodide/pyodide.asm.mjs": "runtime",
   "pyodide/pyodide.asm.wasm": "runtime",
   "pyodide/python_stdlib.zip": "python",
 };
@@ -129,6 +128,7 @@ export class Interpreter {
     watchWheels(options.base, (text) => this.#outbox.text("note", text));
     const progress = new Progress(options.base, this.#emit);
     this.#manifest = await progress.manifest(options.manifest);
+    progress.hurry();
     const wheel = progress.fetch(this.#manifest.wheel, "tabtorch");
     const data = this.#manifest.data.map((path) => progress.fetch(path, "tabtorch"));
     for (const early of [wheel, ...data]) early.catch(() => {}); // reported where they are awaited
@@ -171,6 +171,7 @@ export class Interpreter {
     this.#call("start", (kind: string, ...details: unknown[]) => this.#fromPython(kind, details), this.#interactive);
     await this.#call("load_tabtorch");
     progress.finish("tabtorch");
+    progress.begin("device");
     const device = JSON.parse(this.#call("describe") as string) as Device;
     if (this.#interactive) this.#call("start_clean");
     progress.finish("device");
@@ -415,6 +416,7 @@ class Progress {
   #base: string;
   #emit: (event: PageEvent) => void;
   #manifest: Manifest | undefined;
+  readonly #early = new Map<string, Promise<Response>>();
   #loaded: Record<Stage, number> = { runtime: 0, python: 0, tabtorch: 0, device: 0 };
   #announced = 0;
 
@@ -437,17 +439,30 @@ class Progress {
   /** What Pyodide can load: from its distribution, or from the site where the build has put a wheel there. */
   async lock(): Promise<Lockfile> {
     const path = "pyodide/pyodide-lock.json";
-    const lock: Lockfile = JSON.parse(new TextDecoder().decode(await this.fetch(path, "runtime")));
+    const lock: Lockfile = JSON.parse(new TextDecoder().decode(await this.fetch(path)));
     for (const each of Object.values(lock.packages)) {
       if (this.#manifest?.hash[each.file_name]) each.file_name = this.#base + each.file_name;
     }
     return lock;
   }
 
-  async fetch(path: string, stage: Stage): Promise<ArrayBuffer> {
-    const response = await fetch(`${this.#base}${path}?${this.#manifest?.hash[path] ?? ""}`);
+  /** Begin to fetch what Pyodide asks for once its own modules are here. */
+  hurry(): void {
+    for (const path of Object.keys(stageOf)) {
+      const response = fetch(this.#address(path));
+      response.catch(() => {}); // reported where it is asked for
+      this.#early.set(path, response);
+    }
+  }
+
+  async fetch(path: string, stage?: Stage): Promise<ArrayBuffer> {
+    const response = await fetch(this.#address(path));
     if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
-    return this.#counted(response, stage).arrayBuffer();
+    return (stage ? this.#counted(response, stage) : response).arrayBuffer();
+  }
+
+  #address(path: string): string {
+    return `${this.#base}${path}?${this.#manifest?.hash[path] ?? ""}`;
   }
 
   /** Run `load` while every fetch that it makes of a file we know is counted. */
@@ -456,7 +471,8 @@ class Progress {
     globalThis.fetch = async (input, init) => {
       const address = input instanceof Request ? input.url : String(input);
       const path = address.startsWith(this.#base) ? address.slice(this.#base.length) : "";
-      const response = await original(path ? `${address}?${this.#manifest?.hash[path] ?? ""}` : input, init);
+      const response = await (this.#early.get(path) ?? original(path ? this.#address(path) : input, init));
+      this.#early.delete(path);
       const stage = stageOf[path];
       return stage && response.ok ? this.#counted(response, stage) : response;
     };
@@ -467,9 +483,20 @@ class Progress {
     }
   }
 
+  /** It has nothing to fetch. */
+  begin(stage: Stage): void {
+    this.#emit({ event: "stage", stage, loaded: 0, total: 0, done: false });
+  }
+
   finish(stage: Stage): void {
     const total = this.#total(stage);
     this.#emit({ event: "stage", stage, loaded: total, total, done: true });
+  }
+
+  #announce(stage: Stage): void {
+    this.#announced = performance.now();
+    const total = this.#total(stage);
+    this.#emit({ event: "stage", stage, loaded: Math.min(this.#loaded[stage], total), total, done: false });
   }
 
   #total(stage: Stage): number {
@@ -484,12 +511,9 @@ class Progress {
       transform: (chunk, controller) => {
         controller.enqueue(chunk);
         this.#loaded[stage] += chunk.length;
-        const now = performance.now();
-        if (now - this.#announced < 50) return;
-        this.#announced = now;
-        const total = this.#total(stage);
-        this.#emit({ event: "stage", stage, loaded: Math.min(this.#loaded[stage], total), total, done: false });
+        if (performance.now() - this.#announced > 50) this.#announce(stage);
       },
+      flush: () => this.#announce(stage),
     });
     const { status, statusText, headers } = response;
     return new Response(response.body.pipeThrough(counter), { status, statusText, headers });

@@ -7,7 +7,7 @@ import { deviceWords } from "./device";
 import { createEditor } from "./editor";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
-import { HOME, type PageEvent, type RunResult, type Stage } from "./interpreter";
+import { HOME, type PageEvent, type RunResult } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
 import { downloadNotebook, openInColab, openNotebook } from "./notebooks";
@@ -17,6 +17,7 @@ import { Prompt } from "./prompt";
 import { isAsked, tell } from "./request";
 import { describe, Session, type State, Stopped } from "./session";
 import { copy, LONG_LINK, shareLink } from "./share";
+import { resetStages, showStage } from "./stages";
 import { stopKeys } from "./stopkeys";
 import { Version } from "./version";
 import { Workspace } from "./workspace";
@@ -182,24 +183,7 @@ function onEvent(event: PageEvent): void {
   else if (event.event === "missing") output.element(question(event.name, event.from, () => void install(event.name)));
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "folder") files.show(event.files);
-  else if (event.event === "stage") onStage(event.stage, event.loaded, event.total, event.done);
-}
-
-function onStage(stage: Stage, loaded: number, total: number, done: boolean): void {
-  const row = loading.querySelector<HTMLElement>(`[data-stage=${stage}]`);
-  const bar = row?.querySelector("progress");
-  const words = row?.querySelector("small");
-  if (!row || !bar || !words) return;
-  row.classList.toggle("done", done);
-  bar.value = done ? 1 : loaded / Math.max(total, 1);
-  const size = (bytes: number) => (bytes / 1e6).toFixed(1);
-  words.textContent = total
-    ? done
-      ? `${size(total)} MB`
-      : `${size(loaded)} of ${size(total)} MB`
-    : done
-      ? "ready"
-      : "";
+  else if (event.event === "stage") showStage(loading, event);
 }
 
 function onState(state: State, problem?: string): void {
@@ -211,8 +195,7 @@ function onState(state: State, problem?: string): void {
   const words = { loading: queued ? "Runs when loaded" : "Loading", ready: outcome || "Ready", busy: "Running" };
   stateWords.textContent = state === "failed" ? "Failed" : words[state];
   if (state === "failed") output.line("stderr", `Python could not start: ${problem}. Restart tries again.`);
-  if (state === "loading" && loading.hidden)
-    for (const stage of ["runtime", "python", "tabtorch", "device"] as const) onStage(stage, 0, 0, false);
+  if (state === "loading" && loading.hidden) resetStages(loading);
   loading.hidden = state === "ready" || state === "busy";
   if (state === "ready") void version.keep();
   if (state === "ready" && queued) {

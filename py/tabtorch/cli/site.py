@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import os
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import urlsplit
 
 import tabtorch
 from tabtorch.cli.browsers import Missing
@@ -40,8 +46,46 @@ def stale(site: Path) -> bool:
     return any(path.stat().st_mtime > built for path in (*sources, *wgsl.glob("*.wgsl")))
 
 
+@dataclass(frozen=True)
+class _Content:
+    """What is known of a file's bytes."""
+
+    tag: str  # the start of their SHA-256, as in the site's manifest
+    zipped: bytes | None  # where that is worth it
+
+
+class _Contents:
+    """Each file is hashed, and compressed, once for as long as it stays the same."""
+
+    def __init__(self, compress: bool) -> None:
+        self._compress = compress
+        self._known: dict[tuple[Path, int, int], _Content] = {}
+        self._locks: defaultdict[tuple[Path, int, int], threading.Lock] = defaultdict(threading.Lock)
+
+    def of(self, path: Path) -> _Content:
+        """Raises OSError."""
+        status = path.stat()
+        key = (path, status.st_mtime_ns, status.st_size)
+        with self._locks[key]:  # a small file need not wait for a large one
+            if key not in self._known:
+                self._known[key] = self._read(path)
+            return self._known[key]
+
+    def _read(self, path: Path) -> _Content:
+        data = path.read_bytes()
+        zipped = gzip.compress(data, 6) if self._compress else b""
+        return _Content(hashlib.sha256(data).hexdigest()[:12], zipped if 0 < len(zipped) < 0.95 * len(data) else None)
+
+    def prepare(self, site: Path) -> None:
+        """Before the first browser asks, the largest file first."""
+        for path in sorted(site.rglob("*"), key=lambda path: -path.stat().st_size):
+            if path.is_file():
+                self.of(path)
+
+
 class _Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    contents: _Contents
     extensions_map = {
         **SimpleHTTPRequestHandler.extensions_map,
         ".js": "text/javascript",
@@ -50,8 +94,39 @@ class _Handler(SimpleHTTPRequestHandler):
         ".whl": "application/octet-stream",
     }
 
+    def send_head(self) -> io.BytesIO | IO[bytes] | None:  # type: ignore[override]
+        path = Path(self.translate_path(self.path))
+        if path.is_dir() and urlsplit(self.path).path.endswith("/"):
+            path /= "index.html"
+        try:
+            content = self.contents.of(path)
+        except OSError:
+            return super().send_head()  # says what is the matter
+        if self.headers.get("If-None-Match") == f'"{content.tag}"':
+            self.send_response(304)
+            self._send_caching(content.tag)
+            self.end_headers()
+            return None
+        zipped = content.zipped if "gzip" in self.headers.get("Accept-Encoding", "") else None
+        data = path.read_bytes() if zipped is None else zipped
+        self.send_response(200)
+        self.send_header("Content-Type", self.guess_type(path))
+        self.send_header("Content-Length", str(len(data)))
+        if zipped is not None:
+            self.send_header("Content-Encoding", "gzip")
+        self._send_caching(content.tag)
+        self.end_headers()
+        return io.BytesIO(data)
+
+    def _send_caching(self, tag: str) -> None:
+        """What is named by its content never changes; anything else is asked for each time, and answered with 304."""
+        address = urlsplit(self.path)
+        named = address.query == tag or "/assets/" in address.path
+        self.send_header("Cache-Control", "public, max-age=31536000, immutable" if named else "no-cache")
+        self.send_header("ETag", f'"{tag}"')
+        self.send_header("Vary", "Accept-Encoding")
+
     def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-cache")  # ask each time; unchanged files answer 304
         # Isolated, the page may share memory with its worker: so Stop reaches a loop that never waits.
         self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
@@ -70,14 +145,21 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _server(site: Path, host: str, port: int) -> _Server:
-    return _Server((host, port), partial(_Handler, directory=str(site)))
+def _server(site: Path, host: str, port: int, *, compress: bool) -> _Server:
+    contents = _Contents(compress)
+    if compress:
+        threading.Thread(target=contents.prepare, args=(site,), daemon=True).start()
+    handler = type("_SiteHandler", (_Handler,), {"contents": contents})
+    return _Server((host, port), partial(handler, directory=str(site)))
 
 
 @contextmanager
-def serving(site: Path, port: int = 0) -> Iterator[str]:
-    """Serve `site` on loopback meanwhile, on a free port if none is named: its address."""
-    server = _server(site, "127.0.0.1", port)
+def serving(site: Path, port: int = 0, *, compress: bool = False) -> Iterator[str]:
+    """Serve `site` on loopback meanwhile, on a free port if none is named: its address.
+
+    Nothing is compressed unless that is asked for: on loopback it takes longer than it saves.
+    """
+    server = _server(site, "127.0.0.1", port, compress=compress)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -92,7 +174,7 @@ def serve(host: str, port: int) -> int:
     """Serve the site until Ctrl-C; the exit status."""
     site = find_site()
     try:
-        server = _server(site, host, port)
+        server = _server(site, host, port, compress=True)
     except OSError as error:
         print(f"tabtorch: port {port} cannot be had ({error.strerror}): try --port 0", file=sys.stderr)
         return 2
