@@ -155,6 +155,8 @@ def test_the_page_with_no_webgpu(playwright: Any, name: str, address: str) -> No
         editor = Editor(browser.new_page(), address)
         editor.load()
         assert editor.device.startswith("cpu · no WebGPU: ") and len(editor.device) > 25
+        setting = {"chromium": "chrome://flags/#enable-unsafe-webgpu", "firefox": "dom.webgpu.enabled"}[name]
+        assert "scripts run on the CPU" in editor.output and setting in editor.output
         output = editor.run(
             "import torch\nx = torch.rand(3)\nprint(x.device, torch.cuda.is_available(), (x + 1).min() >= 1)"
         )

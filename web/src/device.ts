@@ -24,3 +24,8 @@ export function deviceWords({ device, version, info, error }: Device): { short: 
   if (device !== "webgpu") return { short: `${device || "no device"} · WebGPU is there: ${name}`, long, good: true };
   return { short: `webgpu · ${name}`, long, good: true };
 }
+
+/** Whether there is no GPU to be had, though nobody has asked for the cpu. */
+export function lacksGpu({ info, error }: Device): boolean {
+  return !error && !info.webgpu && !/was asked for/.test(info.reason ?? "");
+}

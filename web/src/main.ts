@@ -2,8 +2,9 @@
 
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
+import { advice, thisBrowser } from "./advice";
 import { allowed, question } from "./consent";
-import { deviceWords } from "./device";
+import { deviceWords, lacksGpu } from "./device";
 import { createEditor } from "./editor";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
@@ -81,6 +82,7 @@ const session = new Session(
       chip.textContent = short;
       chip.title = long;
       chip.className = `device ${good ? "good" : "bad"}`;
+      if (lacksGpu(device)) output.line("note", advice(thisBrowser()));
     },
   },
 );
