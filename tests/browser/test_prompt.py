@@ -156,6 +156,7 @@ def test_history_search(prompt: Prompt, editor: Editor) -> None:
 
 def test_lines_of_notebooks(prompt: Prompt, editor: Editor) -> None:
     assert editor.enter("6 * 7", "_ + 1").endswith("\n43\n")
+    assert editor.enter("_, __").endswith("\n(43, 42)\n")
     told = editor.enter("torch.cumsum?")
     assert "torch.cumsum(input, dim" in told and len(told.splitlines()) > 2
     assert "table: dict" in editor.enter("?table")

@@ -89,6 +89,12 @@ export interface Completion {
   hints: [signature: string, summary: string][];
 }
 
+/** What a name is. */
+export interface About {
+  heading: string;
+  text: string;
+}
+
 export type FileEntry = [path: string, bytes: Uint8Array];
 
 /** Where scripts lie that have no folder of their own; the demos' data is beside them. */
@@ -216,6 +222,14 @@ export class Interpreter {
     const [replace, names, hints] = found.toJs() as [number, string[], [string, string][]];
     found.destroy();
     return { replace, names, hints };
+  }
+
+  /** What the name at the end of `text` is. */
+  about(text: string): About | undefined {
+    const found = this.#call("about", text) as PyProxy;
+    const [heading, words = ""] = found.toJs() as string[];
+    found.destroy();
+    return heading === undefined ? undefined : { heading, text: words };
   }
 
   /**

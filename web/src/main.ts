@@ -1,5 +1,6 @@
 /** The page: editor, output, prompt and buttons around one Session. */
 
+import { assist } from "./assist";
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
 import { advice, thisBrowser } from "./advice";
@@ -59,7 +60,14 @@ const editor = createEditor(
   element("editor"),
   () => void run(),
   () => workspace.edited(),
-  cells.extension,
+  [
+    cells.extension,
+    assist({
+      ready: () => session.state === "ready",
+      complete: (text) => session.complete(text),
+      about: (text) => session.about(text),
+    }),
+  ],
 );
 const workspace = new Workspace({ editor, notice, onShown });
 

@@ -2,6 +2,7 @@
 import * as Comlink from "comlink";
 import type { Bytes } from "./folder";
 import type {
+  About,
   CellRun,
   CellsResult,
   Completion,
@@ -107,6 +108,10 @@ export class Session {
   /** Delete a file of the working folder. The result is what was in it. */
   removeFile(path: string): Promise<Bytes | undefined> {
     return this.#ask((python) => python.removeFile(path));
+  }
+
+  about(text: string): Promise<About | undefined> {
+    return this.#ask((python) => python.about(text));
   }
 
   complete(text: string): Promise<Completion> {

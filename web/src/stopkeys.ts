@@ -9,6 +9,7 @@ export function stopKeys(prompt: HTMLTextAreaElement, runs: () => boolean, stop:
       const copies = field && field.selectionStart !== field.selectionEnd;
       const breaks = field && event.ctrlKey && !event.shiftKey && event.key === "c" && !copies;
       if (event.key !== "Escape" && !breaks) return;
+      if ((target as Element).closest?.(".cm-editor")?.querySelector(".cm-tooltip-autocomplete")) return; // closes that
       event.preventDefault();
       event.stopPropagation();
       stop();

@@ -3,12 +3,12 @@
 Where the line is: what stands before the cursor is looked up, never run. Names, attributes and constant subscripts of
 built-in containers and of torch's own objects are followed; a property or a `__getattr__` that anybody else wrote is
 not asked, and nothing is called. Of a call only the class of its result is known: the class that is called, or the
-one that the function's annotation names. So `torch.randn(3).` lists a tensor's attributes and draws no numbers.
+one that the function's annotation names. So `torch.randn(3).` lists a tensor's attributes and draws no numbers, and
+`model(x).` does too: a module gives what its `forward` is annotated with, or a tensor.
 """
 
 import ast
 import builtins
-import functools
 import inspect
 import keyword
 import pkgutil
@@ -30,6 +30,7 @@ _GIVES_OTHERS = re.compile(
     r"|svd|qr|eigh?|slogdet|lu\w*|lstsq|frexp|var_mean|std_mean|histogram\w*|atleast_\w+|children|modules|\w*parameters"
     r"|named_\w+|buffers|apply|train|eval|__\w+__"
 )
+_GIVE_TUPLES = ("RNNBase", "RNN", "LSTM", "GRU", "LSTMCell", "MultiheadAttention", "AdaptiveLogSoftmaxWithLoss")
 _CONTAINERS = (dict, list, tuple, str, range)
 
 
@@ -45,9 +46,8 @@ class _Found:
         return self.value is not _UNKNOWN
 
 
-@functools.cache
 def _attach_methods():
-    """torch.Tensor gets a method when it is first asked for; here all are wanted."""
+    """torch.Tensor gets a method when it is first asked for; here all are wanted, and again after a clean start."""
     from tabtorch.tensor import Tensor, core
 
     for name in core.all_methods():
@@ -66,6 +66,59 @@ def complete(text, namespace):
                 names = names[:MOST]
                 return replace, names, [describe(name) for name in names]
     return 0, [], []
+
+
+def about(text, namespace):
+    """Of the name at the end of `text`: [what it is, the first paragraph about it]; nothing if that is not known."""
+    _attach_methods()
+    masked, quote = _mask(text)
+    name = _word(masked)
+    dot = len(text) - len(name) - 1
+    with warnings.catch_warnings(action="ignore"):
+        found = _look_up(_primary(text, masked, len(text)), namespace) if quote is None and name else None
+        if found is None:
+            return []
+        parent = _look_up(_primary(text, masked, dot), namespace) if dot > 0 and masked[dot] == "." else None
+        is_bound = parent is not None and not isinstance(parent.value, (type, types.ModuleType))
+        return [_heading(found, name, is_bound), _paragraph(found, name)]
+
+
+def _heading(found, name, is_bound):
+    """What a name is, in one line. Nobody's code is run for it: of an object that is not torch's only its type is told."""
+    value, kind = found.value, found.cls.__name__
+    if not found.known:
+        return f"{name}: {kind}"
+    if isinstance(value, type) or inspect.isroutine(value):
+        signature, _ = _describe(value, name, is_bound)
+        return f"{'class ' if isinstance(value, type) else ''}{name}{signature}"
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if _is_torchs(found.cls) and hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{name}: {kind} {list(value.shape)} {value.dtype} on {value.device}"
+    if type(value) in (*_CONTAINERS, set) and type(value) not in (str, range):
+        return f"{name}: {kind} of {len(value)}"
+    if value is None or type(value) in (bool, int, float, complex, str, range):
+        return f"{name}: {kind} = {_shortened(value)}"
+    return f"{name}: {kind}"
+
+
+def _shortened(value):
+    if isinstance(value, int) and value.bit_length() > 300:
+        return "..."  # a long one takes long to be written
+    text = repr(value[:80] if isinstance(value, str) else value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _paragraph(found, name):
+    """What its documentation begins with, after a line that only repeats the signature."""
+    documented = found.known and (isinstance(found.value, (type, types.ModuleType)) or inspect.isroutine(found.value))
+    if not documented and (found.cls.__module__ == "builtins" or found.cls.__name__ == "Tensor"):
+        return ""
+    lines = (inspect.getdoc(found.value if documented else found.cls) or "").splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith(f"{name}(")):
+        lines.pop(0)
+    end = lines.index("") if "" in lines else len(lines)
+    return "\n".join(lines[:end])
 
 
 def _mask(text):
@@ -216,7 +269,23 @@ def _result(found):
     """The class that a call gives."""
     if found.known and isinstance(found.value, type):
         return _Found(cls=found.value)
-    return _annotated(found.value) if found.known else None
+    if isinstance(found.value, types.FunctionType) or not _is_module(found.cls):
+        return _annotated(found.value) if found.known else None
+    return _given_by(found.cls)
+
+
+def _is_module(cls):
+    return any(base.__name__ == "Module" and _is_torchs(base) for base in cls.__mro__)
+
+
+def _given_by(cls):
+    """What a module gives when it is called: what its `forward` is annotated with, else, mostly, a tensor."""
+    forward = inspect.getattr_static(cls, "forward", None)
+    told = getattr(forward, "__annotations__", {}).get("return", _UNKNOWN)
+    if told is not _UNKNOWN:
+        return _annotated(forward)
+    gives_tuple = any(_is_torchs(base) and base.__name__ in _GIVE_TUPLES for base in cls.__mro__)
+    return _Found(cls=tuple if gives_tuple else sys.modules["torch"].Tensor)
 
 
 def _annotated(function):

@@ -183,9 +183,10 @@ class DisplayHandle:
 
 
 def displayhook(value):
-    """The value of an expression at the prompt, or of a cell's last line."""
+    """The value of an expression at the prompt, or of a cell's last line. `_` is it from now on, `__` the one before."""
     if value is None:
         return
+    builtins.__ = vars(builtins).get("_")
     shows = _method(value, "_ipython_display_")
     bundle, metadata = ({}, {}) if shows is not None else forms(value)
     if shows is None and not bundle:

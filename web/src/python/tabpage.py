@@ -426,6 +426,13 @@ async def _run_line(source, filename):
     await _execute(code, sys.modules["__main__"].__dict__)
 
 
+def about(text):
+    """Of the name at the end of text: [what it is, the first paragraph of its documentation], or nothing."""
+    import tabcomplete
+
+    return tabcomplete.about(text, sys.modules["__main__"].__dict__)
+
+
 def complete(text):
     """What can stand at the end of text: (length of what it replaces, names, [signature, summary] of each)."""
     import tabcomplete
