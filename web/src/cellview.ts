@@ -363,7 +363,7 @@ export function cellView(handler: OnCell, onCells: (any: boolean) => void): Exte
   ];
   let had: boolean | undefined;
   const listener = EditorView.updateListener.of(({ view, state, geometryChanged }) => {
-    if (geometryChanged) view.requestMeasure(gutter);
+    if (geometryChanged) view.requestMeasure(widths);
     const has = cellsOf(state).length > 0;
     if (has !== had) onCells(has);
     had = has;
@@ -371,11 +371,14 @@ export function cellView(handler: OnCell, onCells: (any: boolean) => void): Exte
   return [onCell.of(handler), book, Prec.high(keymap.of(keys)), listener];
 }
 
-/** Tells the style sheet how wide the line numbers are. */
-const gutter = {
-  key: "gutter",
-  read: (view: EditorView) => view.contentDOM.offsetLeft,
-  write: (width: number, view: EditorView) => view.dom.style.setProperty("--gutter", `${width}px`),
+/** Tells the style sheet how wide the line numbers are, and how much is seen beside them. */
+const widths = {
+  key: "widths",
+  read: ({ contentDOM, scrollDOM }: EditorView) => [contentDOM.offsetLeft, scrollDOM.clientWidth] as const,
+  write([gutter, all]: readonly [number, number], { dom }: EditorView) {
+    dom.style.setProperty("--gutter", `${gutter}px`);
+    dom.style.setProperty("--seen", `${all - gutter}px`);
+  },
 };
 
 function go(view: EditorView, index: number): void {

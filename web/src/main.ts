@@ -54,7 +54,7 @@ const cells = new Cells({
   name: () => workspace.name,
   perform,
   restart: () => void restart(),
-  onCells: (any) => document.documentElement.toggleAttribute("data-cells", any),
+  onCells,
 });
 const editor = createEditor(
   element("editor"),
@@ -145,6 +145,13 @@ async function run(): Promise<void> {
     const { status, line } = await session.run(source, workspace.name);
     return { status, line: editor.text === source ? line : 0 };
   });
+}
+
+/** Whether the script has cells: then the keys that run it run one of them. */
+function onCells(any: boolean): void {
+  document.documentElement.toggleAttribute("data-cells", any);
+  runButton.title = `${any ? "All cells." : "Shift+Enter, or Ctrl/Cmd+Enter."} Each Run starts clean: of the one before only files stay.`;
+  runButton.setAttribute("aria-keyshortcuts", any ? "" : "Shift+Enter Control+Enter Meta+Enter");
 }
 
 async function perform(work: () => Promise<RunResult>): Promise<void> {
