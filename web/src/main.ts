@@ -1,9 +1,9 @@
 /** The page: editor, output, prompt and buttons around one Session. */
 
+import { advice, thisBrowser } from "./advice";
 import { assist } from "./assist";
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
-import { advice, thisBrowser } from "./advice";
 import { allowed, question } from "./consent";
 import { deviceWords, lacksGpu } from "./device";
 import { createEditor } from "./editor";
