@@ -52,7 +52,10 @@ const cells = new Cells({
   },
   pane: output,
   name: () => workspace.name,
-  perform,
+  perform(work) {
+    void workspace.documents.keep(workspace.open);
+    return perform(work);
+  },
   restart: () => void restart(),
   onCells,
 });
@@ -132,6 +135,7 @@ async function install(name: string): Promise<void> {
 
 async function run(): Promise<void> {
   if (session.state === "busy") return;
+  void workspace.documents.keep(workspace.open);
   if (session.state === "loading") {
     queued = true;
     onState("loading");
@@ -155,7 +159,6 @@ function onCells(any: boolean): void {
 }
 
 async function perform(work: () => Promise<RunResult>): Promise<void> {
-  void workspace.documents.keep(workspace.open);
   editor.mark(0);
   notice.hide();
   outcome = lastError = "";
