@@ -62,6 +62,10 @@ class TestTensors:
     def test_error(self):
         torch.ones(2) + torch.ones(3)
 
+def test_package():
+    import einops
+    assert einops.rearrange(torch.arange(4), "(a b) -> a b", a=2).tolist() == [[0, 1], [2, 3]]
+
 @pytest.mark.skip(reason="not now")
 def test_skipped(): pass
 
@@ -120,7 +124,9 @@ def cases(report: Path) -> list[tuple[str, ...]]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra\nmarkers = slow: takes long\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = -ra\nmarkers = slow: takes long\ntabtorch_packages = einops\n"
+    )
     (folder / "helpers").mkdir()
     (folder / "helpers" / "doubling.py").write_text("def double(x):\n    return 2 * x\n")
     (folder / "conftest.py").write_text(CONFTEST)
@@ -140,14 +146,17 @@ def test_as_in_cpython(project: Path, tmp_path: Path) -> None:
     assert "tabtorch: Python 3.14" in there.stdout and "device cpu" in there.stdout
 
 
-@pytest.mark.parametrize("name", ["chromium", "firefox"])
-def test_in_a_tab(project: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "keep"), [("chromium", ["--tabtorch-keep"]), ("firefox", [])])
+def test_in_a_tab(project: Path, name: str, keep: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name not in WANTED:
         pytest.skip(f"{name} was not asked for")
     chosen = ["test_all.py", "-k", "not setup and not lists", "-x", "-s", "--durations", "1", "-vv"]
-    done = run(project, "--tabtorch", name, "--tabtorch-device", "cpu", *chosen)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where a kept browser says that it is there
+    done = run(project, "--tabtorch", name, *keep, "--tabtorch-device", "cpu", *chosen)
+    stopped = subprocess.run([sys.executable, "-m", "tabtorch.cli", "stop"], capture_output=True, text=True, timeout=60)
+    assert stopped.stdout == ("stopped 1 kept browser\n" if keep else "no browser was kept\n")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "collected 12 items / 2 deselected / 10 selected" in done.stdout
+    assert "collected 13 items / 2 deselected / 11 selected" in done.stdout
     assert "test_all.py::test_fixtures PASSED" in done.stdout
     assert re.search(r"test_all.py::test_conftest .*width 1\n", done.stdout, re.DOTALL), "-s shows what is printed"
     assert "E       AssertionError: the width of the command line\nE       assert 1 == 4" in done.stdout
@@ -185,7 +194,7 @@ def test_last(): pass
     assert said["test_first"] == said["test_between"] == said["test_last"] == []
     assert "the tab ended" in said["test_exits"][0] and "the last words" in said["test_exits"][0]
     assert "did not end within 6 s" in said["test_hangs"][0]
-    assert "2 failed, 3 passed" in done.stdout
+    assert "2 failed, 3 passed" in done.stdout and done.stdout.count("collected ") == 1
 
 
 def test_what_does_not_load(tmp_path: Path) -> None:
@@ -224,6 +233,7 @@ def test_interrupted(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--tabtorch", "chromium"], "no Chrome, Chromium or Edge"),
+        (["--tabtorch", "node", "--tabtorch-keep"], "keeps a browser"),
         (["--tabtorch", "node", "--pdb"], "no debugger in a tab"),
         (["--tabtorch", "node", "-o", "tabtorch_packages=numpy"], "numpy is not pure Python"),
         (["--tabtorch", "node", "--rootdir", "/"], "rootdir is /"),

@@ -144,6 +144,8 @@ def _options(config: pytest.Config) -> dict[str, Any]:
     option, root = config.option, config.rootpath
     if option.usepdb or option.trace:
         raise pytest.UsageError("--tabtorch: there is no debugger in a tab (--pdb, --trace)")
+    if option.tabtorch == "node" and option.tabtorch_keep:
+        raise pytest.UsageError("--tabtorch-keep keeps a browser: --tabtorch chromium, or firefox")
     if getattr(option, "numprocesses", None):
         raise pytest.UsageError("--tabtorch: the tests run in one tab (-n)")
     if root == Path(root.anchor):
