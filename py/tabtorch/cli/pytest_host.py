@@ -51,7 +51,7 @@ WITHOUT = ("terminal", "junitxml", "pastebin", "faulthandler")
 QUIET = "ignore:Module already imported so cannot be rewritten; tabtorch:pytest.PytestAssertRewriteWarning"
 ENVIRONMENT = ("CI", "BUILD_NUMBER")  # with which pytest says more
 STOPPED = 130
-LAST_LINES = 20
+LAST_LINES, LONGEST_LINE = 20, 500
 #: with these the time begins that `--tabtorch-timeout` allows
 BEGINNINGS = ("started", "collected", "logstart", "logfinish")
 #: what a second tab need not say again
@@ -377,7 +377,7 @@ class TabSession:
         to = sys.stderr if stream == "stderr" else sys.stdout
         to.write(text)
         to.flush()
-        self._said.extend(text.splitlines())
+        self._said.extend(line[:LONGEST_LINE] for line in text.splitlines())  # Node shows the line of a minified file
 
     # -- how it ends
 
