@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from browser.pages import WANTED, Editor
+from browser.pages import WANTED, Editor, without_policy
 from tabtorch.cli import browsers
 from tabtorch.cli.site import find_site, serving
 
@@ -57,7 +57,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def running(playwright: Any, name: str) -> Iterator[Any]:
     """The browser `name`."""
     with browsers.launch(playwright, name) as browser:
-        yield browser
+        yield without_policy(browser)
 
 
 @pytest.fixture(scope="session")
