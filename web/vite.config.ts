@@ -142,6 +142,9 @@ function section(html: string): string {
   return `<section>${tables}</section>`;
 }
 
+const PAGES = ["index", "embed", "cells", "run", "compatibility"];
+const TAG = "tabtorch-cell";
+
 export default defineConfig({
   root: here,
   base: "./",
@@ -149,10 +152,16 @@ export default defineConfig({
   worker: { format: "es" },
   build: {
     target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // light-dark() as it is: a page that has a cell of ours chooses
     outDir: "dist",
     emptyOutDir: true,
     rollupOptions: {
-      input: Object.fromEntries(["index", "run", "compatibility"].map((name) => [name, join(here, `${name}.html`)])),
+      input: {
+        ...Object.fromEntries(PAGES.map((name) => [name, join(here, `${name}.html`)])),
+        [TAG]: join(here, "src", `${TAG}.ts`),
+      },
+      // other people's pages name it: without a hash, beside the pages
+      output: { entryFileNames: ({ name }) => (name === TAG ? "[name].js" : "assets/[name]-[hash].js") },
     },
   },
 });

@@ -2,11 +2,13 @@
 
 import { advice, thisBrowser } from "./advice";
 import { assist } from "./assist";
+import "./toembed";
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
 import { allowed, question } from "./consent";
 import { deviceWords, lacksGpu } from "./device";
 import { createEditor } from "./editor";
+import { element } from "./element";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
 import { HOME, type PageEvent, type RunResult } from "./interpreter";
@@ -26,12 +28,6 @@ import { Workspace } from "./workspace";
 import "./style.css";
 import "./workspace.css";
 import "./folder.css";
-
-function element<T extends HTMLElement>(id: string): T {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`no element #${id}`);
-  return found as T;
-}
 
 const runButton = element<HTMLButtonElement>("run");
 const stopButton = element<HTMLButtonElement>("stop");

@@ -24,10 +24,9 @@ export async function decode(text: string): Promise<string> {
   return new TextDecoder("utf-8", { fatal: true }).decode(await pipe(bytes, new DecompressionStream("deflate-raw")));
 }
 
-/** The address of this page with the script in it. */
-export async function shareLink(source: string): Promise<string> {
-  const { origin, pathname } = location;
-  return `${origin}${pathname}${PREFIX}${await encode(source)}`;
+/** The address of the site's page, or of the one for frames, with the script in it. */
+export async function shareLink(source: string, page: "" | "embed.html" = ""): Promise<string> {
+  return `${new URL(`./${page}`, document.baseURI).href}${PREFIX}${await encode(source)}`;
 }
 
 /** The script in an address's `#` part, or undefined where there is none. */

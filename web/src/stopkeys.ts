@@ -1,5 +1,5 @@
-/** Escape anywhere on the page, and Ctrl+C in the prompt, stop what runs. */
-export function stopKeys(prompt: HTMLTextAreaElement, runs: () => boolean, stop: () => void): void {
+/** Escape anywhere on the page, and Ctrl+C in the prompt, if there is one, stop what runs. */
+export function stopKeys(prompt: HTMLTextAreaElement | undefined, runs: () => boolean, stop: () => void): void {
   addEventListener(
     "keydown",
     (event) => {

@@ -130,6 +130,9 @@ class _Handler(SimpleHTTPRequestHandler):
         # Isolated, the page may share memory with its worker: so Stop reaches a loop that never waits.
         self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        # Pages of other origins have cells of this one: its script, and frames, in isolated pages too.
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Cross-Origin-Resource-Policy", "cross-origin")
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
