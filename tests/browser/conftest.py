@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from browser.pages import WANTED, Editor, without_policy
+from browser.pages import WANTED, Editor, wait_for_function
 from tabtorch.cli import browsers
 from tabtorch.cli.site import find_site, serving
 
@@ -37,7 +37,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, sync_api.sync_playwright() as playwright:
+        patch.setattr(sync_api.Page, "wait_for_function", wait_for_function)
         yield playwright
 
 
@@ -57,7 +58,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def running(playwright: Any, name: str) -> Iterator[Any]:
     """The browser `name`."""
     with browsers.launch(playwright, name) as browser:
-        yield without_policy(browser)
+        yield browser
 
 
 @pytest.fixture(scope="session")

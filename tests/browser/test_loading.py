@@ -27,7 +27,7 @@ INLINE = """() => {
 @pytest.fixture
 def page(running: Any) -> Iterator[Any]:
     """A tab that counts what its policy forbids."""
-    page = running.new_page(bypass_csp=False)
+    page = running.new_page()
     page.add_init_script(WATCH)
     yield page
     page.close()

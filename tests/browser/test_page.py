@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from browser.pages import WANTED, Editor, without_policy
+from browser.pages import WANTED, Editor
 
 FAILING = """import torch
 
@@ -219,7 +219,7 @@ def test_a_share_link_opens_in_the_other_browser(playwright: Any, editor: Editor
     if lack:
         pytest.skip(lack)
     with browsers.launch(playwright, other) as browser:
-        there = Editor(without_policy(browser).new_page(), editor.address)
+        there = Editor(browser.new_page(), editor.address)
         there.load(link.removeprefix(editor.address))
         assert there.code == code
         assert there.output == "" and there.state == "Ready"
