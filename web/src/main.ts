@@ -139,12 +139,12 @@ async function run(): Promise<void> {
   }
   if (session.state === "failed") return restart();
   output.clear();
-  if (cellsOf(editor.view.state).length) return perform(() => cells.runAll(editor.view));
+  if (cellsOf(editor.view.state).length) return perform(() => cells.runAll(editor.view), run);
   return perform(async () => {
     const source = editor.text;
     const { status, line } = await session.run(source, workspace.name);
     return { status, line: editor.text === source ? line : 0 };
-  });
+  }, run);
 }
 
 /** Whether the script has cells: then the keys that run it run one of them. */
@@ -154,11 +154,11 @@ function onCells(any: boolean): void {
   runButton.setAttribute("aria-keyshortcuts", any ? "" : "Shift+Enter Control+Enter Meta+Enter");
 }
 
-async function perform(work: () => Promise<RunResult>): Promise<void> {
+async function perform(work: () => Promise<RunResult>, repeat: () => unknown = () => perform(work)): Promise<void> {
   editor.mark(0);
   notice.hide();
   outcome = lastError = "";
-  again = () => perform(work);
+  again = repeat;
   const started = performance.now();
   try {
     const { status, line } = await work();
