@@ -133,6 +133,18 @@ function compatibility(): Plugin {
   };
 }
 
+/** Programs that show a link with a picture want the whole address of that: TABTORCH_ADDRESS says where the site will be. */
+function preview(): Plugin {
+  const address = process.env.TABTORCH_ADDRESS?.replace(/\/?$/, "/") ?? "./";
+  return {
+    name: "tabtorch-preview",
+    transformIndexHtml: {
+      order: "pre",
+      handler: (html) => html.replace(/("og:image" content=")\.\//, (_, before) => before + address),
+    },
+  };
+}
+
 /** A heading with what is below it. Its table scrolls by itself, by keyboard too: it is wider than a phone. */
 function section(html: string): string {
   const title = /<h[12]>(.*?)<\/h[12]>/.exec(html)?.[1] ?? "";
@@ -148,7 +160,7 @@ const TAG = "tabtorch-cell";
 export default defineConfig({
   root: here,
   base: "./",
-  plugins: [siteFiles(), compatibility(), contentPolicy()],
+  plugins: [siteFiles(), compatibility(), preview(), contentPolicy()],
   worker: { format: "es" },
   build: {
     target: "es2022",

@@ -213,6 +213,15 @@ def test_a_share_link_opens_in_the_other_browser(playwright: Any, editor: Editor
     editor.page.wait_for_function("document.getElementById('link').value")
     link = editor.page.locator("#link").input_value()
     assert link.startswith(f"{editor.address}#code=") and len(link) < len(editor.address) + 200
+    # the same for other people's pages
+    editor.page.select_option("#shared-form", "frame")
+    frame = '<iframe src="' + link.replace("#code", "embed.html#code")
+    editor.page.wait_for_function("(start) => document.getElementById('link').value.startsWith(start)", arg=frame)
+    editor.write("print('<&\"')")
+    editor.page.select_option("#shared-form", "tag")
+    editor.page.wait_for_function("document.getElementById('link').value.includes('&lt;&amp;')")
+    file = f"{editor.address}tabtorch-cell.js"
+    assert f'src="{file}"' in editor.page.locator("#link").input_value()
     editor.page.click("#shared-close")
     other = next(each for each in browsers.NAMES if each != name)
     lack = browsers.missing(other) or ("" if other in WANTED else f"{other} was not asked for")

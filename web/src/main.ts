@@ -20,7 +20,7 @@ import { Output } from "./output";
 import { Prompt } from "./prompt";
 import { isAsked, tell } from "./request";
 import { describe, Session, type State, Stopped } from "./session";
-import { copy, LONG_LINK, shareLink } from "./share";
+import { Sharing } from "./sharing";
 import { resetStages, showStage } from "./stages";
 import { stopKeys } from "./stopkeys";
 import { Version } from "./version";
@@ -227,23 +227,6 @@ function onShown(): void {
   listDemos(element("demos"), workspace.open);
 }
 
-async function share(): Promise<void> {
-  const link = await shareLink(editor.text).catch((error: Error) => error);
-  if (link instanceof Error) return notice.tell(`No link: ${link.message}. Send the file: File, Download .py.`);
-  const field = element<HTMLInputElement>("link");
-  field.value = link;
-  element("shared").hidden = false;
-  const copied = await copy(link, field);
-  element("shared-words").textContent = copied ? "Copied" : "Copy this link";
-  if (link.length > LONG_LINK)
-    notice.tell(
-      `The link has ${link.length.toLocaleString("en")} characters, and some programs for mail and chat cut such off. ` +
-        "The file always arrives: File, Download .py.",
-    );
-  field.focus();
-  field.select();
-}
-
 runButton.addEventListener("click", () => void run());
 stopButton.addEventListener("click", stop);
 stopKeys(element("repl"), () => !stopButton.disabled, stop);
@@ -265,11 +248,7 @@ element("restart").addEventListener("click", () => {
   cells.forget();
   void restart();
 });
-element("share").addEventListener("click", () => void share());
-element("shared-close").addEventListener("click", () => {
-  element("shared").hidden = true;
-  element("share").focus();
-});
+new Sharing({ text: () => editor.text, name: () => workspace.name }, notice);
 element("clear").addEventListener("click", () => {
   output.clear();
   cells.clear(editor.view);

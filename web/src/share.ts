@@ -42,7 +42,7 @@ export function linkId(code: string): string {
 }
 
 /** Whether the text reached the clipboard: some browsers and settings refuse. */
-export async function copy(text: string, field: HTMLInputElement): Promise<boolean> {
+export async function copy(text: string, field: HTMLInputElement | HTMLTextAreaElement): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
