@@ -171,6 +171,25 @@ def test_cells_in_a_page_of_another_origin(course: tuple[Any, Requests], address
     assert not requests.said, requests.said
 
 
+def test_cells_that_run_by_themselves(running: Any, address: str, tmp_path: Path) -> None:
+    """In their order, though the frame of another may be there before; and one that the page's policy refuses says so."""
+    tag = f'<!doctype html><title>x</title><script type="module" src="{address}tabtorch-cell.js"></script>'
+    first = '<tabtorch-cell id="one" run device="cpu">import torch; x = torch.zeros(2)</tabtorch-cell>'
+    second = '<tabtorch-cell id="two" run>print(x.device, x)</tabtorch-cell>'
+    (tmp_path / "index.html").write_text(tag + first + second)
+    policy = (
+        f"<meta http-equiv='Content-Security-Policy' content='script-src {origin_of(address)}; frame-src \"none\"'>"
+    )
+    (tmp_path / "strict.html").write_text(policy.replace('"', "&#39;") + tag + first)
+    page = running.new_page()
+    with plain_server(tmp_path) as url:
+        page.goto(url)
+        assert Cell(page, "#two iframe").ended() == "cpu tensor([0., 0.])\n"
+        page.goto(f"{url}strict.html")
+        page.get_by_role("status").get_by_text("frame-src").wait_for()
+        page.close()
+
+
 def test_a_script_in_a_frame(running: Any, address: str, tmp_path: Path) -> None:
     """At 600 by 400 all of it is in sight; `run=1` runs it, in a frame only."""
     part = f"embed=1&run=1{link(b'print(6 * 7)')}"
