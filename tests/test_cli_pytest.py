@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -215,16 +216,23 @@ def test_what_does_not_load(tmp_path: Path) -> None:
 def test_interrupted(tmp_path: Path) -> None:
     (tmp_path / "test_long.py").write_text("def test_first(): pass\ndef test_long():\n    while True: pass\n")
     arguments = command("--tabtorch", "node", "--tabtorch-device", "cpu", "-v")
-    with subprocess.Popen(arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+    # what a shell starts in the background ignores Ctrl+C, and so do its children, unless they are told not to
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, preexec_fn=heed
+    ) as process:
         assert process.stdout
-        said = ""
-        while "test_first PASSED" not in said:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        said += process.communicate(timeout=60)[0]
+        try:
+            said = ""
+            while "test_first PASSED" not in said:
+                line = process.stdout.readline()
+                assert line, said
+                said += line
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            said += process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
     assert process.returncode == 2, said
     assert "KeyboardInterrupt" in said and "1 passed" in said
 

@@ -28,7 +28,7 @@ def outcome(f: Any) -> str:
 )
 def test_without_cuda(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What PyTorch's build for the cpu says."""
-    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)  # another test may have forked
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)  # which conformance/checks.py says, for speed
     assert outcome(lambda: eval("tt.cuda." + text)) == outcome(lambda: eval("torch.cuda." + text))
 
 
@@ -198,8 +198,9 @@ def test_benchmark() -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:1", "mps", "xpu:3", "meta", "cpu:0", "nothing", "cuda:x"])
-def test_devices_can_be_named(name: str) -> None:
+def test_devices_can_be_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are not there, too; making something there is PyTorch's error."""
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)  # as in test_without_cuda
     ours, theirs = (
         outcome(lambda m=m: [str(m.device(name)), m.device(name).type, m.device(name).index]) for m in (tt, torch)
     )

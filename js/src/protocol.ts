@@ -52,7 +52,7 @@ export interface PlanSpec {
   outputs: Record<string, number>;
   temps?: number[];
   scalars?: string[];
-  /** roughly, in bytes that its kernels read and write; arithmetic counts as what takes as long */
+  /** roughly, in elements that its kernels compute, or read, in turn */
   work?: number;
   steps: StepSpec[];
 }

@@ -39,6 +39,7 @@ class Draw:
         self.first: dict[int, bool] = {}  # whether a storage held floats when it was first seen
         self.tainted: set[int] = set()  # storages whose values PyTorch does not define
         self.grads_tainted = False
+        self.leaves_tainted = False
         self.gradients: set[int] = (
             set()
         )  # storages that backward made, or that tensors were moved between: whose versions are not compared
@@ -292,6 +293,10 @@ class Draw:
         """
         used = [self.tensors[i] for i in tensors_in(step)]
         taint = any(self.is_tainted(t) for t in used)
+        if step[0] == "backward" and taint:  # what it adds to the leaves comes through those
+            self.leaves_tainted = True
+            self.tainted.update(self.gradients)
+        taint = taint or (self.leaves_tainted and step[:2] == ["get", "grad"])
         target = None
         if "writes" in note:
             target = self.tensors[note["writes"]]

@@ -32,7 +32,7 @@ HELD = 8192
 #: bytes of values in a window after which it is sent, so that dead ones can be freed
 WATERMARK = 256 << 20
 #: work of an operation that is not counted
-LITTLE = 1 << 18
+LITTLE = 1 << 16
 
 
 class Op:
@@ -174,10 +174,9 @@ class Inst:
 
 
 def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
-    """Roughly what it is for a device, in bytes read and written: a product with its addition takes as long as two of them."""
-    if op.kind == "contract":
-        return 2 * max(m.numel for m in ins)
-    return sum(m.numel * m.dtype.itemsize for m in (*ins, out))
+    """Roughly what it is for a device, in elements that are computed, or read, in turn: a product is added up besides."""
+    most = max([out.numel, *(m.numel for m in ins)])
+    return 2 * most if op.kind == "contract" else most
 
 
 _insts: dict[tuple, Inst] = {}
@@ -427,8 +426,9 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     elif i.work > LITTLE:  # only what is large can reach the watermark
-        nbytes = i.out.numel * i.out.dtype.itemsize
-        if nbytes > LITTLE:
+        size = i.out.numel
+        if size > LITTLE:
+            nbytes = size * i.out.dtype.itemsize
             if nbytes > WATERMARK:
                 try:
                     check_size(nbytes, i.out)  # now, when nothing else is refused with it
