@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 import tabtorch
 from sidebyside import DEVICES
 from slices import sliced
+
+# what a shell starts in the background ignores Ctrl+C, and so would the processes that tests interrupt
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -216,11 +215,7 @@ def test_what_does_not_load(tmp_path: Path) -> None:
 def test_interrupted(tmp_path: Path) -> None:
     (tmp_path / "test_long.py").write_text("def test_first(): pass\ndef test_long():\n    while True: pass\n")
     arguments = command("--tabtorch", "node", "--tabtorch-device", "cpu", "-v")
-    # what a shell starts in the background ignores Ctrl+C, and so do its children, unless they are told not to
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(
-        arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True, preexec_fn=heed
-    ) as process:
+    with subprocess.Popen(arguments, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
             said = ""
