@@ -25,7 +25,7 @@ test("software begins with little, and no more than that is ever in flight", asy
   let backlog;
   const { queue, submit } = device(
     () => backlog,
-    (work) => work / 2 ** 19,
+    (work) => work / 2 ** 21,
   );
   backlog = new Backlog({ queue }, true);
   let waits = 0;
@@ -50,7 +50,7 @@ test("a fast GPU is soon given more, and is waited for seldom", async () => {
   const { portion } = backlog;
   let waits = 0;
   for (let i = 0; i < 4000; i++) {
-    submit(2 ** 30);
+    submit(2 ** 32);
     if (!backlog.behind) continue;
     waits++;
     await backlog.caughtUp();

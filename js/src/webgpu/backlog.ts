@@ -1,7 +1,7 @@
 /**
  * How far Python may run ahead of the GPU: some frames' worth of work, so that what is stopped is soon over, what is read is
- * soon there, and the page can draw meanwhile. Work is counted as the engine does, in elements
- * (`PlanSpec.work`); how much of it the GPU does in a millisecond is found by watching.
+ * soon there, and the page can draw meanwhile. Work is counted as the engine does, in elements (`PlanSpec.work`); how much of
+ * it the GPU does in a millisecond is found by watching.
  */
 
 import { nudged } from "./nudge";
@@ -9,9 +9,9 @@ import { nudged } from "./nudge";
 /** Work in flight after which Python waits, in milliseconds of the GPU's. */
 export const AHEAD_MS = 100;
 /** Elements a millisecond, until more is known: of an adapter that is software, and of one that is not. */
-const SOFTWARE = 2 ** 19;
-const HARDWARE = 2 ** 25;
-const FASTEST = 2 ** 33;
+const SOFTWARE = 2 ** 21;
+const HARDWARE = 2 ** 27;
+const FASTEST = 2 ** 37;
 /** Waits that say nothing: the GPU was done already, and the news of it took so long. */
 const NEWS_MS = 4;
 

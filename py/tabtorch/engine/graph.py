@@ -174,9 +174,9 @@ class Inst:
 
 
 def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
-    """Roughly what it is for a device, in elements that are computed, or read, in turn: a product is added up besides."""
+    """Roughly what it is for a device, in elements of a map. What is contracted takes longer: it is read, multiplied and added."""
     most = max([out.numel, *(m.numel for m in ins)])
-    return 2 * most if op.kind == "contract" else most
+    return 8 * most if op.kind == "contract" else most
 
 
 _insts: dict[tuple, Inst] = {}
