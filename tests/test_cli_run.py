@@ -138,10 +138,10 @@ def test_a_picture_of_the_page(name: str, tmp_path: Path) -> None:
         pytest.skip(f"{name} was not asked for")
     (tmp_path / "helper.py").write_text("height = 1500\n")
     typed = """
-import os, sys, tabpage, torch
+import os, sys, tabtorch, torch
 from helper import height
 print(torch.ones(2).sum().item(), os.getcwd(), sys.argv[1:])
-tabpage.show_image(bytes([255, 0, 0, 255]) * 10 * height, 10, height)
+tabtorch.show(torch.rand(height, 10), scale=1)
 try:
     input("anybody? ")
 except EOFError:
