@@ -34,6 +34,10 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_cli.py", "firefox", 3),
 )
 
+#: of the files below a folder, those of their tests whose name holds a word: one file of so many is run, whole, since its
+#: tests share a page. The rest is in other commits' slices, and in the other browser's
+FOLDERS: tuple[tuple[str, str, int], ...] = (("tests/browser/", "chromium", 2), ("tests/browser/", "firefox", 3))
+
 
 @functools.cache
 def number() -> int:
@@ -82,4 +86,15 @@ def sliced(names: Sequence[str]) -> tuple[set[int], list[str]]:
         said.append(
             f"{len(kept)} of {len(at)} tests of {file}{f' ({word})' if word else ''}: slice {number() % n} of {n}"
         )
+    for folder, word, n in FOLDERS:
+        at_files = defaultdict(list)
+        for i, name in enumerate(names):
+            file, _, test = name.partition("::")
+            if file.startswith(folder) and word in test and not any(s[0] == file for s in SLICES):
+                at_files[file].append(i)
+        kept_files = part(sorted(at_files), n, folder + word)
+        if len(at_files) < n or len(kept_files) == len(at_files):  # files that somebody asked for by name
+            continue
+        out |= {i for file, places_in in at_files.items() if file not in kept_files for i in places_in}
+        said.append(f"{len(kept_files)} of {len(at_files)} files of {folder} ({word}): slice {number() % n} of {n}")
     return out, said
