@@ -40,6 +40,7 @@ class Draw:
         self.tainted: set[int] = set()  # storages whose values PyTorch does not define
         self.grads_tainted = False
         self.leaves_tainted = False
+        self.split_unsafely: set[int] = set()  # storages whose parts count versions of their own
         self.gradients: set[int] = (
             set()
         )  # storages that backward made, or that tensors were moved between: whose versions are not compared
@@ -305,6 +306,10 @@ class Draw:
                 return ["left out"]
             if self.storage(target) in self.gradients and target._is_view():  # which it may be or not
                 return ["left out"]
+            # such a write is hidden from the mask's versions: a gradient that saved the mask looks for its places again,
+            # in PyTorch, and finds others
+            if target.dtype == torch.bool and self.storage(target) in self.split_unsafely:
+                raise Spoiled
             taint = taint or (not note.get("fills") and self.overlaps_itself(target))
             pointwise = note.get("pointwise", True)
             others = [t for t in used if t is not target]
@@ -352,6 +357,8 @@ class Draw:
             self.grads_tainted = True
         if note.get("heals") and target is not None:
             self.tainted.discard(self.storage(target))
+        if step[1].startswith("unsafe_"):
+            self.split_unsafely.update(map(self.storage, used))
         if step[0] == "grad" or step[1] == "grad":
             self.gradients.update(self.storage(t) for t in self.tensors[before:])
         if step[1] in ("data", "set_"):
