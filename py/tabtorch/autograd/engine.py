@@ -436,7 +436,8 @@ def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
 def _check_roots(tensors: Sequence[Tensor]) -> list[Any]:
     roots: list[Any] = []
     for i, t in enumerate(tensors):
-        if not t.requires_grad:
+        # a view of a leaf made where nothing is recorded says that it requires a gradient, and has no history
+        if not t.requires_grad or (t._borrowed and t.grad_fn is None):
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
         roots.append(t._fn or edge(t))
     return roots

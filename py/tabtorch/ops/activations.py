@@ -58,9 +58,9 @@ _activation(
 
 linear(
     "_between_backward",
-    lambda g, x, low, high: where((x > low) & (x < high), g, zero(g)),
+    lambda g, x, low, high: where((x <= low) | (x >= high), zero(g), g),
     "grad, input, low, high",
-    "grad where low < input < high.",
+    "grad where low < input < high, or input is NaN.",
     4,
     cost=2,
 )
@@ -231,7 +231,7 @@ _activation(
 )
 _hidden(
     "_hardswish_backward",
-    lambda g, x: where(x <= -3.0, zero(g), where(x >= 3.0, g, g * (x * (1 / 3) + 0.5))),
+    lambda g, x: where(x <= -3.0, zero(g), where(x < 3.0, g * (x * (1 / 3) + 0.5), g)),
     (
         lambda gg, g, x, out: ops._hardswish_backward(gg, x),
         lambda gg, g, x, out: ops._between_backward(gg * g, x, -3.0, 3.0) * (1 / 3),
@@ -257,7 +257,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 #: every elu: scale * x above 0, and below scale * alpha * (exp(beta x) - 1)
 _hidden(
     "_elu_backward",
-    lambda g, x, alpha, scale, beta: where(x > 0.0, g * scale, g * scale * alpha * beta * exp(x * beta)),
+    lambda g, x, alpha, scale, beta: where(x <= 0.0, g * scale * alpha * beta * exp(x * beta), g * scale),
     (
         lambda gg, g, x, alpha, scale, beta, out: ops._elu_backward(gg, x, alpha, scale, beta),
         lambda gg, g, x, alpha, scale, beta, out: ops._over_backward(
@@ -276,7 +276,7 @@ _hidden(
 #: the same of the result
 _hidden(
     "_elu_written_backward",
-    lambda g, y, alpha, scale, beta: where(y > 0.0, g * scale, g * beta * (y + scale * alpha)),
+    lambda g, y, alpha, scale, beta: where(y <= 0.0, g * beta * (y + scale * alpha), g * scale),
     (
         lambda gg, g, y, alpha, scale, beta, out: ops._elu_written_backward(gg, y, alpha, scale, beta),
         lambda gg, g, y, alpha, scale, beta, out: ops._over_backward(gg * g * beta, -y, 0.0),

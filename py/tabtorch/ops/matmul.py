@@ -521,9 +521,9 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    from .norms import vector_norm
+    from .norms import distances
 
-    return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    return distances(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
 @operation("tensordot", method=False)

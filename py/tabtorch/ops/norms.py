@@ -178,6 +178,15 @@ def dist(input: Any, other: Tensor, p: Any = 2) -> Tensor:
     return named(vector_norm(input - other, p), "DistBackward0", input, other)
 
 
+def distances(d: Tensor, p: float) -> Tensor:
+    """The p-norms of differences over their last dimension. With p = 0 they have a gradient, of zeros; a norm has none."""
+    if p:
+        return vector_norm(d, p, -1)
+    where = function("where")
+    assert where is not None
+    return where(d != 0, 1.0, d.sgn()).sum(-1)
+
+
 @operation("renorm")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any, *, out: Any = None) -> Tensor:
     """Slices along `dim` whose p-norm is larger than `maxnorm`, scaled down to it."""

@@ -22,7 +22,7 @@ from .core import register
 from .launch import into, run
 from .places import check_range
 from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
-from .reduce import AMAX, ARGMAX, SUM
+from .reduce import AMAX, SUM, WINDOW_ARGMAX
 from .windows import Ints
 
 # ---- maximum
@@ -76,7 +76,7 @@ def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indice
     tracked = STATE.grad and x._rg
     if not (want_indices or tracked):
         return y, None
-    local = over(ARGMAX, xp, geo, dtypes.int32)  # the place inside the window
+    local = over(WINDOW_ARGMAX, xp, geo, dtypes.int32)  # the place inside the window
     indices = _formatted(_places(local, geo), x) if want_indices else None
     if tracked:
         if indices is None:
@@ -389,7 +389,7 @@ def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     flat = contiguous_meta((*lead, *o), m.dtype, m.device)
     y = run(inst(AMAX, (full,), flat, static=kept), flat, w)
     im = contiguous_meta(flat.shape, dtypes.int32, m.device)
-    local = run(inst(ARGMAX, (full,), im, static=kept, compute=m.dtype.compute), im, w)
+    local = run(inst(WINDOW_ARGMAX, (full,), im, static=kept, compute=m.dtype.compute), im, w)
     out = contiguous_meta(flat.shape, dtypes.int64, m.device)
     indices = run(inst(_ADAPTIVE_PLACE, (im,), out, (), static), out, local)
 

@@ -71,11 +71,14 @@ def _extreme(name: str, before: Any, start: Any) -> Reduce:
     )
 
 
-def _arg(name: str, before: Any, start: Any) -> Reduce:
-    """The first place of the extreme value: state = (value, place)."""
+def _arg(name: str, before: Any, start: Any, last_nan: bool = False) -> Reduce:
+    """The first place of the extreme value, or the last one of NaN: state = (value, place)."""
 
     def combine(a: tuple, b: tuple) -> tuple:
-        take = before(b[0], a[0]) | (~before(a[0], b[0]) & (b[1] < a[1]))
+        earlier = b[1] < a[1]
+        if last_nan and a[0].type[0] == "f":
+            earlier = where(isnan(a[0]), b[1] > a[1], earlier)
+        take = before(b[0], a[0]) | (~before(a[0], b[0]) & earlier)
         return where(take, b[0], a[0]), where(take, b[1], a[1])
 
     return Reduce(name, lambda t: (start(t), const(0xFFFFFFFF, "u32")), lambda v, k: (v, k), combine, lambda s: s[1])
@@ -93,6 +96,7 @@ AMAX = _extreme("amax", greater, _lowest)
 AMIN = _extreme("amin", less, _highest)
 ARGMAX = _arg("argmax", greater, _lowest)
 ARGMIN = _arg("argmin", less, _highest)
+WINDOW_ARGMAX = _arg("argmax of a window", greater, _lowest, last_nan=True)
 PROD = Reduce(
     "prod",
     lambda t: _parts(const(1, t)),
@@ -359,11 +363,14 @@ def _no_order(name: str, m: Meta) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(m.dtype)}'")
 
 
-def _shared(g: Tensor, x: Tensor, r: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    """A gradient dealt out evenly to the places that hold the extreme."""
+def _shared(g: Tensor, x: Tensor, r: Tensor, dim: Any, keepdim: bool, nan: bool = True) -> Tensor:
+    """A gradient dealt out evenly to the places that hold the extreme.
+
+    nan: where that is NaN, to those that hold NaN; else nothing is equal to it, and the gradient of all is 0 / 0, as PyTorch's.
+    """
     full = spread(r.detach(), x.shape, dim, keepdim)
     x = x.detach()
-    mask = (x == full) | (x.isnan() & full.isnan())
+    mask = (x == full) | (x.isnan() & full.isnan()) if nan else x == full
     count = spread(sum(mask, dim, keepdim), x.shape, dim, keepdim)
     return spread(g, x.shape, dim, keepdim) * mask / count
 
@@ -382,7 +389,8 @@ def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, gra
     i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)
     r = run(i, shown, x)
     if x._rg and STATE.grad:
-        record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim), (x, r))
+        nan = grad_name.endswith("1")  # max and min of everything
+        record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim, nan), (x, r))
     return r
 
 

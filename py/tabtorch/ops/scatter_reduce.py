@@ -118,7 +118,9 @@ def _gradients(g: Any, x: Any, d: int, index: Tensor, src: Any, reduce: str, inc
         result = _value(x, d, index, src, reduce, include_self)
         here = (x == result).to(g.dtype)
         there = (src == result.gather(d, index)).to(g.dtype)
-        share = g / here.scatter_add(d, index, there).clamp(min=1)
+        share = g / here.scatter_add(
+            d, index, there
+        )  # where the result is NaN, which equals nothing, 0 / 0: as PyTorch's
         own, other = here * share, there * share.gather(d, index)
     return (own if include_self else own.scatter(d, index, 0)), other
 

@@ -196,7 +196,7 @@ _unary(
 _unary(
     "acosh",
     lambda x: ex.acosh(x),
-    lambda g, x, out: g * conj(ops.rsqrt(x - 1) * ops.rsqrt(x + 1)),
+    lambda g, x, out: g * (conj(ops.rsqrt(x - 1) * ops.rsqrt(x + 1)) if x.is_complex() else ops.rsqrt(x * x - 1)),
     "The inverse of cosh.",
     (1.05, 10),
     aliases=("arccosh",),

@@ -54,7 +54,11 @@ def _pool(n, input, kernel_size, output_size, output_ratio, samples):
     lead = x.shape[:2]
     values = x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
     best, where = values.max(-1)
+    if x.is_floating_point():  # of NaN the last, as of every window
+        last = values.shape[-1] - 1 - values.isnan().flip(-1).to(torch.uint8).argmax(-1)
+        where = torch.where(best.isnan(), last, where)
     index = index.gather(-1, where.unsqueeze(-1)).squeeze(-1)
+    best = values.gather(-1, where.unsqueeze(-1)).squeeze(-1)
     best, index = best.reshape(*lead, *out), index.reshape(*lead, *out)
     if not batched:
         best, index = best.squeeze(0), index.squeeze(0)

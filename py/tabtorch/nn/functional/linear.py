@@ -8,6 +8,7 @@ from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
 from ...ops.mixing import beside
+from ...ops.norms import distances
 from ...ops.places import every_example, host_values
 from ._common import assert_between, named, size_list
 
@@ -138,9 +139,9 @@ def pdist(input, p=2.0):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     n = input.size(0)
     if n < 2:
-        return input[:0].sum(1)
+        return named(input.sum(1)[:0], "PdistBackward0")
     i, j = torch.triu_indices(n, n, 1, device=input.device)
-    return named((input[i] - input[j]).norm(p, -1), "PdistBackward0")
+    return named(distances(input[i] - input[j], p), "PdistBackward0")
 
 
 __all__ = [

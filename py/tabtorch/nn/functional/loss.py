@@ -64,7 +64,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     d = (input - target).abs()
     if beta == 0.0:
         return reduced(d, reduction)
-    loss = torch.where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta)
+    near = torch.where(d > beta, beta, d)  # an infinite distance has no part in the square's gradient
+    loss = torch.where(d >= beta, d - 0.5 * beta, near * near * (0.5 / beta))
     return named(reduced(loss, reduction), "SmoothL1LossBackward0", input, target)
 
 
@@ -74,7 +75,8 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     d = (input - target).abs()
-    loss = _weighted(torch.where(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
+    near = torch.where(d > delta, delta, d)  # an infinite distance has no part in the square's gradient
+    loss = _weighted(torch.where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5), weight, reduction)
     return named(loss, "HuberLossBackward0", input, target) if weight is None else loss
 
 
