@@ -17,6 +17,8 @@ NAN, INF = math.nan, math.inf
 NUMBERS = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0]
 ROWS = [[1.0, 0.0, 2.0, -1.0], [0.5, 0.5, -0.5, 1.5]]
 IMAGE = [[NAN, 1.0, NAN, 2.0], [3.0, NAN, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0], [NAN, NAN, 1.0, NAN]]
+#: what is beside them has no part in them
+EDGED = [[INF, 1.0, 2.0, 2.0], [3.0, 1.0, 5.0, 6.0], [1.0, 2.0, 3.0, 4.0], [0.5, 0.5, 1.0, NAN]]
 
 ELEMENTWISE = (
     "hardtanh relu6 relu elu selu celu leaky_relu hardswish hardsigmoid softplus logsigmoid silu mish tanhshrink threshold"
@@ -32,6 +34,10 @@ def functions() -> dict[str, tuple[Callable[[Any, Any], Any], Any]]:
         "multi_margin_loss": (
             lambda t, x: t.nn.functional.multi_margin_loss(x, t.tensor([0, 3], device=x.device)),
             ROWS,
+        ),
+        "multi_margin_loss of NaN": (
+            lambda t, x: t.nn.functional.multi_margin_loss(x[:2], t.tensor([3, 0], device=x.device)),
+            IMAGE,
         ),
         "multilabel_margin_loss": (
             lambda t, x: t.nn.functional.multilabel_margin_loss(
@@ -54,6 +60,8 @@ def functions() -> dict[str, tuple[Callable[[Any, Any], Any], Any]]:
         "pdist of one row": (lambda t, x: t.nn.functional.pdist(x[:1]), ROWS),
         "max_pool2d": (lambda t, x: t.nn.functional.max_pool2d(x[None], 2), IMAGE),
         "adaptive_max_pool2d": (lambda t, x: t.nn.functional.adaptive_max_pool2d(x[None], 2), IMAGE),
+        "adaptive_avg_pool2d": (lambda t, x: t.nn.functional.adaptive_avg_pool2d(x[None], 3), EDGED),
+        "interpolate": (lambda t, x: t.nn.functional.interpolate(x[None, None], (3, 5), mode="area"), EDGED),
         "max_pool3d": (lambda t, x: t.nn.functional.max_pool3d(x[None, None, None], (1, 2, 2)), IMAGE),
         "fractional_max_pool2d": (
             lambda t, x: t.nn.functional.fractional_max_pool2d(

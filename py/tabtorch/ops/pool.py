@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtypes, ops
 from ..autograd.mode import STATE
-from ..autograd.tape import record
+from ..autograd.tape import named, record
 from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
 from ..engine.graph import Map, inst
 from ..engine.view import contiguous_meta, meta
@@ -247,18 +247,18 @@ def avg_pool3d(
 # ---- adaptive: windows floor(i·n/o) to ceil((i+1)·n/o)
 
 
-def _share_at(p: Any) -> Any:
-    """1 / length of window i where it holds place j: the matrix that takes means along one dimension."""
-    o, n = p.inst.out.shape
-    i, j = p.coords
-    size, outs = p.dim(n, "n"), p.dim(o, "o")
-    begin = p.k.let(idiv(i * size, outs), "begin")
-    end = p.k.let(idiv((i + 1) * size + outs - 1, outs), "end")
-    t = p.inst.out.dtype.compute
-    return where((j >= begin) & (j < end), const(1, t) / cast(end - begin, t), const(0, t))
+def _lengths_at(p: Any) -> Any:
+    """How many places a window holds."""
+    size, out = p.static
+    count: Any = None
+    for d, i in enumerate(p.coords):
+        s, o = p.dim(size[d], ("size", d)), p.dim(out[d], ("out", d))
+        n = idiv((i + 1) * s + o - 1, o) - idiv(i * s, o)
+        count = n if count is None else count * n
+    return cast(count, p.inst.out.dtype.compute)
 
 
-_SHARE = Map("adaptive means", _share_at, indexed=True, cost=10)
+_LENGTHS = Map("adaptive lengths", _lengths_at, indexed=True, cost=10)
 
 
 def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
@@ -310,25 +310,36 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
         k = tuple(s // w for s, w in zip(size, o, strict=True))
         name = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
         return _avg_forward(x, (k, k, (0,) * n, (1,) * n, size, o), True, None, name)
-    from .contract import contract
-
-    lead = x.ndim - n
-    labels = tuple(range(x.ndim))
     wide = dtypes.float32 if d.itemsize == 2 else d
-    y = x.to(wide) if wide is not d else x
-    for j in range(n - 1, -1, -1):
-        i = inst(_SHARE, (), contiguous_meta((o[j], size[j]), wide, x._meta.device))
-        share = run(i, i.out)
-        at = lead + j
-        out = (*labels[:at], 50 + j, *labels[at + 1 :])
-        y = contract(y, share, (labels, (50 + j, labels[at]), out), f"AdaptiveAvgPool{n}DBackward0")
-        labels = out
-    return y.to(d).contiguous()
+    i = inst(_LENGTHS, (), contiguous_meta(o, wide, x._meta.device), (), (size, o))
+    y = _window_sums(x.to(wide) if wide is not d else x, n, o) / run(i, i.out)
+    y = named(y, f"AdaptiveAvgPool{n}DBackward0", x)
+    return y.to(d) if wide is not d else y
+
+
+def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Any, Any]]:
+    """The adaptive windows of `x`, (…, *o, *largest window), past the end of a shorter one what `start` says; their sizes."""
+    m = x._meta
+    size = tuple(m.shape[-n:])
+    # the largest window: ceil((i+1)n/o) - floor(in/o)
+    k = tuple(max(-(-(i + 1) * s // w) - i * s // w for i in range(w)) if w else 1 for s, w in zip(size, o))
+    full = contiguous_meta((*m.shape[:-n], *o, *k), m.dtype, m.device)
+    return run(inst(_ADAPTIVE_WINDOW, (m,), full, (), (size, o, k, start)), full, x), (size, o, k)
+
+
+def _window_sums(x: Tensor, n: int, o: Ints) -> Tensor:
+    """Sums over adaptive windows. A place is in those windows that the same rule gives with the sizes exchanged."""
+    w, (size, _, _) = _windows(x, n, o, "zero")
+    m = x._meta
+    out = contiguous_meta((*m.shape[:-n], *o), m.dtype, m.device)
+    r = run(inst(SUM, (w._meta,), out, static=m.ndim), out, w)
+    record("AdaptiveSumsBackward", (x,), r, lambda g: _window_sums(g, n, size))
+    return r
 
 
 def _adaptive_window_at(p: Any) -> Any:
-    """(…, *out, *largest window): the input, or the lowest value past the end of a shorter window."""
-    size, out, k = p.static
+    """(…, *out, *largest window): the input; past the end of a shorter window the lowest value, or zero."""
+    size, out, k, start = p.static
     n = len(k)
     c = p.coords
     lead = c[: len(c) - 2 * n]
@@ -346,7 +357,7 @@ def _adaptive_window_at(p: Any) -> Any:
     from .reduce import _lowest
 
     v = p.at(0, [*lead, *at])
-    return where(inside, v, _lowest(v.type))
+    return where(inside, v, _lowest(v.type) if start == "lowest" else const(0, v.type))
 
 
 def _adaptive_place_at(p: Any) -> Any:
@@ -380,11 +391,8 @@ def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
         raise NotImplementedError(f"\"adaptive_max_pool{n}d\" not implemented for '{type_name(m.dtype)}'")
     size = tuple(m.shape[-n:])
     lead = tuple(m.shape[: m.ndim - n])
-    # the largest window: ceil((i+1)n/o) - floor(in/o)
-    k = tuple(max(-(-(i + 1) * s // w) - i * s // w for i in range(w)) if w else 1 for s, w in zip(size, o))
-    static = (size, o, k)
-    full = contiguous_meta((*lead, *o, *k), m.dtype, m.device)
-    w = run(inst(_ADAPTIVE_WINDOW, (m,), full, (), static), full, x)
+    w, static = _windows(x, n, o, "lowest")
+    full = w._meta
     kept = len(lead) + n
     flat = contiguous_meta((*lead, *o), m.dtype, m.device)
     y = run(inst(AMAX, (full,), flat, static=kept), flat, w)

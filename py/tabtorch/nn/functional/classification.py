@@ -254,7 +254,8 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 def _multi_margin(input, target, p, margin, weight):
     classes = torch.arange(input.size(1), device=input.device)
     is_target = classes == target.unsqueeze(1)
-    z = (margin - _picked(input, target, 1).unsqueeze(1) + input).relu()  # whose gradient at 0 is 0
+    z = margin - _picked(input, target, 1).unsqueeze(1) + input
+    z = torch.where(z > 0, z, 0.0)  # not clamp: NaN does not count, and the gradient at 0 is 0
     z = z if p == 1 else z * z
     if weight is not None:
         z = z * weight[target].unsqueeze(1)
@@ -293,7 +294,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     hits = (classes == target.unsqueeze(2)) & listed.unsqueeze(2)  # (N, slot, class)
     is_target = hits.any(1)
     chosen = torch.where(hits, input.unsqueeze(1), 0.0).sum(2)  # (N, slot)
-    z = (1 - chosen.unsqueeze(2) + input.unsqueeze(1)).relu()  # (N, slot, class)
-    counted = listed.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
+    z = 1 - chosen.unsqueeze(2) + input.unsqueeze(1)  # (N, slot, class)
+    counted = listed.unsqueeze(2) & is_target.logical_not().unsqueeze(1) & (z > 0)
     loss = torch.where(counted, z, 0.0).sum((1, 2)) / n_classes
     return named(reduced(loss, reduction), "MultilabelMarginLossBackward0")
