@@ -3,6 +3,7 @@
 import { CpuDevice, CpuPlan } from "./cpu";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { Faults } from "./faults";
+import { type Picture, pixels } from "./picture";
 import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
 import { type Opened, openDevice } from "./webgpu/adapter";
@@ -130,6 +131,22 @@ export class Runtime {
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
     if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
     return this.gpu.readCanvas(id, offset, nbytes);
+  }
+
+  /**
+   * Draws a buffer of either device on a canvas of that size: by the GPU where it is drawn to by one, and with no read then.
+   * Else its bytes are read.
+   */
+  async present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
+    const { gpu, cpu } = this;
+    const context = gpu === null ? null : canvas.getContext("webgpu");
+    if (gpu !== null && context !== null) {
+      gpu.present(context, picture, cpu.has(id) ? cpu.peek(id, 0, picture.nbytes, "draw") : id);
+      return;
+    }
+    const bytes = await this.readAsync(id, 0, picture.nbytes);
+    this.counters.pictures++;
+    canvas.getContext("2d")?.putImageData(pixels(bytes, picture), 0, 0);
   }
 
   /**

@@ -18,6 +18,8 @@ export class Stats {
   reads = 0;
   readBytes = 0;
   maps = 0;
+  /** drawn on a canvas */
+  pictures = 0;
   bindGroups = 0;
   bindGroupHits = 0;
   buffersCreated = 0;

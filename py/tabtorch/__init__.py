@@ -95,6 +95,9 @@ _ELSEWHERE = {
     "set_rng_state": "random",
     "show": "display.images",
     "vmap": "func",
+    "canvas": "display.canvases",
+    **dict.fromkeys(("button", "pad", "slider"), "display.controls"),
+    **dict.fromkeys(("microphone", "webcam"), "display.media"),
     **dict.fromkeys(
         "autocast autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
         "get_autocast_dtype get_autocast_gpu_dtype is_autocast_cache_enabled is_autocast_cpu_enabled is_autocast_enabled "

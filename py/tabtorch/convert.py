@@ -28,6 +28,23 @@ def _source(t: Tensor) -> tuple[graph.Node, int, int]:
     return t._storage.node, m.offset * size, m.numel * size
 
 
+def lying(t: Tensor) -> tuple[graph.Buffer, int, tuple[int, ...]]:
+    """Where the elements lie, without a copy if that can be: the buffer, and offset and strides in elements."""
+    m = t._meta
+    if m.mark or t._storage.node.inst.out.dtype is not m.dtype:
+        from .ops.convert import converted
+
+        t = converted(t.detach(), m.shape, m.dtype)
+        m = t._meta
+    if STATE.held is not None:
+        STATE.held.read()
+    graph.bridge()  # first: if the last one has died, this is where its buffers are found to be gone
+    b = graph.buffer_of(t._storage.node)
+    if not b.id:
+        raise graph.lost()
+    return b, m.offset, m.strides
+
+
 def to_bytes(t: Tensor) -> bytes:
     """The elements row by row, little endian. Waits for the device."""
     node, offset, nbytes = _source(t)

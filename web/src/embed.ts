@@ -12,6 +12,7 @@ import { element } from "./element";
 import type { RunResult, Stage } from "./interpreter";
 import { isolate } from "./isolation";
 import { Output } from "./output";
+import { endControls } from "./rich";
 import { type Seat, type SeatEvent, Seats } from "./seats";
 import { describe, type State } from "./session";
 import { sharedCode, shareLink } from "./share";
@@ -119,6 +120,7 @@ function hear(event: SeatEvent): void {
 }
 
 function onState(state: State): void {
+  if (state === "loading") endControls();
   if (!runs) return;
   progress.hidden = state !== "loading";
   if (state === "loading") stateWords.textContent = "Loading Python";

@@ -6,6 +6,7 @@ import type { Lockfile, PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
 import { watchWheels } from "./downloads";
 import { type Bytes, Folder, type FolderEvent, filesBelow } from "./folder";
+import { CONTROL, type Link, Links } from "./links";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
 import type { Bundle, Metadata, Mode } from "./rich";
@@ -120,6 +121,7 @@ export class Interpreter {
   #interactive = false;
   #allowed: string[] = [];
   #folder: Folder | undefined; // where files outlive this Python
+  readonly #links = new Links();
   #answer: ((line: string | undefined) => void) | undefined; // to input(), which waits for it
   readonly #emit: (event: PageEvent) => void;
 
@@ -308,11 +310,13 @@ export class Interpreter {
   async #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
     this.#interrupt[0] = 0;
     this.#running = true;
+    this.#links.live = true;
     try {
       const work = Promise.resolve(this.#call(name, ...args));
       return await (this.#folder?.keeping(work) ?? work);
     } finally {
       this.#outbox.flush();
+      this.#links.live = false;
       this.#running = false;
       this.#interrupt[0] = 0;
     }
@@ -343,10 +347,27 @@ export class Interpreter {
     } else if (kind === "display") {
       const [bundle, metadata, id, mode] = details as [PyProxy, PyProxy, string | undefined, Mode];
       this.#outbox.show({ event: "display", bundle: object(bundle), metadata: object(metadata), id, mode });
+    } else if (kind === "control") {
+      return this.#connect(details[0] as string, details[1] as string, details[2] as number[]);
     } else if (kind === "clear") {
       this.#outbox.clear(details[0] as boolean);
     }
     return undefined;
+  }
+
+  /** A control, with an element that is shown; it is waited for. */
+  #connect(label: string, about: string, first: number[]): Link {
+    const [link, connection] = this.#links.connect(first);
+    const bundle = { [CONTROL]: about, "text/plain": label };
+    this.#outbox.show({
+      event: "display",
+      bundle,
+      metadata: { [CONTROL]: { ...connection } },
+      id: undefined,
+      mode: "new",
+    });
+    this.#outbox.flush();
+    return link;
   }
 
   /** A script has missed a module: the page may ask whether its package should be fetched. */

@@ -19,6 +19,7 @@ import { Notice } from "./notice";
 import { Output } from "./output";
 import { Prompt } from "./prompt";
 import { isAsked, tell } from "./request";
+import { endControls } from "./rich";
 import { describe, Session, type State, Stopped } from "./session";
 import { Sharing } from "./sharing";
 import { resetStages, showStage } from "./stages";
@@ -206,6 +207,7 @@ function onState(state: State, problem?: string): void {
   document.documentElement.dataset.state = state;
   stopButton.disabled = state !== "busy" && !queued;
   if (state !== "busy") output.endAsking();
+  if (state === "loading") endControls();
   runButton.disabled = state === "busy";
   element("prompt").classList.toggle("busy", state !== "ready");
   const words = { loading: queued ? "Runs when loaded" : "Loading", ready: outcome || "Ready", busy: "Running" };

@@ -79,7 +79,7 @@ export class Output {
   dropped(lines: number, characters: number): void {
     const { lines: waiting, dropped } = this.#buffer.take();
     this.#buffer.clear();
-    while (this.#blocks.length) this.#drop();
+    while (this.#blocks.some(mayGo)) this.#drop();
     this.#count(lines + dropped + waiting.length, characters + waiting.reduce((sum, line) => sum + lengthOf(line), 0));
   }
 
@@ -140,7 +140,7 @@ export class Output {
   }
 
   #drop(): void {
-    const block = this.#blocks.shift() as Block;
+    const [block] = this.#blocks.splice(this.#blocks.findIndex(mayGo), 1) as [Block];
     const { lines, size } = block;
     remove(block);
     this.#lines -= lines;
@@ -181,7 +181,8 @@ export class Output {
     this.#blocks.push(block);
     this.#lines += block.lines;
     this.#size += block.size;
-    while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.length > 1) this.#drop();
+    while ((this.#lines > MOST_LINES || this.#size > MOST_CHARACTERS) && this.#blocks.slice(0, -1).some(mayGo))
+      this.#drop();
   }
 
   #atEnd = true;
@@ -201,6 +202,11 @@ function* texts(element: HTMLElement): Generator<{ text: { stream: "stdout" | "s
     if (kind) stream = kind.className === "stderr" ? "stderr" : "stdout";
     yield { text: { stream, text: node.textContent ?? "" } };
   }
+}
+
+/** Whether it makes room for what comes: a control does not, which its script may still read. */
+function mayGo({ rich }: Block): boolean {
+  return !rich?.stays;
 }
 
 function remove({ element, rich }: Block): void {

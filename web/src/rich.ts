@@ -2,6 +2,7 @@
  * What a script shows other than text: a MIME bundle becomes an element, of the richest type that is known here. It has an
  * id if Python gave it one, and Python can then change it where it stands. Nothing in it may run: see sanitise.ts.
  */
+import { CONTROL, type Connection } from "./links";
 import { imageView } from "./picture";
 
 /** Forms of one thing, by MIME type. */
@@ -26,6 +27,8 @@ export interface View {
   element: HTMLElement;
   update?(bundle: Bundle, metadata: Metadata): void;
   dispose?(): void;
+  /** It is not taken away to make room. */
+  stays?: boolean;
 }
 
 type Maker = (bundle: Bundle, metadata: Metadata) => View;
@@ -33,6 +36,7 @@ type Maker = (bundle: Bundle, metadata: Metadata) => View;
 /** The richest first. */
 const MAKERS: [type: string, make: Maker][] = [
   ["application/vnd.tabtorch.chart+json", chartView],
+  [CONTROL, controlView],
   ["text/html", (bundle) => markup((sanitise) => sanitise.html(textOf(bundle["text/html"])))],
   ["text/markdown", (bundle) => markup((sanitise) => sanitise.markdown(textOf(bundle["text/markdown"])))],
   ...["image/svg+xml", "image/png", "image/jpeg", "image/gif", "image/webp"].map((type): [string, Maker] => [
@@ -69,6 +73,10 @@ export class Rich {
   /** What is shown now. */
   get bundle(): Bundle {
     return this.#bundle;
+  }
+
+  get stays(): boolean {
+    return this.#view?.stays ?? false;
   }
 
   show(bundle: Bundle, metadata: Metadata): void {
@@ -129,6 +137,40 @@ function chartView(bundle: Bundle): View {
       chart?.dispose();
     },
   };
+}
+
+/** A control is made by what is loaded when there is one. */
+function controlView(bundle: Bundle, metadata: Metadata): View {
+  const element = document.createElement("div");
+  const connection = metadata[CONTROL] as unknown as Connection | undefined;
+  let control: import("./controls").Control | undefined;
+  let gone = false;
+  const end = () => control?.end();
+  ending.add(end);
+  import("./controls").then(
+    ({ Control }) => {
+      control = new Control(element, JSON.parse(textOf(bundle[CONTROL])), connection);
+      if (gone) control.dispose();
+    },
+    (error: unknown) => element.replaceChildren(`This control could not be shown: ${error}`),
+  );
+  return {
+    element,
+    stays: true,
+    dispose() {
+      gone = true;
+      ending.delete(end);
+      control?.dispose();
+    },
+  };
+}
+
+/** Of each control that is shown. */
+const ending = new Set<() => void>();
+
+/** The Python is gone that the controls were for. */
+export function endControls(): void {
+  for (const end of ending) end();
 }
 
 /** Markup has a tree of its own: its styles reach nothing outside, and its ids and names mean nothing there. */

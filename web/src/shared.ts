@@ -4,6 +4,7 @@
  */
 import * as Comlink from "comlink";
 import { allowed } from "./consent";
+import { portsOf } from "./links";
 import { Seats } from "./seats";
 
 const seats = new Seats({
@@ -18,7 +19,7 @@ addEventListener("message", ({ source, data, ports: [port] }) => {
   if (source !== parent || data?.tabtorch !== "seat" || !port) return;
   // What Python says is plain messages beside comlink's calls.
   Comlink.expose(
-    seats.seat((event) => port.postMessage(event)),
+    seats.seat((event) => port.postMessage(event, portsOf(event))),
     port,
   );
 });

@@ -2,6 +2,7 @@
 
 import { CommandError, type ErrorKind, type ErrorLog, type ErrorRecord, fail, recordOf } from "../errors";
 import type { Faults } from "../faults";
+import type { Picture } from "../picture";
 import type { BlockReader, KernelSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Stats } from "../stats";
@@ -15,6 +16,7 @@ import { type Kernel, Pipelines, SMALL_PARAMS } from "./pipelines";
 import { type Dispatch, GpuPlan, type Output, type Temp } from "./plan";
 import { Readback } from "./readback";
 import { ErrorScopes } from "./scopes";
+import { Screen } from "./screen";
 import { Stream } from "./stream";
 import { Timer } from "./timer";
 import { Uniforms } from "./uniforms";
@@ -38,6 +40,7 @@ export class GpuDevice {
   private readonly pipelines: Pipelines;
   private readonly readback: Readback;
   private readonly canvas: CanvasReader;
+  private screen: Screen | null = null;
   private readonly kernels: (Kernel | undefined)[] = [];
   private readonly handles: (Handle | undefined)[] = [];
   private readonly plans = new Set<GpuPlan>();
@@ -338,6 +341,21 @@ export class GpuDevice {
     this.stats.reads++;
     this.stats.readBytes += nbytes;
     return this.canvas.read(handle.block.buffer, handle.offset + offset, nbytes);
+  }
+
+  /** Draws a buffer of this device, or bytes, as they are at this point of the stream. */
+  present(context: GPUCanvasContext, picture: Picture, from: number | Uint8Array<ArrayBuffer>): void {
+    const handle = typeof from === "number" ? this.readable(from, 0, picture.nbytes) : null;
+    this.use("draw");
+    this.flush();
+    this.screen ??= new Screen(this.device);
+    this.stats.pictures++;
+    if (handle === null) {
+      this.screen.draw(context, picture, this.screen.upload(from as Uint8Array<ArrayBuffer>));
+    } else {
+      const { block, offset } = handle;
+      this.screen.draw(context, picture, { buffer: block.buffer, offset, size: (picture.nbytes + 3) & ~3 });
+    }
   }
 
   canvasWorks(): boolean {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -69,6 +69,10 @@ GLUE = """
     async readAll(wanted) {
       const reads = JSON.parse(wanted).map(([id, dev, offset, nbytes]) => runtime.readAsync(id, offset, nbytes));
       return checked(await Promise.all(reads).catch(refused));
+    },
+    async present(canvas, id, picture) {
+      await runtime.present(canvas, id, JSON.parse(picture)).catch(refused);
+      return runtime.execute(nothing);
     },
     refusal: () => refusal,
     canvasWorks: () => Boolean(runtime.canvasWorks()),
@@ -178,6 +182,22 @@ class PyodideBridge(Bridge):
         if found is None:
             self._bytes(None)
         return [each.to_bytes() for each in found]
+
+    def present(self, canvas: Any, ident: int, picture: dict[str, int], shown: Callable[[Any], Any]) -> None:
+        """Draw a buffer on an `OffscreenCanvas`; `picture` is what js/src/picture.ts says of it.
+
+        shown: takes a promise that it is drawn, and gives one that it has been seen. Where Python can wait, it waits for that.
+        """
+        self.flush()
+        drawn = shown(self._glue.present(canvas, ident, json.dumps(picture)))
+        if not can_run_sync():
+            return
+        try:
+            errors = run_sync(drawn)
+        except JsException as error:
+            self._failed("the picture could not be drawn", error)
+        if errors:
+            self._raise_pending()
 
     def _bytes(self, found: Any) -> bytes:
         if found is None:

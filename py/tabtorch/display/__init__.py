@@ -1,1 +1,3 @@
-"""Pictures of tensors, and charts: `tabtorch.show` and `tabtorch.plot`. In the page, in notebooks and in terminals."""
+"""Pictures of tensors, charts, and controls: `tabtorch.show`, `plot`, `canvas`, `slider` and others. In the page, in notebooks and
+in terminals.
+"""

@@ -6,7 +6,6 @@ at most ten times a second and at the end.
 
 from __future__ import annotations
 
-import atexit
 import json
 import math
 import time
@@ -91,7 +90,6 @@ class Chart:
 _charts: dict[str, Chart] = {}
 _last = -math.inf  # when they were drawn
 _generation = time.time_ns()  # a Python that is started again makes charts of its own
-_ends = False  # whether somebody tells `finish` of the end
 
 
 def plot(
@@ -128,7 +126,7 @@ def plot(
     chart.xlabel = chart.xlabel if xlabel is None else xlabel
     chart.ylabel = chart.ylabel if ylabel is None else ylabel
     chart.changed = True
-    _tell_the_end()
+    host.at_end(finish)
     if time.monotonic() - _last >= _interval():
         draw()
 
@@ -217,19 +215,6 @@ def _draw(chart: Chart) -> None:
         print(said(chart, last=True))
         return
     host.put(bundle, {}, f"tabtorch.plot:{_generation}:{chart.name}")
-
-
-def _tell_the_end() -> None:
-    """The page tells of the end by itself."""
-    global _ends
-    if _ends or host.page() is not None:
-        return
-    _ends = True
-    shell = host.notebook()
-    if shell is not None:
-        shell.events.register("post_run_cell", lambda *_: finish())
-    else:
-        atexit.register(finish)
 
 
 def finish() -> None:

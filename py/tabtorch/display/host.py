@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import html
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -41,6 +42,21 @@ def put(bundle: dict[str, Any], metadata: dict[str, dict[str, Any]], ident: str 
     else:
         return False
     return True
+
+
+_told: set[Callable[[], None]] = set()  # of the end
+
+
+def at_end(work: Callable[[], None]) -> None:
+    """Do this at the end of the script, and of each cell of a notebook. The page tells of the end by itself."""
+    if work in _told or page() is not None:
+        return
+    _told.add(work)
+    shell = notebook()
+    if shell is not None:
+        shell.events.register("post_run_cell", lambda *_: work())
+    else:
+        atexit.register(work)
 
 
 def image_html(png: bytes, alt: str, title: str | None, width: int) -> str:
@@ -79,6 +95,13 @@ def as_tensor(value: Any, who: str) -> Any:
     except (TypeError, ValueError, RuntimeError) as error:
         kind = type(value).__name__
         raise TypeError(f"{who} takes a tensor, an array or nested lists of numbers, not {kind}: {error}") from None
+
+
+def from_bytes(data: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+    """A tensor on the default device."""
+    torch = library(None)
+    found = torch.frombuffer(bytearray(data), dtype=getattr(torch, dtype)).reshape(shape)
+    return found.to(torch.get_default_device())
 
 
 def to_bytes(t: Any) -> bytes:

@@ -66,13 +66,19 @@ def show(
     if alt is not None:
         picture = picture._replace(alt=alt)
     if scale is None:
-        scale = max(1, _COMFORTABLE // max(picture.width, picture.height, 1))
+        scale = comfortable(picture.height, picture.width)
     if scale <= 0:
         raise ValueError(f"show() takes a scale above 0, not {scale}")
-    _put(picture, scale, title, name)
+    put(picture, scale, title, name)
 
 
-def _put(picture: Picture, scale: float, title: str | None, name: str | None) -> None:
+def comfortable(height: int, width: int) -> float:
+    """A scale that makes a picture large enough to see."""
+    return max(1, _COMFORTABLE // max(height, width, 1))
+
+
+def put(picture: Picture, scale: float, title: str | None, name: str | None) -> None:
+    """Show a picture where there is a place for it."""
     png = encode(picture)
     width, height = round(picture.width * scale), round(picture.height * scale)
     bundle: dict[str, Any] = {"image/png": png, "text/plain": picture.alt}
@@ -111,7 +117,7 @@ def draw(
         raise ValueError(f"show() takes columns from 1 and padding from 0, not {columns} and {padding}")
     columns = min(columns, len(tiles))
     low, high, said = _range(torch, tiles, cmap, vmin, vmax)
-    colours = _coloured(torch, tiles, cmap or "gray", low, high)
+    colours = coloured(torch, tiles, cmap or "gray", low, high)
     sheet = _sheet(torch, colours, columns, padding if len(tiles) > 1 else 0)
     height, width = int(sheet.shape[0]), int(sheet.shape[1])
     size = f"{tiles.shape[1]} by {tiles.shape[2]}"
@@ -174,7 +180,7 @@ def _usual(torch: Any, tiles: Any, cmap: str | None) -> tuple[float, float] | No
     return None
 
 
-def _coloured(torch: Any, tiles: Any, cmap: str, low: float, high: float) -> Any:
+def coloured(torch: Any, tiles: Any, cmap: str, low: float, high: float) -> Any:
     """(N, H, W, C) of values -> (N, H, W, 4) of uint8."""
     v = tiles if tiles.is_floating_point() else tiles.to(torch.float32)
     unit = torch.nan_to_num((v - low) / (high - low), nan=0.0, posinf=1.0, neginf=0.0).clamp(0, 1)

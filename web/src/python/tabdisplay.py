@@ -13,6 +13,8 @@ import os
 import sys
 import traceback
 
+import tabcontrols
+
 looked_at = False  # whether somebody sits before the page; else there is a terminal, or nobody
 _emit = _flush = None
 
@@ -40,6 +42,7 @@ def start(emit, flush, interactive):
     builtins.display = display
     builtins.get_ipython = _get_ipython
     sys.displayhook = displayhook
+    tabcontrols.start(lambda *args: emit("control", *args))
 
 
 def _get_ipython():
@@ -60,6 +63,12 @@ def publish(bundle, metadata=None, ident=None, mode="new"):
         return
     _flush()
     _emit("display", bundle, metadata or {}, ident, mode)
+
+
+def control(kind, about, first):
+    """A control below what was printed: what tabtorch.display has of it. first: its numbers."""
+    _flush()
+    return tabcontrols.Link(kind, about, first)
 
 
 def clear_output(wait=False):
@@ -208,6 +217,13 @@ def finish():
         import tabplot
 
         tabplot.show()
+
+
+def begin():
+    """A script, a cell or a line of the prompt begins: its controls are its own."""
+    controls = sys.modules.get("tabtorch.display.controls")
+    if controls is not None:
+        controls.forget()
 
 
 def fresh():

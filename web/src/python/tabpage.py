@@ -304,6 +304,7 @@ def _flush():
 async def _ended(work):
     """How the user's code ended: (exit status, places of the error)."""
     status, places = 0, []
+    tabdisplay.begin()
     try:
         await work
     except SystemExit as error:
