@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from browser.pages import Editor
+from tabtorch.cli import browsers
 
 
 def printed(editor: Editor, text: str, seconds: float = 60) -> None:
@@ -208,3 +210,53 @@ def test_an_animation(editor: Editor) -> None:
     assert "KeyboardInterrupt" in editor.output
     said = editor.enter("frames > 3, tuple(x.shape), (0, 0, False) in places, c.pointer")
     assert said.endswith("(True, (40, 80), True, None)\n")
+
+
+MEDIA = """
+import tabtorch
+w = tabtorch.webcam(24, 32)
+one = w.frame()
+print(one.shape, one.dtype, one.float().std().item() > 1)
+m = tabtorch.microphone(seconds=0.5)
+sound = m.record()
+print(sound.shape, sound.dtype, sound.abs().max().item() <= 1)
+"""
+
+REFUSED = """
+import tabtorch
+for control in (tabtorch.webcam(), tabtorch.microphone()):
+    try:
+        (control.frame if control.kind == "webcam" else control.record)()
+    except OSError as error:
+        print(type(error).__name__, error)
+"""
+
+NO_DEVICES = """(name) => {
+  navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("the browser says no", name));
+}"""
+
+
+@pytest.fixture
+def with_devices(playwright: Any, name: str, address: str) -> Iterator[Editor]:
+    """A browser with a camera and a microphone that make pictures and sounds up, and a reader who allows everything."""
+    flags = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    prefs = {"media.navigator.streams.fake": True, "media.navigator.permission.disabled": True}
+    with browsers.launch(playwright, name, flags=flags, prefs=prefs) as browser:
+        editor = Editor(browser.new_page(viewport={"width": 390, "height": 844}), address)
+        editor.load()
+        yield editor
+
+
+def test_camera_and_microphone(with_devices: Editor) -> None:
+    editor = with_devices
+    said = editor.run(MEDIA)
+    assert "torch.Size([3, 24, 32]) torch.uint8 True\n" in said
+    assert said.endswith("torch.Size([8000]) torch.float32 True\n")
+    off = "e => e.srcObject === null"
+    assert editor.page.locator("#output video").evaluate(off)  # with the script the camera ends
+    editor.page.evaluate(NO_DEVICES, "NotAllowedError")
+    said = editor.run(REFUSED)
+    for what in ("camera", "microphone"):
+        assert f"PermissionError the {what} was refused: allow it beside the page's address" in said
+    editor.page.evaluate(NO_DEVICES, "NotFoundError")
+    assert "OSError there is no camera (the browser says no)\n" in editor.run(REFUSED)
