@@ -23,6 +23,8 @@ export interface RuntimeOptions {
   reason?: string;
 }
 
+type Context = GPUCanvasContext | OffscreenCanvasRenderingContext2D;
+
 /** A plan that could not be made: its runs fail with the same words, and so do the uses of what they should have made. */
 class BrokenPlan {
   readonly dev: number;
@@ -48,6 +50,7 @@ export class Runtime {
   private readonly reader = new BlockReader();
   private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
   private readonly cpu: CpuDevice;
+  private readonly contexts = new WeakMap<OffscreenCanvas, Context>();
   private reviving: Promise<void> | null = null;
   private readonly faults: Faults;
 
@@ -139,14 +142,25 @@ export class Runtime {
    */
   async present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
     const { gpu, cpu } = this;
-    const context = gpu === null ? null : canvas.getContext("webgpu");
-    if (gpu !== null && context !== null) {
+    const context = this.contextOf(canvas);
+    if (gpu !== null && !("putImageData" in context)) {
       gpu.present(context, picture, cpu.has(id) ? cpu.peek(id, 0, picture.nbytes, "draw") : id);
       return;
     }
     const bytes = await this.readAsync(id, 0, picture.nbytes);
     this.counters.pictures++;
-    canvas.getContext("2d")?.putImageData(pixels(bytes, picture), 0, 0);
+    (context as OffscreenCanvasRenderingContext2D).putImageData(pixels(bytes, picture), 0, 0);
+  }
+
+  /** Kept, for Firefox gives that of WebGPU only once. */
+  private contextOf(canvas: OffscreenCanvas): Context {
+    let context = this.contexts.get(canvas);
+    if (context === undefined) {
+      const found = (this.gpu && canvas.getContext("webgpu")) ?? canvas.getContext("2d");
+      context = found ?? fail("internal", "draw", "this canvas cannot be drawn on");
+      this.contexts.set(canvas, context);
+    }
+    return context;
   }
 
   /**

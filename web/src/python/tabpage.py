@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 import pyodide.ffi
 import pyodide.webloop
 import tabcells
+import tabcontrols
 import tabdisplay
 import tabfresh
 from pyodide.code import find_imports, run_js
@@ -239,7 +240,7 @@ def _internal(filename):
     package = sys.modules.get("tabtorch")
     folder = os.path.dirname(package.__file__) + "/" if package is not None and package.__file__ else None
     return (
-        filename in (__file__, tabcells.__file__)
+        filename in (__file__, tabcells.__file__, tabcontrols.__file__)
         or filename.startswith(("<frozen ", "<torch>"))
         or bool(folder and filename.startswith(folder))
     )
