@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from browser.pages import Editor
+from browser.test_accessible import findings
+from browser.test_cells import Cells
 from tabtorch.cli import browsers
 
 
@@ -113,9 +115,13 @@ MIDDLES = """async (png) => {
 
 def middles(editor: Editor, name: str) -> list[tuple[int, ...]]:
     """What is seen of a canvas: the colours of its pixels."""
-    canvas = editor.page.get_by_role("img", name=name, exact=True)
+    return colours(editor.page, editor.page.get_by_role("img", name=name, exact=True))
+
+
+def colours(page: Any, canvas: Any) -> list[tuple[int, ...]]:
+    """The same, of any canvas. `page` decodes the picture, so its policy has to allow that."""
     png = base64.b64encode(canvas.screenshot()).decode()
-    return [tuple(colour) for colour in editor.page.evaluate(MIDDLES, png)]
+    return [tuple(colour) for colour in page.evaluate(MIDDLES, png)]
 
 
 def alike(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> bool:
@@ -126,9 +132,9 @@ def alike(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> bool:
 def test_pictures(editor: Editor) -> None:
     """From the GPU's memory to the screen, of every type and however it lies, and nothing is read."""
     assert "reads 0 pictures 10\n" in editor.run(PICTURES)
-    for name, colours in DRAWN.items():
+    for name, wanted in DRAWN.items():
         found = middles(editor, name)
-        assert alike(found, colours), (name, found)
+        assert alike(found, wanted), (name, found)
     back = middles(editor, "clear")  # what is below is seen
     assert len(set(back)) == 1 and not alike(back[:1], [(0, 0, 255)])
 
@@ -160,9 +166,9 @@ def lacking(editor: Editor) -> Iterator[Editor]:
 
 def test_pictures_that_are_read(lacking: Editor) -> None:
     assert "reads 10 pictures 10\n" in lacking.run(PICTURES)
-    for name, colours in DRAWN.items():
+    for name, wanted in DRAWN.items():
         found = middles(lacking, name)
-        assert alike(found, colours), (name, found)
+        assert alike(found, wanted), (name, found)
 
 
 def test_controls_without_shared_memory(lacking: Editor) -> None:
@@ -260,3 +266,63 @@ def test_camera_and_microphone(with_devices: Editor) -> None:
         assert f"PermissionError the {what} was refused: allow it beside the page's address" in said
     editor.page.evaluate(NO_DEVICES, "NotFoundError")
     assert "OSError there is no camera (the browser says no)\n" in editor.run(REFUSED)
+
+
+CELLS = """# %%
+import tabtorch
+s = tabtorch.slider("Speed", 0, 5)
+
+# %%
+print("begins")
+while s.value < 2: pass
+print("over", s.value)
+"""
+
+
+def test_controls_of_a_cell(editor: Editor) -> None:
+    """In the cell's output; live again while another cell runs."""
+    page = editor.page
+    editor.write(CELLS)
+    cells = Cells(editor)
+    cells.run(0)
+    speed = page.locator(".cell-output").get_by_role("slider", name="Speed")
+    assert speed.is_disabled()
+    cells.press(1)
+    page.locator(".cell-output", has_text="begins").wait_for()
+    speed.press("ArrowRight")
+    speed.press("ArrowRight")
+    page.locator(".cell-output", has_text="over 2").wait_for()
+    editor.wait()
+    assert speed.is_disabled()
+
+
+EVERYTHING = """
+import tabtorch, time
+tabtorch.slider("A slider with a label that is rather long for a narrow screen, and goes on", 0, 5)
+tabtorch.button("Go")
+p = tabtorch.pad("Digit", 8, 8)
+c = tabtorch.canvas(30, 400, 2)
+tabtorch.webcam(30, 40)
+tabtorch.microphone()
+while p.value.sum() == 0: time.sleep(0.01)
+for i in range(30_000): print(i)
+while c.pointer is None: time.sleep(0.01)
+"""
+
+
+def test_controls_for_everyone(editor: Editor) -> None:
+    """axe, on a phone, by keyboard; they stay when what is printed makes the rest go; Restart ends them."""
+    page = editor.page
+    editor.start(EVERYTHING)
+    page.locator("#output .microphone").wait_for()
+    assert findings(page, "#output") == {}
+    area = page.get_by_role("application", name="Digit")
+    area.focus()
+    for key in ("ArrowUp", "Shift+ArrowLeft", "Space"):
+        area.press(key)
+    printed(editor, "29999")
+    assert "lines dropped" in editor.output
+    assert page.locator("#output .control").count() == 6
+    page.click("#restart")
+    editor.wait()
+    assert page.locator("#output .control:not([data-ended])").count() == 0

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from browser.test_accessible import findings
+from browser.test_controls import colours
 from browser.test_hostile import link
 
 SLOW = 90_000
@@ -168,6 +169,38 @@ def test_cells_in_a_page_of_another_origin(course: tuple[Any, Requests], address
     output = two.ended("Failed")
     assert "line 2, in <module>" in output and "TypeError" in output, output
     assert two.frame.locator(".failed-line").inner_text() == "y @ x"
+    assert not requests.said, requests.said
+
+
+CONTROLS = """
+import tabtorch, torch
+part = tabtorch.slider("Part", 0.0, 1.0)
+c = tabtorch.canvas(2, 3, 20, alt="All of it")
+frames = 0
+while part.value < 0.9:
+    c.draw(torch.ones(2, 3))
+    frames += 1
+print("over", frames > 0)
+"""
+
+
+def test_controls_in_a_cell(course: tuple[Any, Requests], running: Any) -> None:
+    """What the reader moves in one frame reaches the Python in another, and what that draws is seen here."""
+    page, requests = course
+    if page.locator("#one button").count():
+        page.locator("#one button").click()
+    one = Cell(page, "#one iframe")
+    one.ended()
+    one.write(CONTROLS)
+    one.press("#run")
+    one.frame.get_by_role("img", name="All of it").wait_for()
+    move = "e => { e.value = 1; e.dispatchEvent(new Event('input')); }"
+    one.frame.get_by_role("slider", name="Part").evaluate(move)
+    assert one.ended().endswith("over True\n")
+    assert one.frame.get_by_role("slider", name="Part").is_disabled()
+    eyes = running.new_page()
+    assert set(colours(eyes, one.frame.get_by_role("img", name="All of it"))) == {(255, 255, 255)}
+    eyes.close()
     assert not requests.said, requests.said
 
 

@@ -129,7 +129,7 @@ class TabtorchCell extends HTMLElement {
   #load(): void {
     this.#button.disabled = true;
     this.#state.textContent = "Loading";
-    this.#frame = frameOf("embed.html?cell", "A script of tabtorch");
+    this.#frame = frameOf("embed.html?cell", "A script of tabtorch", this.getAttribute("allow") ?? "");
     this.#frame.className = "coming";
     this.#root.append(this.#frame);
   }
@@ -197,11 +197,12 @@ function cssHeight(height: string): string {
   return /^\d+$/.test(height) ? `${height}px` : height;
 }
 
-function frameOf(path: string, title: string): HTMLIFrameElement {
+/** `allowed`: what the page lets it have besides, in the words of an iframe's `allow`. */
+function frameOf(path: string, title: string, allowed = ""): HTMLIFrameElement {
   const frame = document.createElement("iframe");
   frame.src = new URL(path, SITE).href;
   frame.title = title;
-  frame.allow = "cross-origin-isolated; clipboard-write";
+  frame.allow = `cross-origin-isolated; clipboard-write; ${allowed}`;
   return frame;
 }
 
