@@ -311,7 +311,7 @@ while c.pointer is None: time.sleep(0.01)
 
 
 def test_controls_for_everyone(editor: Editor) -> None:
-    """axe, on a phone, by keyboard; they stay when what is printed makes the rest go; Restart ends them."""
+    """axe, on a phone, by keyboard; they stay when what is printed makes the rest go; Stop ends them."""
     page = editor.page
     editor.start(EVERYTHING)
     page.locator("#output .microphone").wait_for()
@@ -323,6 +323,5 @@ def test_controls_for_everyone(editor: Editor) -> None:
     printed(editor, "29999")
     assert "lines dropped" in editor.output
     assert page.locator("#output .control").count() == 6
-    page.click("#restart")
-    editor.wait()
+    editor.stop()
     assert page.locator("#output .control:not([data-ended])").count() == 0

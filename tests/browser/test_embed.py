@@ -198,10 +198,10 @@ def test_controls_in_a_cell(course: tuple[Any, Requests], running: Any) -> None:
     one.frame.get_by_role("slider", name="Part").evaluate(move)
     assert one.ended().endswith("over True\n")
     assert one.frame.get_by_role("slider", name="Part").is_disabled()
+    assert not requests.said, requests.said
     eyes = running.new_page()
     assert set(colours(eyes, one.frame.get_by_role("img", name="All of it"))) == {(255, 255, 255)}
     eyes.close()
-    assert not requests.said, requests.said
 
 
 def test_cells_that_run_by_themselves(running: Any, address: str, tmp_path: Path) -> None:

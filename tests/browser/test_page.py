@@ -167,12 +167,13 @@ def test_stop_ends_a_sleep(editor: Editor, wait: str) -> None:
 
 
 def test_stop_ends_a_script_that_does_not_answer(editor: Editor) -> None:
-    editor.start(
-        "while True:\n    try:\n        while True:\n            pass\n    except KeyboardInterrupt:\n        pass\n"
-    )
-    editor.page.wait_for_timeout(200)
+    slider = "import tabtorch\nslider = tabtorch.slider('Speed', 0, 1)\n"
+    loop = "while True:\n    try:\n        while True:\n            pass\n    except KeyboardInterrupt:\n        pass\n"
+    editor.start(slider + loop)
+    editor.page.get_by_role("slider", name="Speed", disabled=False).wait_for()
     editor.stop()
     assert "its variables are gone" in editor.output
+    assert editor.page.get_by_role("slider", name="Speed").is_disabled()  # nobody reads it any more
     assert editor.run("print('again')") == "again\n"
 
 

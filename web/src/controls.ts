@@ -76,7 +76,7 @@ export class Control {
     if ("live" in told) this.#live(told.live);
     else if ("clear" in told) this.#parts.clear?.();
     else if ("listen" in told) this.#parts.listen?.();
-    else void this.#answer();
+    else void this.#answer(told.ask);
   }
 
   #live(live: boolean): void {
@@ -86,13 +86,13 @@ export class Control {
     this.#parts.live?.(live);
   }
 
-  async #answer(): Promise<void> {
+  async #answer(to: number): Promise<void> {
     try {
       const answer = await this.#parts.ask?.();
-      if (answer) this.say({ answer }, answer);
+      if (answer) this.say({ to, answer }, answer);
     } catch (error) {
       const { name, message } = error as Error;
-      this.say({ refused: { name, message } satisfies Refusal });
+      this.say({ to, refused: { name, message } satisfies Refusal });
     }
   }
 }

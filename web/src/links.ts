@@ -16,12 +16,12 @@ export interface Refusal {
 export type FromControl =
   | { numbers: Float64Array<ArrayBuffer> }
   | { screen: OffscreenCanvas }
-  | { answer: ArrayBuffer }
-  | { refused: Refusal }
+  | { to: number; answer: ArrayBuffer }
+  | { to: number; refused: Refusal }
   | { gone: true };
 
 /** To the element. `live`: a script runs. */
-export type ToControl = { live: boolean } | { clear: true } | { listen: true } | { ask: true };
+export type ToControl = { live: boolean } | { clear: true } | { listen: true } | { ask: number };
 
 /** Ports that go with what is said to the page. */
 export function portsOf(event: PageEvent | { event: "state" }): MessagePort[] {
@@ -71,6 +71,7 @@ export class Link {
   readonly #onGone: () => void;
   #arrived: (() => void) | undefined;
   #waits = true; // for the screen
+  #asked = 0;
   #answer: ((bytes: Uint8Array) => void) | undefined;
   #refuse: ((reason: Error) => void) | undefined;
 
@@ -109,7 +110,7 @@ export class Link {
       this.#refuse = reject;
     });
     if (this.gone) this.#refused(GONE);
-    else this.tell({ ask: true });
+    else this.tell({ ask: ++this.#asked });
     return answer;
   }
 
@@ -144,12 +145,18 @@ export class Link {
 
   #hear(said: FromControl): void {
     if ("numbers" in said) this.numbers.set(said.numbers);
-    else if ("answer" in said) this.#answer?.(new Uint8Array(said.answer));
-    else if ("refused" in said) this.#refused(said.refused);
+    else if ("to" in said) this.#answered(said);
     else if ("screen" in said) {
       this.screen = said.screen;
       this.#arrived?.();
     } else this.#leave();
+  }
+
+  /** What was asked before, and is waited for no longer, is no answer to what was asked since. */
+  #answered(said: Extract<FromControl, { to: number }>): void {
+    if (said.to !== this.#asked) return;
+    if ("answer" in said) this.#answer?.(new Uint8Array(said.answer));
+    else this.#refused(said.refused);
   }
 
   #refused({ name, message }: Refusal): void {

@@ -29,17 +29,17 @@ class Link:
     def __init__(self, kind, about, first):
         self._js = js = _connect(about["label"], json.dumps({"kind": kind, **about}), pyodide.ffi.to_js(first))
         self._read = js.read
-        self._shared = js.shared
         self._listens = False
         self.clear = js.clear
+        self.read = js.read if js.shared else self._read_in_turn
 
     @property
     def there(self):
         return not self._js.gone
 
-    def read(self, i):
-        """The number `i`."""
-        if not self._shared and time.monotonic() - _yielded > _OFTEN:
+    def _read_in_turn(self, i):
+        """The number `i`, of which messages tell."""
+        if time.monotonic() - _yielded > _OFTEN:
             self._yield()
         return self._read(i)
 
