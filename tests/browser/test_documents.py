@@ -257,8 +257,8 @@ def test_sharing_does_not_hold_on_to_the_text(tab: Tab) -> None:
 
 
 def test_a_link_is_short_for_code_and_warns_where_it_is_not(tab: Tab) -> None:
-    tab.page.click("#demos a[data-demo='04-char-gpt']")
-    tab.until("document.getElementById('file').textContent === '04-char-gpt.py'")
+    tab.page.click("#demos a[data-demo='04-gpt']")
+    tab.until("document.getElementById('file').textContent === '04-gpt.py'")
     tab.page.click("#share")
     tab.until("document.getElementById('link').value")
     assert len(tab.page.locator("#link").input_value()) < len(tab.code) * 0.75

@@ -7,6 +7,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
+import tabtorch  # for show() and plot(); the rest is PyTorch
+
 DATA = Path(__file__).parent / "data" / "digits.txt"
 EPOCHS = 8
 RATE = 0.01  # of the first epoch; it falls in a straight line
@@ -73,13 +75,33 @@ def accuracy(model, loader):
     return correct / total
 
 
+@torch.no_grad()
+def show_mistakes(model, loader):
+    """Which digit was read as which, and the images of those that were read wrong."""
+    images, labels = (torch.cat(each).to(device) for each in zip(*loader, strict=True))
+    guess = model(images).argmax(1)
+    confusion = torch.bincount(labels * 10 + guess, minlength=100).view(10, 10)
+    title = "row: the digit; column: what was read"
+    tabtorch.show(confusion.float().sqrt(), cmap="viridis", scale=24, title=title)
+    wrong = (guess != labels).nonzero()[:, 0]
+    if len(wrong):
+        title = "read wrong: " + ", ".join(f"{a} as {b}" for a, b in zip(labels[wrong].tolist(), guess[wrong].tolist()))
+        tabtorch.show(images[wrong], scale=6, title=title)
+
+
 def main():
     model, optimizer, train_loader, test_loader = setup()
+    tabtorch.show(train_loader.dataset[:40][0], columns=10, scale=4, title="what there is to read")
     for epoch in range(1, EPOCHS + 1):
         for group in optimizer.param_groups:
             group["lr"] = RATE * (1 - (epoch - 1) / EPOCHS)
-        loss = torch.stack(list(train(model, optimizer, train_loader))).mean().item()
+        losses = []
+        for loss in train(model, optimizer, train_loader):
+            losses.append(loss)
+            tabtorch.plot("loss", loss, log=True)
+        loss = torch.stack(losses).mean().item()
         print(f"epoch {epoch}  loss {loss:.6f}  accuracy {accuracy(model, test_loader):.4f}")
+    show_mistakes(model, test_loader)
 
 
 if __name__ == "__main__":

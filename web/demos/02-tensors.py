@@ -2,6 +2,8 @@
 
 import torch
 
+import tabtorch  # for show(); the rest is PyTorch
+
 # A tensor is numbers with a shape and a type.
 a = torch.arange(6).reshape(2, 3)
 print(a, a.shape, a.dtype)
@@ -14,6 +16,10 @@ print(column + row)
 # A multiplication table is one broadcast product.
 n = torch.arange(1, 10)
 print(n[:, None] * n)
+
+# So is a picture: each pixel asks for its row and its column. (64, 1) and (96,) -> (64, 96)
+y, x = torch.linspace(-1, 1, 64)[:, None], torch.linspace(-1.5, 1.5, 96)
+tabtorch.show(torch.sin(12 * (x**2 + y**2)) * torch.cos(4 * x), cmap="viridis", scale=4, title="(64, 1) and (96,)")
 
 # Slices and transposes are views: they share memory with what they were taken from.
 corner = a[:, :2]

@@ -4,6 +4,8 @@ import math
 
 import torch
 
+import tabtorch  # for plot(); the rest is PyTorch
+
 # backward() fills in .grad; the chain rule on paper gives the same number.
 x = torch.tensor(2.0, requires_grad=True)
 y = (x**2 * torch.sin(x)).exp()
@@ -44,6 +46,7 @@ for step in range(1, 301):
         w.grad = None
     if step % 50 == 0:
         print(f"step {step:3d}  loss {loss.item():.6f}")
+        tabtorch.plot("the fit", t, target=target, cubic=powers / scale @ w)
 
 fitted = (w / scale).tolist()
 print("fitted:", "  ".join(f"{c:+.4f} x^{k}" for k, c in enumerate(fitted)))

@@ -8,7 +8,7 @@ import tabtorch  # for show() and plot(); the rest is PyTorch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
-STEPS, EVERY = 400, 20
+STEPS, EVERY = 200, 10
 SIZE = 64  # pixels of the picture, a side
 
 torch.manual_seed(0)
@@ -19,7 +19,7 @@ x = (points + 0.015 * torch.randn_like(points)).view(-1, 2).to(device)
 y = torch.arange(2).repeat_interleave(200).float().to(device)
 
 model = nn.Sequential(
-    nn.Linear(2, 48), nn.SiLU(), nn.Linear(48, 48), nn.SiLU(), nn.Linear(48, 48), nn.SiLU(), nn.Linear(48, 1)
+    nn.Linear(2, 40), nn.SiLU(), nn.Linear(40, 40), nn.SiLU(), nn.Linear(40, 40), nn.SiLU(), nn.Linear(40, 1)
 ).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 
@@ -44,6 +44,6 @@ for step in range(STEPS + 1):
     loss.backward()
     optimizer.step()
     tabtorch.plot("loss", loss.detach(), log=True)
-    if step % 100 == 0:
+    if step % 50 == 0:
         right = ((model(x)[:, 0] > 0) == (y > 0)).float().mean().item()
         print(f"step {step:3d}  loss {loss.item():.4f}  right {right:.3f}")

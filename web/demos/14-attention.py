@@ -11,7 +11,7 @@ import tabtorch  # for show() and plot(); the rest is PyTorch
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 LETTERS, LENGTH, WIDTH, HEADS = 12, 10, 32, 2
-STEPS, BATCH = 200, 64
+STEPS, BATCH = 80, 64
 
 
 class Reverser(nn.Module):
@@ -33,7 +33,7 @@ class Reverser(nn.Module):
 
 torch.manual_seed(0)
 model = Reverser().to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 for step in range(STEPS + 1):
     words = torch.randint(LETTERS, (BATCH, LENGTH)).to(device)
     guess, maps = model(words)
@@ -42,11 +42,11 @@ for step in range(STEPS + 1):
     loss.backward()
     optimizer.step()
     tabtorch.plot("loss", loss.detach())
-    if step % 20 == 0:
+    if step % 10 == 0:
         tabtorch.show(
             maps[0].detach(), cmap="viridis", scale=12, name="maps", title=f"where each place looks, step {step}"
         )
-    if step % 50 == 0:
+    if step % 20 == 0:
         right = (guess.argmax(-1) == words.flip(1)).float().mean().item()
         print(f"step {step:3d}  loss {loss.item():.4f}  right {right:.3f}")
 

@@ -10,7 +10,7 @@ import tabtorch  # for show() and plot(); the rest is PyTorch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
-STEPS, BATCH = 600, 128
+STEPS, BATCH = 360, 96
 GRID = 12  # digits in a row and in a column of the picture
 
 
@@ -36,7 +36,7 @@ class VAE(nn.Module):
 torch.manual_seed(0)
 data = digits().to(device)
 model = VAE().to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3)
 quantiles = torch.special.ndtri(torch.linspace(0.03, 0.97, GRID))
 walk = torch.cartesian_prod(quantiles, quantiles).to(device)  # (GRID * GRID, 2)
 
@@ -48,9 +48,9 @@ for step in range(STEPS + 1):
     loss.backward()
     optimizer.step()
     tabtorch.plot("loss", loss.detach())
-    if step % 50 == 0:
+    if step % 40 == 0:
         with torch.no_grad():
             images = torch.sigmoid(model.decoder(walk)).view(-1, 1, 8, 8)
         tabtorch.show(images, columns=GRID, padding=1, scale=3, name="plane", title=f"the plane, step {step}")
-    if step % 150 == 0:
+    if step % 120 == 0:
         print(f"step {step:3d}  loss {loss.item():.3f}")

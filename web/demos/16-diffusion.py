@@ -1,4 +1,4 @@
-"""Diffusion: a small network learns to take noise away, and so to draw points along a spiral"""
+"""Diffusion: a small network learns to take noise away, and so to draw points that nobody gave it"""
 
 import torch
 import torch.nn as nn
@@ -8,63 +8,75 @@ import tabtorch  # for show() and plot(); the rest is PyTorch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
-LEVELS = 50  # of noise
-STEPS, BATCH = 800, 256
-POINTS, SIZE = 3000, 64  # drawn at the end; pixels of the picture, a side
+LEVELS = 24  # of noise
+STEPS, BATCH, WIDTH = 300, 192, 48
+POINTS, SIZE = 1500, 64  # drawn at the end; pixels of the picture, a side
 
 
-def spiral(count):
-    angle = 1.5 * torch.pi * (1 + 2 * torch.rand(count))
-    return torch.stack([angle * angle.cos(), angle * angle.sin()], 1) / 10 + 0.02 * torch.randn(count, 2)
+def heart(count):
+    """Points on the outline of a heart, (count, 2)."""
+    t = 2 * torch.pi * torch.rand(count)
+    x = 16 * t.sin() ** 3
+    y = 13 * t.cos() - 5 * (2 * t).cos() - 2 * (3 * t).cos() - (4 * t).cos() + 2.5
+    return torch.stack([x, y], 1) / 11 + 0.02 * torch.randn(count, 2)
 
 
 class Denoiser(nn.Module):
-    """Says which noise is in a point, given how much: the level."""
+    """Says which noise is in a point, given the level of the noise."""
 
     def __init__(self):
         super().__init__()
-        self.level = nn.Embedding(LEVELS, 64)
-        self.begin = nn.Linear(2, 64)
+        self.level = nn.Embedding(LEVELS, WIDTH)
+        self.waves = nn.Linear(2, WIDTH)  # of several lengths, so that fine shapes are easy to tell
         self.body = nn.Sequential(
-            nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 64), nn.SiLU(), nn.Linear(64, 2)
+            nn.Linear(2 * WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, 2)
         )
+        nn.init.normal_(self.waves.weight, std=1.5)
 
-    def forward(self, x, level):
-        return self.body(self.begin(x) + self.level(level))
-
-
-torch.manual_seed(0)
-beta = torch.linspace(1e-3, 0.2, LEVELS).to(device)
-kept = torch.cumprod(1 - beta, 0)  # how much of the point is left at each level
-model = Denoiser().to(device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-for step in range(STEPS + 1):
-    x, noise = spiral(BATCH).to(device), torch.randn(BATCH, 2).to(device)
-    level = torch.randint(LEVELS, (BATCH,)).to(device)
-    a = kept[level][:, None]
-    loss = F.mse_loss(model(a.sqrt() * x + (1 - a).sqrt() * noise, level), noise)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    tabtorch.plot("loss", loss.detach())
-    if step % 200 == 0:
-        print(f"step {step:3d}  loss {loss.item():.4f}")
+    def forward(self, x, level):  # (B, 2), (B,)
+        return self.body(torch.cat([torch.sin(self.waves(x)), self.level(level)], 1))
 
 
 def picture(points):
     """How many points are at each pixel."""
-    at = ((points.clamp(-1.79, 1.79) / 3.6 + 0.5) * SIZE).long()
+    at = ((points.clamp(-1.99, 1.99) / 4 + 0.5) * SIZE).long()
     return torch.bincount(at[:, 1] * SIZE + at[:, 0], minlength=SIZE * SIZE).view(SIZE, SIZE).flip(0).float().sqrt()
 
 
-with torch.no_grad():
+torch.manual_seed(0)
+beta = torch.linspace(0.01, 0.35, LEVELS).to(device)  # how much noise each level adds
+kept = torch.cumprod(1 - beta, 0)  # how much of the point is left then
+model = Denoiser().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+
+
+@torch.no_grad()
+def draw(step):
+    """From nothing but noise to points, level by level."""
     x = torch.randn(POINTS, 2).to(device)
     for level in reversed(range(LEVELS)):
         found = model(x, torch.full((POINTS,), level, device=device))
         x = (x - beta[level] / (1 - kept[level]).sqrt() * found) / (1 - beta[level]).sqrt()
         if level:
             x = x + beta[level].sqrt() * torch.randn(POINTS, 2).to(device)
-        if level % 5 == 0:
-            tabtorch.show(picture(x), cmap="magma", scale=5, name="points", title=f"noise level {level}")
-radius = x.norm(dim=1)
-print(f"mean radius {radius.mean().item():.2f}; of the spiral {spiral(POINTS).norm(dim=1).mean().item():.2f}")
+        if level % 4 == 0:
+            title = f"after {step} steps of learning, at noise level {level}"
+            tabtorch.show(picture(x), cmap="magma", vmin=0, vmax=3, scale=5, name="points", title=title)
+
+
+tabtorch.show(picture(heart(POINTS)), cmap="magma", vmin=0, vmax=3, scale=2.5, title="what it learns from")
+for step in range(STEPS + 1):
+    if step % 100 == 0:
+        draw(step)
+    x, noise = heart(BATCH).to(device), torch.randn(BATCH, 2).to(device)
+    level = torch.randint(LEVELS, (BATCH,)).to(device)
+    left = kept[level][:, None]
+    loss = F.mse_loss(model(left.sqrt() * x + (1 - left).sqrt() * noise, level), noise)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    tabtorch.plot("loss", loss.detach())
+    if step % 100 == 0:
+        print(f"step {step:3d}  loss {loss.item():.4f}")
