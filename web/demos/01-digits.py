@@ -7,11 +7,12 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
-import tabtorch  # for show() and plot(); the rest is PyTorch
+import tabtorch  # for show(), plot() and pad(); the rest is PyTorch
 
 DATA = Path(__file__).parent / "data" / "digits.txt"
 EPOCHS = 8
 RATE = 0.01  # of the first epoch; it falls in a straight line
+FRAMES = 3000  # in which your drawing is looked at, at the end; Stop ends it too
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -89,6 +90,20 @@ def show_mistakes(model, loader):
         tabtorch.show(images[wrong], scale=6, title=title)
 
 
+@torch.no_grad()
+def read_drawing(model):
+    """What you draw, as the network sees it: the digits were made so too, from 32 by 32 pixels, 4 by 4 of them each."""
+    pad = tabtorch.pad("Draw a digit", 32, 32)
+    canvas = tabtorch.canvas(8, 8, 12, alt="What the network sees")
+    guess = None
+    for _ in range(FRAMES):
+        seen = F.avg_pool2d(pad.value.to(device)[None, None], 4)
+        canvas.draw(seen[0, 0])
+        before, guess = guess, model(seen).argmax(1).item() if seen.sum() > 2 else None
+        if guess not in (None, before):
+            print("you drew a", guess)
+
+
 def main():
     model, optimizer, train_loader, test_loader = setup()
     tabtorch.show(train_loader.dataset[:40][0], columns=10, scale=4, title="what there is to read")
@@ -102,6 +117,7 @@ def main():
         loss = torch.stack(losses).mean().item()
         print(f"epoch {epoch}  loss {loss:.6f}  accuracy {accuracy(model, test_loader):.4f}")
     show_mistakes(model, test_loader)
+    read_drawing(model)
 
 
 if __name__ == "__main__":

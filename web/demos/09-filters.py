@@ -1,13 +1,15 @@
-"""Filters: blur, sharpen, edges and relief are convolutions with small kernels"""
+"""Filters: blur, sharpen, edges and relief are convolutions with small kernels; on a picture or your camera"""
 
 import torch
 import torch.nn.functional as F
 
-import tabtorch  # for show(); the rest is PyTorch
+import tabtorch  # for show() and webcam(); the rest is PyTorch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 SIZE = 112
+CAMERA = False  # True: not the picture that is made here, but what your camera sees; your browser asks first
+FRAMES = 200 if CAMERA else 1
 
 
 def scene():
@@ -33,23 +35,31 @@ def convolve(image, kernel):
 
 
 torch.manual_seed(0)
-image = scene()
 distance = torch.arange(-4.0, 5.0)
 bell = torch.exp(-(distance**2) / 8)
 gauss = (bell[:, None] * bell) / bell.sum() ** 2
 sobel = torch.tensor([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]])
+slope = torch.tensor([[-2.0, -1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
 
-filters = {
-    "as it is": image,
-    "blurred": convolve(image, gauss),
-    "sharpened": image + 1.5 * (image - convolve(image, gauss)),
-    "edges": (convolve(image, sobel) ** 2 + convolve(image, sobel.T) ** 2).sqrt(),
-    "relief": 0.5
-    + convolve(image.mean(0, keepdim=True), [[-2.0, -1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]).expand(3, -1, -1),
-    "in few colours": (convolve(image, gauss) * 4).round() / 4,
-}
-tabtorch.show(
-    torch.stack([each.clamp(0, 1) for each in filters.values()]), columns=3, scale=1.5, title="; ".join(filters)
-)
-for name, each in filters.items():
+
+def filtered(image):
+    """The image in six forms, by their names."""
+    gray = image.mean(0, keepdim=True)
+    smooth = convolve(image, gauss)
+    return {
+        "as it is": image,
+        "blurred": smooth,
+        "sharpened": image + 1.5 * (image - smooth),
+        "edges": (convolve(image, sobel) ** 2 + convolve(image, sobel.T) ** 2).sqrt(),
+        "relief": 0.5 + convolve(gray, slope).expand(3, -1, -1),
+        "in few colours": (smooth * 4).round() / 4,
+    }
+
+
+for _ in range(FRAMES):
+    image = tabtorch.webcam(SIZE, SIZE).frame().to(device) / 255 if CAMERA else scene()
+    forms = filtered(image)
+    sheet = torch.stack(list(forms.values())).clamp(0, 1)
+    tabtorch.show(sheet, columns=3, scale=1.5, name="filters", title=", ".join(forms))
+for name, each in forms.items():
     print(f"{name:15} mean {each.mean().item():.3f}  deviation {each.std().item():.3f}")

@@ -6,11 +6,12 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-import tabtorch  # for show() and plot(); the rest is PyTorch
+import tabtorch  # for show(), plot() and controls; the rest is PyTorch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 STEPS, BATCH = 360, 96
+FRAMES = 1500  # in which the sliders are looked at, at the end; Stop ends it too
 GRID = 12  # digits in a row and in a column of the picture
 
 
@@ -54,3 +55,10 @@ for step in range(STEPS + 1):
         tabtorch.show(images, columns=GRID, padding=1, scale=3, name="plane", title=f"the plane, step {step}")
     if step % 120 == 0:
         print(f"step {step:3d}  loss {loss.item():.3f}")
+
+print("move the sliders: where they stand on the plane is what is drawn")
+across, down = tabtorch.slider("across", -2.0, 2.0, 0.0), tabtorch.slider("down", -2.0, 2.0, 0.0)
+canvas = tabtorch.canvas(8, 8, 24, alt="The digit at this place of the plane")
+for _ in range(FRAMES):
+    z = torch.tensor([[down.value, across.value]], device=device)
+    canvas.draw(torch.sigmoid(model.decoder(z)).detach().view(8, 8))
