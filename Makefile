@@ -10,6 +10,7 @@
 #   make fuzz    random programs, in CPython and in Pyodide, SECONDS=60 of each kind: RESULTS=folder
 #   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
+#   make thumbnails         runs the demos, and keeps a picture of each for the gallery (NAMES=...: of these)
 #   make wheel   dist/tabtorch-*.whl            make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
 
@@ -45,11 +46,11 @@ PYODIDE_SECONDS ?= 20
 PYODIDE_TIMEOUT ?= 1200
 SECONDS ?= 60
 
-.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench fuzz everything soak conformance conformance-check conformance-mutate wheel site runtime clean tools browsers
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -13
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -14
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
@@ -123,6 +124,9 @@ SOAKS := "soak" "soak --device cpu" "wasm -m soak --seconds 600" \
 
 soak: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
 	$(call each,$(SOAKS),--results $(RESULTS)/soak.jsonl)
+
+thumbnails: .venv/.dev $(SITE) browsers
+	$(PY) web/thumbnails.py $(NAMES)
 
 wheel: $(WHEEL)
 site: $(SITE)

@@ -11,7 +11,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 HEIGHT, WIDTH = 96, 128
 STEPS = 80
 FRAMES = 400  # then it ends; Stop ends it too
-TOUR = -0.743643, 0.131826  # where it goes by itself, until you click
+TOUR = -0.1592, 1.0317, 0.04  # the place and the width to which it goes by itself, until you click
 
 aspect = HEIGHT / WIDTH
 column = torch.linspace(-0.5, 0.5, WIDTH, device=device)
@@ -47,7 +47,7 @@ times = escape_time(x, y, span)
 print(f"{(times == 0).float().mean().item():.1%} of the points stay")
 canvas = tabtorch.canvas(HEIGHT, WIDTH, 4, alt="The Mandelbrot set")
 out = tabtorch.button("Zoom out")
-to_x, to_y, to_span, clicked = *TOUR, 2e-3, False
+(to_x, to_y, to_span), clicked = TOUR, False
 for _ in range(FRAMES):
     canvas.draw(colours(times))
     for at_x, at_y in canvas.clicks:

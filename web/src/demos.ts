@@ -15,3 +15,9 @@ export const demos: Demo[] = Object.entries(files)
     return { name, source, title: /^"""(.*?)("""|\n)/.exec(source)?.[1] ?? name };
   })
   .sort((a, b) => a.name.localeCompare(b.name, "en"));
+
+/** What a demo is called in lists, with its number, and the rest of its title. */
+export function wordsOf({ name, title }: Demo): { words: string; detail: string } {
+  const [subject = "", detail = ""] = title.split(/: (.*)/s);
+  return { words: `${Number.parseInt(name, 10)}. ${subject}`, detail };
+}

@@ -1,5 +1,5 @@
 /** The lists beside the editor: the reader's scripts, and the demos. */
-import { demos } from "./demos";
+import { demos, wordsOf } from "./demos";
 import type { Document } from "./documents";
 import { addressOf } from "./workspace";
 
@@ -22,9 +22,9 @@ export function listDocuments(list: HTMLElement, documents: Document[], open: st
 }
 
 export function listDemos(list: HTMLElement, open: string): void {
-  const entries = demos.map(({ name, title }) => {
-    const [subject = "", detail = ""] = title.split(/: (.*)/s);
-    const words = `${Number.parseInt(name, 10)}. ${subject}`;
+  const entries = demos.map((demo) => {
+    const { name } = demo;
+    const { words, detail } = wordsOf(demo);
     return { address: `#demo=${name}`, words, detail, current: open === `demo-${name}`, demo: name };
   });
   fill(list, entries);

@@ -11,6 +11,7 @@ import { createEditor } from "./editor";
 import { element } from "./element";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
+import { gallery } from "./gallery";
 import { HOME, type PageEvent, type RunResult } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
@@ -264,6 +265,7 @@ below.addEventListener("click", () => {
 element("scroller").addEventListener("click", (event) => {
   if (event.target === event.currentTarget) element("repl").focus();
 });
+gallery(element("gallery-open"), element<HTMLDialogElement>("gallery"), () => workspace.open);
 element("new").addEventListener("click", () => workspace.create());
 acceptFiles(element("open"), element("chosen"), {
   notice,
