@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
+import { guides } from "./guides";
 import { packages } from "./packages";
 import { policy } from "./policy";
 import type { Manifest } from "./src/manifest";
@@ -133,14 +134,42 @@ function compatibility(): Plugin {
   };
 }
 
+/** The pages of docs/: docs/template.html, which is built as the other pages are, with each guide's text in it. */
+function documentation(): Plugin {
+  return {
+    name: "tabtorch-docs",
+    generateBundle: {
+      order: "post", // the template is there
+      handler(_, bundle) {
+        const template = bundle[TEMPLATE];
+        if (template?.type !== "asset") throw new Error(`${TEMPLATE} was not built`);
+        for (const [fileName, source] of guides(String(template.source)))
+          this.emitFile({ type: "asset", fileName, source });
+        delete bundle[TEMPLATE];
+      },
+    },
+    configureServer(server) {
+      server.middlewares.use(async (request, response, next) => {
+        const path = (request.url ?? "").split("?")[0]?.slice(1) ?? "";
+        if (!path.startsWith("docs/")) return next();
+        const source = await server.transformIndexHtml(`/${TEMPLATE}`, readFileSync(join(here, TEMPLATE), "utf8"));
+        const made = guides(source).get(path === "docs/" ? "docs/index.html" : path);
+        if (made === undefined) return next();
+        response.setHeader("Content-Type", path.endsWith(".json") ? "application/json" : "text/html");
+        response.end(made);
+      });
+    },
+  };
+}
+
 /** Programs that show a link with a picture want the whole address of that: TABTORCH_ADDRESS says where the site will be. */
 function preview(): Plugin {
-  const address = process.env.TABTORCH_ADDRESS?.replace(/\/?$/, "/") ?? "./";
+  const address = process.env.TABTORCH_ADDRESS?.replace(/\/?$/, "/");
   return {
     name: "tabtorch-preview",
     transformIndexHtml: {
       order: "pre",
-      handler: (html) => html.replace(/("og:image" content=")\.\//, (_, before) => before + address),
+      handler: (html) => html.replace(/("og:image" content=")(\.\.?\/)/, (_, before, here) => before + (address ?? here)),
     },
   };
 }
@@ -154,13 +183,14 @@ function section(html: string): string {
   return `<section>${tables}</section>`;
 }
 
+const TEMPLATE = "docs/template.html";
 const PAGES = ["index", "embed", "cells", "run", "compatibility"];
 const TAG = "tabtorch-cell";
 
 export default defineConfig({
   root: here,
   base: "./",
-  plugins: [siteFiles(), compatibility(), preview(), contentPolicy()],
+  plugins: [documentation(), siteFiles(), compatibility(), preview(), contentPolicy()],
   worker: { format: "es" },
   build: {
     target: "es2022",
@@ -170,6 +200,7 @@ export default defineConfig({
     rollupOptions: {
       input: {
         ...Object.fromEntries(PAGES.map((name) => [name, join(here, `${name}.html`)])),
+        docs: join(here, TEMPLATE),
         [TAG]: join(here, "src", `${TAG}.ts`),
       },
       // other people's pages name it: without a hash, beside the pages
