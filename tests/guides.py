@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FENCE = re.compile(r"^```python(?P<about>[ \w]*)\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<printed>.*?)^```$)?", re.M | re.S)
+FENCE = re.compile(
+    r"^```python(?P<about>[ \w]*)\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<printed>.*?)^```$)?", re.M | re.S
+)
 
 
 class Example(NamedTuple):

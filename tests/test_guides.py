@@ -28,7 +28,9 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     file = tmp_path_factory.mktemp("guides") / "said.json"
     environment = {**os.environ, "PYTHONPATH": str(guides.ROOT / "py"), "TORCHDYNAMO_DISABLE": "1"}
     if library != "real":
-        del environment["TORCHDYNAMO_DISABLE"]  # PyTorch's compiler wants a C++ compiler; ours is what the page is about
+        del environment[
+            "TORCHDYNAMO_DISABLE"
+        ]  # PyTorch's compiler wants a C++ compiler; ours is what the page is about
     command = [sys.executable, str(Path(guides.__file__)), library, str(file)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -122,11 +122,11 @@ function page(name: string, text: string, known: Set<string>): Page {
         return depth === 1 ? `<h1>${html}</h1>\n` : `<h${depth} id="${id}">${html}${link}</h${depth}>\n`;
       },
       link({ href, tokens }) {
-        return `<a href="${escape(address(href))}">${inner(() => this.parser.parseInline(tokens))}</a>`;
+        return `<a href="${inHtml(address(href))}">${inner(() => this.parser.parseInline(tokens))}</a>`;
       },
       codespan({ text }) {
         const called = text.replace(/\(.*$/, "");
-        const code = `<code>${escape(text)}</code>`;
+        const code = `<code>${inHtml(text)}</code>`;
         return known.has(called) && !within ? `<a href="reference.html#${called}">${code}</a>` : code;
       },
       code: (token) => examples.block(token),
@@ -134,7 +134,7 @@ function page(name: string, text: string, known: Set<string>): Page {
   });
   const tokens = marked.lexer(text);
   joinPrinted(tokens);
-  const html = marked.parser(tokens).replaceAll("<table>", '<div class="table"><table>');
+  const html = marked.parser(tokens).replaceAll("<table>", '<div class="table" tabindex="0"><table>');
   const first = tokens.find((token): token is Tokens.Paragraph => token.type === "paragraph");
   return {
     name,
@@ -169,31 +169,41 @@ class Examples {
   block({ lang = "", text, printed }: Code): string {
     const [language, ...about] = lang.split(/\s+/);
     const python = language === "python" || language === "signature";
-    const code = `<pre class="${language}"><code>${python ? coloured(text) : escape(text)}</code></pre>\n`;
+    const code = `<pre class="${language}"${scrolls(text)}><code>${python ? coloured(text) : inHtml(text)}</code></pre>\n`;
     if (language !== "python" || about.includes("elsewhere")) return code;
     const continued = about.includes("continued");
     this.#chain = continued ? [...this.#chain, text] : [text];
     this.#count += 1;
-    return this.#example(code, continued, printed);
+    const shown = printed === undefined ? "" : printedHtml(printed, about.includes("raises"));
+    return this.#example(code + shown, continued);
   }
 
-  #example(code: string, continued: boolean, printed: string | undefined): string {
+  #example(html: string, continued: boolean): string {
     const name = `Example ${this.#count}`;
     const link = `../#code=${deflateRawSync(this.#chain.join("\n\n"), { level: 9 }).toString("base64url")}`;
-    const shown = printed === undefined ? "" : `<pre class="printed"><span class="unseen">Prints: </span>${escape(printed)}</pre>\n`;
     return `<div class="example" role="group" aria-label="${name}"${continued ? " data-continued" : ""}>
 <div class="of-example"><a href="${link}" aria-label="${name}: open in the page">Open in the page</a>
-<button type="button" hidden aria-label="Try it: ${name}">Try it</button></div>
-${code}${shown}</div>
+<button type="button" hidden>Try it</button></div>
+${html}</div>
 `;
   }
+}
+
+/** Lines that are wider than a phone scroll, by keyboard too. */
+function scrolls(text: string): string {
+  return text.split("\n").some((line) => line.length > 36) ? ' tabindex="0"' : "";
+}
+
+function printedHtml(text: string, isError: boolean): string {
+  const about = isError ? "printed error" : "printed";
+  return `<pre class="${about}"${scrolls(text)}><span class="unseen">Prints: </span>${inHtml(text)}</pre>\n`;
 }
 
 /** Python with the classes that the style sheet has for the editor. */
 function coloured(text: string): string {
   let html = "";
   const put = (code: string, classes: string) => {
-    html += classes ? `<span class="${classes}">${escape(code)}</span>` : escape(code);
+    html += classes ? `<span class="${classes}">${inHtml(code)}</span>` : inHtml(code);
   };
   highlightCode(text, parser.parse(text), classHighlighter, put, () => {
     html += "\n";
@@ -212,7 +222,7 @@ function slug(words: string, used: Map<string, number>): string {
   return before ? `${id}-${before}` : id;
 }
 
-function escape(text: string): string {
+function inHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }
 

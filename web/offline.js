@@ -11,6 +11,7 @@ const PREFIX = `tabtorch ${registration.scope} `;
 const CACHE = PREFIX + VERSION;
 /** Entries of a cache. The first is written last: with it the cache is whole. */
 const WHOLE = "whole";
+const GUIDES = "guides"; // so is the documentation, which is fetched for those who read it
 const MANIFEST = "manifest.json";
 
 addEventListener("install", (event) => event.waitUntil(begin()));
@@ -38,6 +39,7 @@ async function takeOver() {
 
 async function hear({ data, source }) {
   if (data === "take over") await skipWaiting();
+  if (data === "keep guides") await fillGuides().catch(() => {}); // asked for again on the next page
   if (data !== "keep") return;
   const kept = await fill().then(
     () => "kept",
@@ -50,20 +52,36 @@ async function ours() {
   return (await caches.keys()).filter((name) => name.startsWith(PREFIX));
 }
 
-async function isWhole(name) {
-  return (await caches.match(WHOLE, { cacheName: name })) !== undefined;
+async function isWhole(name, entry = WHOLE) {
+  return (await caches.match(entry, { cacheName: name })) !== undefined;
 }
 
 /** Fetch what this version lacks. Nothing is taken that is not what the manifest says, nor another version's. */
 async function fill() {
   if (await isWhole(CACHE)) return;
+  const read = (await caches.match(GUIDES)) !== undefined; // in the version before: they are brought along
+  await takeAll(WHOLE, ([path]) => read || !isGuide(path));
+  if (read) await (await caches.open(CACHE)).put(GUIDES, new Response());
+}
+
+/** The documentation of this version, once the rest is there. */
+async function fillGuides() {
+  if ((await isWhole(CACHE)) && !(await isWhole(CACHE, GUIDES))) await takeAll(GUIDES, ([path]) => isGuide(path));
+}
+
+function isGuide(path) {
+  return /^docs\/|^assets\/docs-/.test(path);
+}
+
+async function takeAll(entry, isWanted) {
   const response = await fetch(MANIFEST, { cache: "no-cache" });
   const manifest = await response.clone().json();
   if (manifest.version !== VERSION) throw new Error(`the server has version ${manifest.version}`);
   const cache = await caches.open(CACHE);
-  await Promise.all(Object.entries(manifest.hash).map(([path, hash]) => take(cache, path, hash)));
+  const wanted = Object.entries(manifest.hash).filter(isWanted);
+  await Promise.all(wanted.map(([path, hash]) => take(cache, path, hash)));
   await cache.put(MANIFEST, response);
-  await cache.put(WHOLE, new Response());
+  await cache.put(entry, new Response());
 }
 
 async function take(cache, path, hash) {
@@ -88,7 +106,7 @@ async function answer(request) {
 /** A file of this version. A tab that is still in the one before asks for files by names, or hashes, that only that has. */
 async function kept(request) {
   const { pathname, search } = new URL(request.url);
-  const path = pathname.slice(new URL(registration.scope).pathname.length) || "index.html";
+  const path = pathname.slice(new URL(registration.scope).pathname.length).replace(/(^|\/)$/, "$1index.html");
   if (path === MANIFEST) return caches.match(MANIFEST, { cacheName: CACHE });
   const hash = hashes[path];
   if (hash && (request.mode === "navigate" || !search || search === `?${hash}`))

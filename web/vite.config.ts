@@ -169,7 +169,8 @@ function preview(): Plugin {
     name: "tabtorch-preview",
     transformIndexHtml: {
       order: "pre",
-      handler: (html) => html.replace(/("og:image" content=")(\.\.?\/)/, (_, before, here) => before + (address ?? here)),
+      handler: (html) =>
+        html.replace(/("og:image" content=")(\.\.?\/)/, (_, before, here) => before + (address ?? here)),
     },
   };
 }

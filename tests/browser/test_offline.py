@@ -67,7 +67,12 @@ def test_once_visited_it_needs_no_network_and_is_of_one_version(running: Any, ho
     assert f"build {first}" in page.locator("#build").inner_text()
     page.wait_for_selector("#build[data-kept=kept]")
     assert "works offline" in page.locator("#build").inner_text()
+    assert page.evaluate("caches.match('docs/files.html', { ignoreSearch: true }).then(Boolean)") is False
+    page.goto(f"{editor.address}docs/")  # who reads one guide has them all
+    page.wait_for_function("caches.match('../guides').then(Boolean)")
     host.down()
+    page.goto(f"{editor.address}docs/files.html")
+    assert page.locator(".example button:visible").count() > 2
     editor.load()
     assert editor.run("from tqdm import tqdm\nimport torch\nprint(torch.ones(2).sum().item())\n") == "2.0\n"
     page.goto(f"{editor.address}compatibility.html")

@@ -1,10 +1,10 @@
-/** A page of the documentation: examples that come alive where they stand, search, and lines that scroll by keyboard. */
+/** A page of the documentation: examples that come alive where they stand, and search. */
 import type { Entry } from "../guides";
 import "./docs.css";
 
 const site = new URL("../", document.baseURI);
 
-function element<T extends HTMLElement>(id: string): T {
+function element<T extends HTMLElement = HTMLElement>(id: string): T {
   return document.getElementById(id) as T; // all of them are in docs/template.html
 }
 
@@ -62,7 +62,7 @@ function loadCells(): void {
 // -- search
 
 const field = element<HTMLInputElement>("find");
-const list = element<HTMLUListElement>("found");
+const list = element("found");
 const LONGEST = 12;
 let index: Promise<Entry[]> | undefined;
 let chosen = -1; // of what was found
@@ -95,24 +95,22 @@ async function search(): Promise<void> {
   open(words.length > 0);
 }
 
-function option({ page, id, title, of }: Entry, at: number): HTMLLIElement {
-  const item = document.createElement("li");
-  item.id = `found-${at}`;
-  item.role = "option";
-  item.ariaSelected = "false";
-  const where = document.createElement("small");
-  where.textContent = title === of ? "" : of;
+function option({ page, id, title, of }: Entry, at: number): HTMLElement {
   const link = document.createElement("a");
+  link.id = `found-${at}`;
+  link.role = "option";
+  link.ariaSelected = "false";
   link.href = id ? `${page}#${id}` : page;
   link.tabIndex = -1; // the arrow keys come here
+  const where = document.createElement("small");
+  where.textContent = title === of ? "" : of;
   link.append(title, " ", where);
   link.addEventListener("click", () => open(false));
-  item.append(link);
-  return item;
+  return link;
 }
 
-function nothing(): HTMLLIElement {
-  const item = document.createElement("li");
+function nothing(): HTMLElement {
+  const item = document.createElement("div");
   item.role = "option";
   item.ariaDisabled = "true";
   item.textContent = "Nothing has these words in its heading";
@@ -137,7 +135,7 @@ function choose(at: number): void {
 }
 
 function found(): HTMLElement[] {
-  return [...list.querySelectorAll<HTMLElement>("li[id]")];
+  return [...list.querySelectorAll<HTMLElement>("[role=option][id]")];
 }
 
 function onKey(event: KeyboardEvent): void {
@@ -145,7 +143,7 @@ function onKey(event: KeyboardEvent): void {
   if (event.key === "Escape") {
     field.value = "";
     open(false);
-  } else if (event.key === "Enter") found()[Math.max(chosen, 0)]?.querySelector("a")?.click();
+  } else if (event.key === "Enter") found()[Math.max(chosen, 0)]?.click();
   else if (event.key === "ArrowDown" && count) choose((chosen + 1) % count);
   else if (event.key === "ArrowUp" && count) choose(chosen > 0 ? chosen - 1 : count - 1);
   else return;
@@ -173,14 +171,5 @@ const fold = () => {
 wide.addEventListener("change", fold);
 fold();
 
-/** What is wider than its place scrolls by keyboard, too. */
-const widths = new ResizeObserver((entries) => {
-  for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
-    else target.removeAttribute("tabindex");
-  }
-});
-for (const each of document.querySelectorAll("article pre, .table")) widths.observe(each);
-
 // Who has read one page here can read them all without a network.
-navigator.serviceWorker?.controller?.postMessage("keep docs");
+navigator.serviceWorker?.controller?.postMessage("keep guides");
