@@ -106,6 +106,22 @@ def test_under_autocast(device: str) -> None:
         assert tt.mm(x, x).dtype is tt.float32
 
 
+def test_kernels_of_a_compiled_function(device: str) -> None:
+    """A replay sends its plan without the windows of eager code, and is counted all the same; so is its backward pass."""
+    from tabtorch.bridge import get_bridge
+
+    f = tt.compile(lambda x: (x @ x).relu().exp().sum())
+    x = tt.rand(8, 8, requires_grad=True)
+    for _ in range(3):
+        f(x).backward()
+    tt.accelerator.synchronize()
+    get_bridge().reset_stats()
+    with profile() as p:
+        for _ in range(4):
+            f(x).backward()
+    assert 0 < get_bridge().stats()["dispatches"] == len([e for e in p.events() if e.is_kernel])
+
+
 def test_gpu_times(webgpu: None) -> None:
     from tabtorch.bridge import get_bridge
 
@@ -119,6 +135,8 @@ def test_gpu_times(webgpu: None) -> None:
     kernels = [e for e in p.key_averages() if e.is_kernel]
     assert sum(e.self_device_time_total for e in kernels) > 0
     assert "GPU total" in p.key_averages().table(sort_by="cuda_time_total")
+    placed = [e for e in p.events() if e.is_kernel]
+    assert all(a.start <= b.start for a, b in zip(placed, placed[1:])), "one after another, as the device ran them"
     assert (tt.ones(2) + 1).tolist() == [2, 2]
 
 

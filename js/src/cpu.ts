@@ -166,6 +166,8 @@ export class CpuDevice {
   private readonly kernels: (CpuKernel | ErrorRecord | undefined)[] = [];
   private readonly handles: (CpuHandle | undefined)[] = [];
   liveBytes = 0;
+  /** the most that was ever live */
+  peakBytes = 0;
   liveBuffers = 0;
 
   constructor(
@@ -373,6 +375,7 @@ export class CpuDevice {
       block.dirty = true;
     }
     this.liveBytes += block.capacity;
+    if (this.liveBytes > this.peakBytes) this.peakBytes = this.liveBytes;
     return block;
   }
 

@@ -51,6 +51,8 @@ export class Runtime {
   private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
   private readonly cpu: CpuDevice;
   private readonly contexts = new WeakMap<OffscreenCanvas, Context>();
+  /** called after each block of commands, by whoever shows what goes on */
+  observer: (() => void) | null = null;
   private reviving: Promise<void> | null = null;
   private readonly faults: Faults;
 
@@ -91,6 +93,7 @@ export class Runtime {
     } catch (error) {
       this.errors.add(recordOf(error, "submit"));
     }
+    this.observer?.();
     return this.errors.count;
   }
 
@@ -232,9 +235,11 @@ export class Runtime {
       gpuBuffers,
       gpuBytes,
       gpuPooledBytes,
+      gpuPeakBytes: gpu?.buffers.peakBytes ?? 0,
       cpuBuffers: cpu.liveBuffers,
       cpuBytes: cpu.liveBytes,
       cpuPooledBytes: cpu.pooledBytes,
+      cpuPeakBytes: cpu.peakBytes,
       ids: Math.max(cpu.ids, gpu?.ids ?? 0),
       planIds: this.plans.length,
       groups: gpu?.groupCount ?? 0,
@@ -251,9 +256,19 @@ export class Runtime {
     return String(this.gpu?.startTimes() ?? false);
   }
 
-  /** Their nanoseconds, as a JSON list. Call `synchronize` before. */
+  /** When each began and how long it took, in ns, as a JSON list of pairs. Call `synchronize` before. */
   takeTimes(): string {
     return JSON.stringify(this.gpu?.takeTimes() ?? []);
+  }
+
+  /** How many pipelines were asked for, and how many of these are ready. */
+  get compiling(): { asked: number; ready: number } {
+    return this.gpu?.compiling ?? { asked: 0, ready: 0 };
+  }
+
+  /** Of kernels of the GPU by id: the milliseconds that it took until they were ready. */
+  compileTimes(): [id: number, ms: number][] {
+    return this.gpu?.compileTimes() ?? [];
   }
 
   /** Fails where `spec` (JSON, see `FaultSpec`) says, from now on. Returns what was counted so far. For tests. */

@@ -45,6 +45,22 @@ test("a thousand dispatches are one pass and one submit", async () => {
   runtime.destroy();
 });
 
+test("an observer is called after each block; the most memory that was live is known", async () => {
+  const runtime = await ready();
+  const before = stats(runtime).gpuPeakBytes;
+  let calls = 0;
+  runtime.observer = () => calls++;
+  await execute(runtime, new Block().upload(5, 0, ones(1 << 16)).free(5));
+  await execute(runtime, new Block().upload(6, 0, ones(1 << 10)));
+  assert.equal(calls, 2);
+  const now = stats(runtime);
+  assert.ok(now.gpuPeakBytes >= before + (1 << 18) && now.gpuBytes < 1 << 18, JSON.stringify(now));
+  runtime.observer = null;
+  await execute(runtime, new Block().free(6));
+  assert.equal(calls, 2);
+  runtime.destroy();
+});
+
 test("uploads do not end the pass, copies do", async () => {
   const runtime = await ready();
   const block = new Block().run(1, [1, 2], [1, 1]).upload(3, 0, ones(4)).run(1, [3, 4], [1, 1]);
@@ -104,6 +120,15 @@ test("pipelines are shared by source and constants, and constants are set", asyn
       .run(10 + i, [10 + i]);
   await execute(runtime, block);
   assert.equal(stats(runtime).kernels, 3);
+  assert.equal(runtime.compiling.asked, 4); // with that of kernel 1
+  await runtime.synchronize();
+  assert.deepEqual(runtime.compiling, { asked: 4, ready: 4 });
+  const times = runtime.compileTimes();
+  assert.deepEqual(
+    times.map(([id]) => id),
+    [1, 10, 11, 12, 13],
+  );
+  assert.ok(times.every(([, ms]) => ms >= 0));
   const values = await Promise.all([10, 11, 12, 13].map((id) => readAs(runtime, Float32Array, id, 1)));
   assert.deepEqual(values.flat(), [1, 5, 5, 6]);
   runtime.execute(
@@ -115,6 +140,7 @@ test("pipelines are shared by source and constants, and constants are set", asyn
   await runtime.synchronize();
   const [error] = errors(runtime);
   assert.deepEqual([error.kind, error.operation], ["compile", "kernel20"]);
+  assert.deepEqual(runtime.compiling, { asked: 5, ready: 5 }, "one that failed is not waited for");
   runtime.destroy();
 });
 

@@ -79,6 +79,8 @@ export class Handle {
 
 export class Buffers {
   liveBytes = 0;
+  /** the most that was ever live */
+  peakBytes = 0;
   private readonly pool = new Pool<Block>();
   /** what the device has shown not to hold */
   private budget = Number.POSITIVE_INFINITY;
@@ -164,8 +166,13 @@ export class Buffers {
   private reuse(block: Block): Block {
     block.refs = 1;
     block.dirty = true;
-    this.liveBytes += block.capacity;
+    this.hold(block.capacity);
     return block;
+  }
+
+  private hold(bytes: number): void {
+    this.liveBytes += bytes;
+    if (this.liveBytes > this.peakBytes) this.peakBytes = this.liveBytes;
   }
 
   private create(classIndex: number, nbytes: number, operation: string): Block {
@@ -183,7 +190,7 @@ export class Buffers {
     }
     const make = () => this.device.createBuffer({ size: capacity, usage: USAGE });
     this.stats.buffersCreated++;
-    this.liveBytes += capacity;
+    this.hold(capacity);
     if (capacity < WATCHED) return new Block(make(), classIndex, capacity);
 
     const failed = (error: { message: string }) => {

@@ -112,6 +112,12 @@ export class GpuDevice {
     return this.groups.count;
   }
 
+  /** how many pipelines were asked for, and how many are ready */
+  get compiling(): { asked: number; ready: number } {
+    const { asked, ready } = this.pipelines;
+    return { asked, ready };
+  }
+
   /** Takes over from a device that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: GpuDevice): void {
     if (from.backlog !== null) this.watch();
@@ -379,13 +385,21 @@ export class GpuDevice {
     return true;
   }
 
-  /** Ends that: the nanoseconds of each dispatch, in order. To be called when all is synchronized. */
-  takeTimes(): number[] {
+  /** Ends that: when each dispatch began and how long it took, in order. To be called when all is synchronized. */
+  takeTimes(): [begin: number, ns: number][] {
     const { timer } = this.stream;
     this.submit();
     this.stream.timer = null;
     timer?.destroy();
     return timer?.times ?? [];
+  }
+
+  /** Milliseconds that kernels took to compile, by id; of those that are ready. */
+  compileTimes(): [id: number, ms: number][] {
+    return this.kernels.flatMap((kernel, id): [number, number][] => {
+      const ms = kernel?.program.ms ?? null;
+      return ms === null ? [] : [[id, ms]];
+    });
   }
 
   /** As a driver reset would. */

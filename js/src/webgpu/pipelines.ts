@@ -13,6 +13,8 @@ export const SMALL_PARAMS = 4096;
 class Program {
   failure: string | null = null;
   readonly pipelines = new Map<Layout, GPUComputePipeline>();
+  /** how long the first of them took until it was ready, as far as news of that came at once */
+  ms: number | null = null;
   constructor(readonly module: GPUShaderModule) {}
 }
 
@@ -34,7 +36,12 @@ export class Kernel {
 export class Pipelines {
   /** how many programs have failed so far */
   failures = 0;
+  /** how many pipelines were asked for, and of how many the browser has said that they are ready, or have failed */
+  asked = 0;
+  ready = 0;
   private readonly programs = new Map<string, Program>();
+  /** when a pipeline was last found ready: they are made one after another */
+  private lastReady = 0;
 
   constructor(
     private readonly device: GPUDevice,
@@ -66,6 +73,8 @@ export class Pipelines {
     const known = program.pipelines.get(layout);
     if (known !== undefined) return known;
     this.stats.kernels++;
+    this.asked++;
+    const asked = performance.now();
     const made = this.scopes.around(
       "validation",
       () =>
@@ -74,10 +83,21 @@ export class Pipelines {
           layout: layout.pipeline,
           compute: { module: program.module, constants: spec.constants ?? {} },
         }),
-      (error) => this.fail(program, spec.name, error.message),
+      (error) => {
+        this.ready++;
+        this.fail(program, spec.name, error.message);
+      },
+      () => this.made(program, asked),
     );
     program.pipelines.set(layout, made);
     return made;
+  }
+
+  private made(program: Program, asked: number): void {
+    const now = performance.now();
+    program.ms ??= now - Math.max(asked, this.lastReady);
+    this.lastReady = now;
+    this.ready++;
   }
 
   private compile(spec: KernelSpec): Program {

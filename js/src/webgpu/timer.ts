@@ -7,8 +7,9 @@ const COPY_DST = 0x8;
 const MAP_READ = 0x1;
 
 export class Timer {
-  /** nanoseconds of each dispatch, in order, as far as they have come back */
-  readonly times: number[] = [];
+  /** of each dispatch, in order, as far as they have come back: when it began, since the first of all, and how long it took, in ns */
+  readonly times: [begin: number, ns: number][] = [];
+  private first: bigint | null = null;
   private readonly queries: GPUQuerySet;
   private readonly resolved: GPUBuffer;
   private count = 0;
@@ -53,8 +54,11 @@ export class Timer {
         return; // the device is lost, which others say
       }
       const stamps = new BigUint64Array(staging.getMappedRange());
-      for (let i = 0; i < stamps.length; i += 2)
-        this.times.push(Number((stamps[i + 1] as bigint) - (stamps[i] as bigint)));
+      this.first ??= stamps[0] as bigint;
+      for (let i = 0; i < stamps.length; i += 2) {
+        const begin = stamps[i] as bigint;
+        this.times.push([Number(begin - this.first), Number((stamps[i + 1] as bigint) - begin)]);
+      }
       staging.destroy();
     });
   }

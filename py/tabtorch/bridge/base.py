@@ -200,10 +200,10 @@ class Bridge:
         self.flush()
         return self._call("startTimes") == "true"
 
-    def take_times(self) -> list[float]:
-        """Ends that: the nanoseconds of each dispatch, in order."""
+    def take_times(self) -> list[tuple[float, float]]:
+        """Ends that: of each dispatch, in order, when it began (since the first) and how long it took, in ns."""
         self.synchronize()
-        times: list[float] = json.loads(self._call("takeTimes"))
+        times: list[tuple[float, float]] = json.loads(self._call("takeTimes"))
         return times
 
     def fault(self, **after: int) -> dict[str, int]:

@@ -222,7 +222,7 @@ class Joint:
                 n.buf = Buffer(bridge.new_buffer(), nbytes, plan.device)
                 own[p] = n
                 ids.append(n.buf.id)
-            plan.pack(*ids, *plan.flat(fn.scalars))
+            plan.send(ids, fn.scalars)
         there = [any(given[j] is not None for j in outputs) for outputs in self.reaching]
         return [
             Tensor._wrap(own[p], m) if p is not None and on else None

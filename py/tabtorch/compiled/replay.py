@@ -403,7 +403,7 @@ class Replay:
             for p, nbytes in plan.fresh:
                 own[p] = b = Buffer(bridge.new_buffer(), nbytes, plan.device)
                 ids.append(b.id)
-            plan.pack(*ids, *plan.flat(scalars[start : start + count]))
+            plan.send(ids, scalars[start : start + count])
             start += count
             new.append(own)
         for device in self.asserting:

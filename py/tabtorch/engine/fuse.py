@@ -228,36 +228,12 @@ class Graph:
                 return
 
     def _merge(self, a: Group, b: Group) -> bool:
-        """Makes one group of two that share points, if no third has to come between them."""
-        count = len(a.nodes) + len(b.nodes)
-        if count > MAX_NODES or a.split or b.split or (self.sizes and count > self._most([*a.nodes, *b.nodes])):
+        """Makes one group of two that share points, if nothing keeps them apart."""
+        both = self._both(a, b)
+        if isinstance(both, str):
             return False
-        shapes = {(g.O, g.K) for g in (a, b) if g.kind != "map"}
-        if {a.kind, b.kind} - {"map", "row", "contract"} or len(shapes) > 1 or a.kind == b.kind == "contract":
-            return False
-        if {a.kind, b.kind} == {"row", "contract"}:
-            return False
-        O, K = next(iter(shapes)) if shapes else (a.O, 1)
-        whole = {g.O for g in (a, b) if g.kind == "map"}
-        if not whole <= {O, O * K}:
-            return False
-        for x in self.groups:
-            if x.nodes and x is not a and x is not b:
-                between = x.anc >> a.index & 1 and b.anc >> x.index & 1
-                if between or (x.anc >> b.index & 1 and a.anc >> x.index & 1):
-                    return False
-        kind = next((g.kind for g in (a, b) if g.kind != "map"), "map")
-        both = Group(kind, a.index, -1, O, K)
-        both.nodes = sorted(a.nodes + b.nodes)
-        if not self._levels(both, a, b):
-            return False
-        old = {p: self.of[p] for p in both.nodes}
-        for p in both.nodes:
-            self.of[p] = both
-        binds: set[Any] = {("p", p) for p in both.nodes if self.live[p]}
-        for p in both.nodes:
-            binds |= self._bound(p, both)
-        if len(binds) >= self.limit:
+        old = self._place(both)
+        if self._binds_at_least(both) >= self.limit:
             self.of.update(old)
             return False
         gone = 1 << b.index
@@ -271,6 +247,64 @@ class Graph:
             if x.anc >> a.index & 1:
                 x.anc |= both.anc
         return True
+
+    def apart(self, a: Group, b: Group) -> str:
+        """What keeps two groups from being one, in words; "" where nothing does: they were dealt so all the same."""
+        both = self._both(a, b)
+        if isinstance(both, str):
+            return both
+        old = self._place(both)
+        binds = self._binds_at_least(both)
+        self.of.update(old)
+        return "" if binds < self.limit else f"together they bind {binds} buffers, and the device allows {self.limit}"
+
+    def _both(self, a: Group, b: Group) -> Group | str:
+        """Two groups as one, or what is against it."""
+        count = len(a.nodes) + len(b.nodes)
+        if {a.kind, b.kind} - {"map", "row", "contract"}:
+            return "one of them has an algorithm of its own, which reads and writes whole buffers"
+        if count > MAX_NODES:
+            return f"together they are {count} operations, and a kernel has {MAX_NODES} at most"
+        if a.split or b.split:
+            return "a long reduction is done in pieces, by several kernels"
+        if self.sizes and count > self._most([*a.nodes, *b.nodes]):
+            return f"together they bind more than the {self.limit} buffers that the device allows"
+        shapes = {(g.O, g.K) for g in (a, b) if g.kind != "map"}
+        if a.kind == b.kind == "contract":
+            return "both are contractions, and a kernel computes one"
+        if {a.kind, b.kind} == {"row", "contract"}:
+            return "one is a reduction and one a contraction, and a kernel computes one of these"
+        if len(shapes) > 1:
+            return "their reductions go over rows of different lengths"
+        O, K = next(iter(shapes)) if shapes else (a.O, 1)
+        whole = {g.O for g in (a, b) if g.kind == "map"}
+        if not whole <= {O, O * K}:
+            return "they have different numbers of elements"
+        for x in self.groups:
+            if x.nodes and x is not a and x is not b:
+                between = x.anc >> a.index & 1 and b.anc >> x.index & 1
+                if between or (x.anc >> b.index & 1 and a.anc >> x.index & 1):
+                    return "another kernel has to run between them"
+        kind = next((g.kind for g in (a, b) if g.kind != "map"), "map")
+        both = Group(kind, a.index, -1, O, K)
+        both.nodes = sorted(a.nodes + b.nodes)
+        if not self._levels(both, a, b):
+            return "one reads values of the other at other places than where they are computed"
+        return both
+
+    def _place(self, g: Group) -> dict[int, Group]:
+        """Says of the nodes of a group that they are in it: where they were."""
+        old = {p: self.of[p] for p in g.nodes}
+        for p in g.nodes:
+            self.of[p] = g
+        return old
+
+    def _binds_at_least(self, g: Group) -> int:
+        """Buffers that the kernel of a group binds, as far as is known before all nodes are dealt."""
+        binds: set[Any] = {("p", p) for p in g.nodes if self.live[p]}
+        for p in g.nodes:
+            binds |= self._bound(p, g)
+        return len(binds)
 
     def _levels(self, g: Group, a: Group, b: Group) -> bool:
         """Level and phase of every node of a merged group; False where a value would be needed away from its point."""

@@ -364,16 +364,20 @@ class Builder:
 
     # ---- the whole
 
+    def emit(self, g: Group) -> None:
+        """Writes what computes a group: one kernel, or a few."""
+        if g.kind == "map":
+            self.emit_map(g)
+        elif g.kind == "write":
+            self.emit_write(g)
+        elif g.kind == "custom":
+            self.emit_custom(g)
+        else:
+            self.emit_row(g)
+
     def plan(self) -> Plan:
         for g in self.order:
-            if g.kind == "map":
-                self.emit_map(g)
-            elif g.kind == "write":
-                self.emit_write(g)
-            elif g.kind == "custom":
-                self.emit_custom(g)
-            else:
-                self.emit_row(g)
+            self.emit(g)
         for p, k in self.copied:
             m = self.nodes[p].inst.out
             self.steps.append({"copy": [self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize]})
@@ -528,13 +532,17 @@ class Plan:
             b = Buffer(new(), nbytes, self.device)
             out.append(b)
             ids.append(b.id)
-        self.pack(*ids, *self.flat(scalars))
+        self.send(ids, scalars)
         for (p, _), b in zip(self.fresh, out, strict=True):
             nodes[p].buf = b
         for p, k in self.taken:
             nodes[p].buf = inputs[k].buf
         for n in nodes:
             n.srcs = n.scalars = ()
+
+    def send(self, ids: list[int], scalars: list[Any]) -> None:
+        """Appends the command that runs it, with the buffers in the order of their slots. Every run comes through here."""
+        self.pack(*ids, *self.flat(scalars))
 
     def flat(self, scalars: list[Any]) -> list[Any]:
         """The scalars as `pack` takes them: complex ones are two."""

@@ -7,7 +7,7 @@ became is recorded as its kernels, whose names are those of the operations fused
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from .. import operators
 from .._exchange import Layer
 from ..engine import graph, plan
+from ..engine.plan import Plan
 from ..ops import core
 from ..tensor import Tensor
 
@@ -104,7 +105,7 @@ class Recorder:
         while self.open and self.open.pop() is not e:
             pass
 
-    def dispatched(self, p: Any) -> None:
+    def dispatched(self, p: Plan) -> None:
         """The kernels of a plan, as it is sent."""
         at = self.now()
         for step in p.steps:
@@ -136,12 +137,20 @@ class Recorder:
             if self.gpu:
                 self._place(graph.bridge().take_times())
 
-    def _place(self, times: list[float]) -> None:
-        """The device's times, in ns, to the kernels that were sent, in the same order."""
+    def _place(self, times: list[tuple[float, float]]) -> None:
+        """The device's times to the kernels that were sent, in the same order."""
         kernels = [e for e in self.events if e.is_kernel and e.scope == "webgpu"]
         if len(kernels) == len(times):
-            for e, t in zip(kernels, times):
-                e.device_time_total = t / 1e3
+            zero = device_zero([e.start for e in kernels], times)
+            for e, (begin, ns) in zip(kernels, times):
+                e.start = zero + begin / 1e3
+                e.end = e.start + ns / 1e3
+                e.device_time_total = ns / 1e3
+
+
+def device_zero(sent: Sequence[float], times: Sequence[tuple[float, float]]) -> float:
+    """Where the device's clock, in ns, has its nought on the host's, in µs: no kernel began before it was sent."""
+    return max((s - begin / 1e3 for s, (begin, _) in zip(sent, times)), default=0.0)
 
 
 def _stack() -> list[str]:
@@ -188,7 +197,7 @@ def _step(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     return _timed(f"Optimizer.step#{type(args[0]).__name__}.step")(f, args, kw)
 
 
-def _running(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+def _sending(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     if active is not None:
         active.dispatched(args[0])
     return f(*args, **kw)
@@ -219,7 +228,7 @@ def _the_layer() -> Layer:
                 f = f.__closure__[f.__code__.co_freevars.index("make")].cell_contents()
                 setattr(Tensor, name, f)
             _layer.meet(f, _timed("aten::" + operation))
-        _layer.meet(plan.Plan.__dict__["run"], _running)
+        _layer.meet(plan.Plan.__dict__["send"], _sending)
         _layer.meet(plan.make_plan, _timed("tabtorch::make_plan"))
         _layer.meet(graph.flush_queue, _timed("tabtorch::send"))
         _layer.meet(graph.read, _timed("tabtorch::read"))
