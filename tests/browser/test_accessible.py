@@ -62,6 +62,24 @@ def test_the_page(editor: Editor) -> None:
     page.keyboard.press("Escape")
 
 
+def test_the_inspector(editor: Editor) -> None:
+    page = editor.page
+    editor.write("import torch\nw = torch.ones(3, 3, requires_grad=True)\nloss = (w @ w).sum()\nprint(loss.item())\n")
+    page.click("#inspect")
+    page.get_by_role("tab", name="Profile").click()
+    page.get_by_role("button", name="Run with profile").click()
+    page.wait_for_selector(".kernels", timeout=90_000)
+    page.locator(".kernels tbody button").first.click()
+    assert findings(page) == {}
+    page.get_by_role("tab", name="Autograd").click()
+    page.get_by_role("button", name="Draw").click()
+    page.wait_for_selector(".graph svg", timeout=30_000)
+    for tab in ("Autograd", "Live", "Device"):
+        page.get_by_role("tab", name=tab).click()
+        assert findings(page, "#inspector") == {}, tab
+    page.click("#inspect")
+
+
 def test_the_compatibility_page(compatibility: Any) -> None:
     # axe takes ten seconds for a thousand rows, which are all alike
     compatibility.evaluate("document.querySelectorAll('tbody tr:nth-child(n + 40)').forEach((row) => row.remove())")

@@ -70,6 +70,15 @@ export class Cells {
     return this.#run(this.#jobs(view, indices(view.state)), true);
   }
 
+  /** Run the cell that the cursor is in; false where it is in none that has code. */
+  runCurrent(view: EditorView): boolean {
+    const line = view.state.doc.lineAt(view.state.selection.main.head).number;
+    const index = cellsOf(view.state).findIndex((cell) => cell.first <= line && line <= cell.last);
+    if (cellsOf(view.state)[index]?.kind !== "code") return false;
+    this.#act(view, "run", index);
+    return true;
+  }
+
   /** A result of before, with the cell that begins at this line: it is filled by who asks. */
   restore(view: EditorView, first: number, number: number | null): CellResult {
     const cells = cellsOf(view.state);

@@ -10,6 +10,7 @@ import { CONTROL, type Link, Links } from "./links";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
 import type { Bundle, Metadata, Mode } from "./rich";
+import { Watch, type WatchEvent, type Watched } from "./watch";
 
 /** The page's own modules, by path. */
 const modules = import.meta.glob<string>("./python/**/*.py", { query: "?raw", import: "default", eager: true });
@@ -20,6 +21,7 @@ export type PageEvent =
   | Item
   | Batch
   | FolderEvent
+  | WatchEvent
   | { event: "input" }
   | { event: "cell"; number: number }
   | { event: "report"; text: string }
@@ -45,11 +47,15 @@ export interface StartOptions {
   packages?: string[] | undefined;
   /** Shared memory where the page says what it has drawn: see Outbox. */
   drawn?: Int32Array | undefined;
+  /** Shared memory where the page says whether it looks at the runtime's counters: see Watch. */
+  watched?: Int32Array | undefined;
 }
 
 export interface Device {
   device: string;
   version: string;
+  /** Of the interpreter. */
+  python: string;
   error?: string;
   info: {
     webgpu?: {
@@ -116,10 +122,13 @@ export class Interpreter {
   #interrupt: Uint8Array = new Uint8Array(1);
   #shared = false; // the page writes #interrupt itself
   #manifest!: Manifest;
+  #site!: string; // where packages lie
   #running = false;
   #outbox!: Outbox;
   #interactive = false;
   #allowed: string[] = [];
+  #runtime: Watched | undefined;
+  #watch: Watch | undefined;
   #folder: Folder | undefined; // where files outlive this Python
   readonly #links = new Links();
   #answer: ((line: string | undefined) => void) | undefined; // to input(), which waits for it
@@ -167,6 +176,7 @@ export class Interpreter {
     pyodide.setInterruptBuffer(this.#interrupt);
 
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
+    this.#site = site;
     for (const [path, source] of Object.entries(modules))
       this.#write(`${site}/${path.slice("./python/".length)}`, encoder.encode(source));
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
@@ -182,6 +192,7 @@ export class Interpreter {
     progress.begin("device");
     const device = JSON.parse(this.#call("describe") as string) as Device;
     if (this.#interactive) this.#call("start_clean");
+    if (this.#interactive && !device.error) this.#observe(options.watched);
     progress.finish("device");
     return device;
   }
@@ -281,6 +292,31 @@ export class Interpreter {
     return this.#folder?.remove(path);
   }
 
+  /** Tell the runtime's counters, now and again, or no longer. */
+  watch(on: boolean): void {
+    if (this.#watch) this.#watch.on = on;
+  }
+
+  /** The result of a function of the inspector's module, which has this text. */
+  async inspect(source: string, name: string, ...args: unknown[]): Promise<unknown> {
+    const module = "tabinspect";
+    if (!this.#pyodide.FS.analyzePath(`${this.#site}/${module}.py`).exists)
+      this.#write(`${this.#site}/${module}.py`, encoder.encode(source));
+    const inspector = this.#pyodide.pyimport(module);
+    const call = inspector[name] as PyCallable;
+    try {
+      return await this.#guarded(() => call(...args));
+    } finally {
+      call.destroy();
+      inspector.destroy();
+    }
+  }
+
+  /** How long kernels took to compile. */
+  compileTimes(): [kernel: number, ms: number][] {
+    return this.#runtime?.compileTimes() ?? [];
+  }
+
   /** Exit handlers, as at the end of a process. */
   finish(): void {
     this.#call("finish");
@@ -307,12 +343,17 @@ export class Interpreter {
     this.#folder = await Folder.open(this.#pyodide.FS, HOME, demos, this.#emit);
   }
 
-  async #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
+  #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
+    return this.#guarded(() => this.#call(name, ...args));
+  }
+
+  /** Have Python do this, where Stop reaches it. */
+  async #guarded(begin: () => unknown): Promise<unknown> {
     this.#interrupt[0] = 0;
     this.#running = true;
     this.#links.live = true;
     try {
-      const work = Promise.resolve(this.#call(name, ...args));
+      const work = Promise.resolve(begin());
       return await (this.#folder?.keeping(work) ?? work);
     } finally {
       this.#outbox.flush();
@@ -392,6 +433,12 @@ export class Interpreter {
       this.#emit({ event: "report", text });
     };
     Object.assign(globalThis, { tabtorchReport });
+  }
+
+  #observe(flag: Int32Array | undefined): void {
+    const module = (this.#pyodide as unknown as { _module: { HEAPU8: Uint8Array } })._module;
+    this.#runtime = this.#call("runtime") as Watched;
+    this.#watch = new Watch(this.#runtime, this.#emit, () => module.HEAPU8.byteLength, flag);
   }
 
   #connectStreams(): void {

@@ -5,6 +5,7 @@ import { assist } from "./assist";
 import "./toembed";
 import { Cells } from "./cellrun";
 import { cellsOf } from "./cellview";
+import { Compiling } from "./compiling";
 import { allowed, question } from "./consent";
 import { deviceWords, lacksGpu } from "./device";
 import { createEditor } from "./editor";
@@ -12,6 +13,7 @@ import { element } from "./element";
 import { acceptFiles } from "./files";
 import { FilesPanel } from "./filespanel";
 import { gallery } from "./gallery";
+import { Inspect } from "./inspect";
 import { HOME, type PageEvent, type RunResult } from "./interpreter";
 import { listDemos, listDocuments } from "./list";
 import { fileMenu } from "./menu";
@@ -91,6 +93,7 @@ const session = new Session(
       chip.textContent = short;
       chip.title = long;
       chip.className = `device ${good ? "good" : "bad"}`;
+      inspect.onDevice(device);
       if (lacksGpu(device)) output.line("note", advice(thisBrowser()));
     },
   },
@@ -107,6 +110,16 @@ const files = new FilesPanel(
   },
   notice,
 );
+
+const compiling = new Compiling((words) => {
+  if (session.state === "busy") stateWords.textContent = words || "Running";
+});
+
+const inspect = new Inspect(element("inspect"), {
+  session,
+  run: () => run(),
+  runCell: () => cells.runCurrent(editor.view),
+});
 
 const prompt = new Prompt(element("repl"), element("marks"), {
   ready: () => session.state === "ready",
@@ -202,6 +215,8 @@ function onEvent(event: PageEvent): void {
   else if (event.event === "dropped") output.dropped(event.lines, event.characters);
   else if (event.event === "folder") files.show(event.files);
   else if (event.event === "stage") showStage(loading, event);
+  else if (event.event === "compiling") compiling.hear(event);
+  inspect.hear(event);
 }
 
 function onState(state: State, problem?: string): void {
@@ -209,6 +224,7 @@ function onState(state: State, problem?: string): void {
   stopButton.disabled = state !== "busy" && !queued;
   if (state !== "busy") output.endAsking();
   if (state === "loading") endControls();
+  if (state !== "busy") compiling.end();
   runButton.disabled = state === "busy";
   element("prompt").classList.toggle("busy", state !== "ready");
   const words = { loading: queued ? "Runs when loaded" : "Loading", ready: outcome || "Ready", busy: "Running" };
@@ -221,6 +237,7 @@ function onState(state: State, problem?: string): void {
     queued = false;
     queueMicrotask(() => void run());
   } else if (state === "ready") setTimeout(() => cells.goOn());
+  inspect.onState(state);
 }
 
 function onShown(): void {

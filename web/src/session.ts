@@ -40,6 +40,8 @@ export class Session {
   #python: Comlink.Remote<Interpreter> | undefined;
   #ready: Promise<void> = Promise.resolve();
   #interrupt: Uint8Array | undefined;
+  #watched: Int32Array | undefined;
+  #watching = false;
   #ended: Promise<never> = new Promise(() => {});
   #abandon: ((reason: Stopped) => void) | undefined;
   #generation = 0;
@@ -89,6 +91,22 @@ export class Session {
 
   needsMore(source: string): Promise<boolean> {
     return this.#ask((python) => python.needsMore(source));
+  }
+
+  /** Have the runtime's counters told, or no longer; also by a Python that is started later. */
+  watch(on: boolean): void {
+    this.#watching = on;
+    if (this.#watched) Atomics.store(this.#watched, 0, Number(on));
+    if (this.state === "ready" || this.state === "busy") this.#python?.watch(on).catch(() => {}); // it may be ended meanwhile
+  }
+
+  /** What a function of the inspector's module says; while it works Python is busy. */
+  inspect(source: string, name: string, ...args: unknown[]): Promise<unknown> {
+    return this.#exclusive((python) => python.inspect(source, name, ...args));
+  }
+
+  compileTimes(): Promise<[kernel: number, ms: number][]> {
+    return this.#ask((python) => python.compileTimes());
   }
 
   /** Answer a script that asked for input. */
@@ -151,6 +169,7 @@ export class Session {
     const python = Comlink.wrap<Interpreter>(worker);
     this.#python = python;
     const drawn = shared ? new Int32Array(new SharedArrayBuffer(4)) : undefined;
+    this.#watched = shared ? new Int32Array(new SharedArrayBuffer(4)) : undefined;
     worker.addEventListener("message", ({ data }: MessageEvent<PageEvent>) => {
       if (data?.event && generation === this.#generation) this.#receive(data, drawn);
     });
@@ -159,11 +178,13 @@ export class Session {
     });
     broken.catch(() => {});
     const options = { ...this.#options, manifest: await manifest };
-    const starting = python.start({ ...options, interruptBuffer: this.#interrupt, interactive: true, drawn });
+    const shares = { interruptBuffer: this.#interrupt, drawn, watched: this.#watched };
+    const starting = python.start({ ...options, ...shares, interactive: true });
     const device = await Promise.race([starting, broken]);
     if (generation !== this.#generation) throw new Stopped("restarted");
     this.#handlers.onDevice(device);
     this.#set("ready");
+    if (this.#watching) this.watch(true);
   }
 
   #receive(event: PageEvent, drawn: Int32Array | undefined): void {

@@ -111,6 +111,7 @@ class PyodideBridge(Bridge):
 
     def __init__(self, runtime: Any) -> None:
         super().__init__()
+        self.runtime = runtime  # for the page that this is part of
         glue = self._glue = run_js(GLUE)(runtime)
         self._bind_js = glue.bind
         self._execute_js = glue.execute

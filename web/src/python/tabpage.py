@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import codeop
+import contextlib
 import gc
 import inspect
 import io
@@ -35,6 +36,7 @@ _waiting = []  # what the script is suspended in, the innermost last: each can b
 _interrupted = False  # Stop came while the script was suspended
 _stopped = False  # Stop came since the first of the cells that run
 _task = None  # of the script that runs
+around = contextlib.nullcontext  # what the user's code runs in: the inspector's profiler, when that is asked for
 
 
 # A promise cannot be cancelled. What comes of it later is left alone.
@@ -160,7 +162,7 @@ def start_clean():
 
 
 def describe():
-    """What the page says about the device, as JSON: `device`, `version`, and the runtime's `info`."""
+    """What the page says about the device, as JSON: `device`, `version`, the interpreter's, and the runtime's `info`."""
     try:
         import torch
 
@@ -171,7 +173,14 @@ def describe():
         report = {"device": device, "version": torch.__version__, "info": get_bridge().info}
     except Exception as error:
         report = {"device": "", "version": "", "info": {}, "error": f"{type(error).__name__}: {error}"}
-    return json.dumps(report, default=str)
+    return json.dumps({**report, "python": sys.version.split()[0]}, default=str)
+
+
+def runtime():
+    """The runtime that the device is in, for the page to look at."""
+    from tabtorch.bridge import get_bridge
+
+    return get_bridge().runtime
 
 
 def _magics():
@@ -307,7 +316,8 @@ async def _ended(work):
     status, places = 0, []
     tabdisplay.begin()
     try:
-        await work
+        with around():
+            await work
     except SystemExit as error:
         status = _said_status(error)
     except (KeyboardInterrupt, asyncio.CancelledError) as error:

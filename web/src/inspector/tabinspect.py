@@ -1,0 +1,433 @@
+"""What the page's inspector asks of Python: a run under the profiler, and the autograd graph of a value.
+
+It is not there before the inspector is opened, and nothing is recorded but while a run is profiled.
+"""
+
+import json
+import math
+import sys
+from array import array
+from collections import Counter
+
+import tabpage
+
+from tabtorch import Tensor, nn
+from tabtorch._exchange import Layer
+from tabtorch.engine import graph, plan
+from tabtorch.profiler import _record
+
+#: of a recording: calls of operations, and dispatches, beyond which they are counted and not listed one by one
+MOST_CALLS = 10_000
+MOST_DISPATCHES = 20_000
+#: of the graph of a tensor
+MOST_NODES = 300
+#: of what is said of one kernel
+MOST_REASONS = 6
+
+_profile = None  # the one that records, or was recorded last
+
+
+# ---- a run under the profiler
+
+
+def arm():
+    """The next code of the user's is recorded, until `take`."""
+    global _profile
+    _drop()
+    _profile = Profile()
+    tabpage.around = _Recording
+
+
+async def take():
+    """What was recorded since `arm`, as JSON: see Profile.report."""
+    tabpage.around = tabpage.contextlib.nullcontext
+    profile = _profile
+    if profile is None or not profile.began:
+        return json.dumps(None)
+    try:
+        profile.stop()
+        return json.dumps(profile.report())
+    finally:
+        _drop()
+
+
+def _drop():
+    """Ends a recording that nobody has taken."""
+    global _profile
+    tabpage.around = tabpage.contextlib.nullcontext
+    left, _profile = _profile, None
+    if left is not None and _record.active is left:
+        left.stop()
+
+
+class _Recording:
+    """With the user's code in it. Several cells are one recording, which ends when it is taken."""
+
+    def __enter__(self):
+        if _profile is not None and not _profile.began:
+            _profile.start()
+
+    def __exit__(self, error, *_):
+        if _profile is None or not _profile.began:
+            return
+        if error is None:
+            graph.flush()  # what nobody reads is part of the run as well
+        _profile.until = _profile.now()
+
+
+class Launch:
+    """A kernel as one plan launches it: what it computes, what it moves."""
+
+    def __init__(self, row, operations=(), read=0, written=0, workgroups=1):
+        self.row = row
+        self.operations = operations
+        self.read = read
+        self.written = written
+        self.workgroups = workgroups
+
+
+class Profile(_record.Recorder):
+    """A recording that knows of each kernel what the engine made it of."""
+
+    def __init__(self):
+        super().__init__(gpu=True)
+        self.began = False
+        self.until = 0.0  # when the user's code was over
+        self.rows = {}  # kernel -> its row of the table
+        self.launches = {}  # plan -> its launches, in order
+        self.order = []  # of what was dispatched: the row
+        self.gpu_order = []  # which of these the device times
+        self.sent = array("d")
+        self.times = None
+        self.calls_left_out = 0
+        self.extra = _record.FunctionEvent(0, "", 0.0)  # stands for those that are not listed
+
+    def start(self):
+        # What is planned already would say nothing of itself: windows are planned anew, their kernels stay.
+        with graph.LOCK:
+            for each in graph._plans.values():
+                each.forget()
+            graph._plans.clear()
+        self.first_new = graph.bridge().block.kernels + 1
+        self.began = True
+        super().start()
+        _the_layer().switch(True)
+
+    def stop(self):
+        super().stop()
+        _the_layer().switch(False)
+
+    def begin(self, name, args=()):
+        if len(self.events) < MOST_CALLS:
+            return super().begin(name, args)
+        self.calls_left_out += 1
+        return self.extra
+
+    def finish(self, e):
+        if e is not self.extra:
+            super().finish(e)
+
+    def planned(self, builder, made, dealt, access):
+        """A plan was made; dealt: the group of each step, access: how each launch binds what it binds."""
+        self.launches[made] = [
+            _described(self.row_of(step, made), builder, step, dealt[at], access[at])
+            for at, step in enumerate(builder.steps)
+            if "kernel" in step
+        ]
+
+    def dispatched(self, p):
+        launches = self.launches.get(p)
+        if launches is None:  # made before: of a function that was compiled then
+            launches = [Launch(self.row_of(s, p), workgroups=math.prod(s["grid"])) for s in p.steps if "kernel" in s]
+            self.launches[p] = launches
+        at = self.now()
+        for launch in launches:
+            launch.row.count(launch)
+            if not p.device:
+                self.gpu_order.append(len(self.order))
+            self.order.append(launch.row)
+            self.sent.append(at)
+
+    def row_of(self, step, p):
+        row = self.rows.get(step["kernel"])
+        if row is None:
+            row = self.rows[step["kernel"]] = Row(step["label"], step["kernel"], p.device)
+        return row
+
+    def _place(self, times):
+        if len(times) != len(self.gpu_order):
+            return
+        zero = _record.device_zero([self.sent[i] for i in self.gpu_order], times)
+        self.times = {i: (zero + begin / 1e3, ns / 1e3) for i, (begin, ns) in zip(self.gpu_order, times)}
+        for i, (_, us) in self.times.items():
+            self.order[i].us += us
+
+    def report(self):
+        """Times are in µs since the recording began.
+
+        calls: [name, start, duration, depth] of operations in Python; dispatches: [kernel, sent, begin, duration], the last
+        two None where the device has no clock; kernels: their rows, in the order of their first dispatch.
+        """
+        sources = {kernel: key[1] for key, kernel in plan._kernels.items()}
+        rows = {id(row): at for at, row in enumerate(self.rows.values())}
+        times = self.times or {}
+        names = {}
+        calls = [
+            [names.setdefault(e.name, len(names)), round(e.start, 1), round(e.cpu_time_total, 1), _depth(e)]
+            for e in self.events
+        ]
+        dispatches = [
+            [rows[id(row)], round(self.sent[i], 1), *(round(x, 3) for x in times[i])]
+            if i in times
+            else [rows[id(row)], round(self.sent[i], 1), None, None]
+            for i, row in enumerate(self.order[:MOST_DISPATCHES])
+        ]
+        return {
+            "duration": self.until or self.now(),
+            "timed": self.times is not None,
+            "names": list(names),
+            "calls": calls,
+            "calls_left_out": self.calls_left_out,
+            "dispatches": dispatches,
+            "dispatches_left_out": max(0, len(self.order) - MOST_DISPATCHES),
+            "kernels": [row.report(sources, self.first_new, self.times is not None) for row in self.rows.values()],
+        }
+
+
+class Row:
+    """All launches of one kernel."""
+
+    def __init__(self, name, kernel, device):
+        self.name = name
+        self.kernel = kernel
+        self.device = device
+        self.calls = self.read = self.written = 0
+        self.us = 0.0
+        self.first = None
+        self.workgroups = set()
+        self.known = False
+        self.apart = {}
+
+    def count(self, launch):
+        self.calls += 1
+        self.read += launch.read
+        self.written += launch.written
+        self.first = self.first or launch
+        self.workgroups.add(launch.workgroups)
+
+    def report(self, sources, first_new, timed):
+        operations = self.first.operations if self.first else ()
+        return {
+            "name": self.name,
+            "kernel": self.kernel,
+            "device": "cpu" if self.device else "webgpu",
+            "calls": self.calls,
+            "us": self.us if timed and not self.device else None,
+            "operations": list(operations) if self.known else None,
+            "read": self.read if self.known else None,
+            "written": self.written if self.known else None,
+            "workgroups": [min(self.workgroups), max(self.workgroups)] if self.workgroups else [0, 0],
+            "fresh": self.kernel >= first_new,
+            "apart": list(self.apart)[:MOST_REASONS],
+            "source": sources.get(self.kernel, ""),
+        }
+
+
+def _depth(e):
+    depth = 0
+    while e.cpu_parent is not None:
+        e = e.cpu_parent
+        depth += 1
+    return depth
+
+
+_layer = None
+_dealt = []  # of the plan that is being made: the group of each step so far
+_access = {}  # and of each launch, by its step
+
+
+def _the_layer():
+    """Looks on where plans are made: outside of a recording no code of the engine's is other than it was."""
+    global _layer
+    if _layer is None:
+        _layer = Layer(2, lambda name: None)
+        _layer.meet(plan.Builder.plan, _planning)
+        _layer.meet(plan.Builder.emit, _emitting)
+        _layer.meet(plan.Builder.launch, _launching)
+    return _layer
+
+
+def _planning(f, args, kw):
+    _dealt.clear()
+    _access.clear()
+    made = f(*args, **kw)
+    if isinstance(_record.active, Profile):
+        _record.active.planned(args[0], made, [*_dealt, *[None] * (len(args[0].steps) - len(_dealt))], _access)
+    return made
+
+
+def _emitting(f, args, kw):
+    result = f(*args, **kw)
+    builder, group = args
+    _dealt.extend([group] * (len(builder.steps) - len(_dealt)))
+    return result
+
+
+def _launching(f, args, kw):
+    result = f(*args, **kw)
+    builder, kernel = args[:2]
+    _access[len(builder.steps) - 1] = [access for _, _, access in kernel.bindings]
+    return result
+
+
+def _described(row, builder, step, group, access):
+    row.known = True
+    dealer = builder.graph
+    again = dealer.deep(group) - set(group.nodes)
+    operations = [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group))]
+    if group.kind != "custom" and step["label"] != builder.label(group):
+        operations = []  # one that helps that of the group, and computes nothing by itself
+    for source, words in _apart(builder, group):
+        row.apart.setdefault(f"{source}: {words}")
+    read = written = 0
+    seen = _seen(builder, group)
+    for key, how in zip(step["bind"], access):
+        size = _size(builder, key)
+        if how == "r":
+            read += min(size, seen.get(key, size))
+        elif group.kind == "write":
+            written += builder.nodes[group.nodes[0]].inst.static.numel * _itemsize(builder, key)
+        else:
+            written += size
+    return Launch(row, operations, read, written, math.prod(step["grid"]))
+
+
+def _operation(node, again):
+    out = node.inst.out
+    return [node.inst.op.name, list(out.shape), out.dtype.name, again]
+
+
+def _apart(builder, group):
+    """For each kernel of the same window whose values this one reads: what keeps them from being one, where that is known."""
+    dealer = builder.graph
+    sources = {id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group}
+    for source in sources.values():
+        words = dealer.apart(source, group)
+        if words:
+            yield f"reads what {builder.label(source)} writes", words
+
+
+def _seen(builder, group):
+    """Of each buffer that a group reads, by its key: the bytes that the views cover through which it does."""
+    nodes, dealer = builder.nodes, builder.graph
+    seen = Counter()
+    for p in dealer.deep(group):
+        node = nodes[p]
+        for source, view in zip(node.srcs, node.inst.ins):
+            apart = source.buf is not None or (
+                source.pos not in dealer.virtual and dealer.of.get(source.pos) is not group
+            )
+            if apart:
+                once = math.prod(n for n, s in zip(view.shape, view.strides) if s)
+                seen[builder.key_of(source)] += once * view.dtype.itemsize
+    return seen
+
+
+def _value(builder, key):
+    return builder.inputs[key[1]] if key[0] == "in" else builder.nodes[key[1]]
+
+
+def _size(builder, key):
+    if key[0] == "t":
+        return builder.temps[key[1]]
+    out = _value(builder, key).inst.out
+    return out.numel * out.dtype.itemsize
+
+
+def _itemsize(builder, key):
+    return 1 if key[0] == "t" else _value(builder, key).inst.out.dtype.itemsize
+
+
+# ---- the autograd graph of a value
+
+
+def tape(expression):
+    """The graph behind a tensor, as JSON: nodes [kind, name, what is known of it] from the result on, edges from a node to
+    the inputs of its operation, and how many nodes there are besides. Or `problem`: why there is none."""
+    try:
+        value = eval(expression, sys.modules["__main__"].__dict__)
+    except BaseException as error:
+        return json.dumps({"problem": f"{type(error).__name__}: {error}"})
+    if not isinstance(value, Tensor):
+        return json.dumps({"problem": f"{expression} is of type {type(value).__name__}, and no tensor"})
+    if not value.requires_grad:
+        return json.dumps({"problem": f"{expression} requires no gradient: nothing was recorded of how it came to be"})
+    return json.dumps(_walk(value))
+
+
+def _walk(value):
+    leaves, made = _names()
+    root = value.grad_fn if value.grad_fn is not None else value
+    found = {_identity(root): 0}
+    order = [root]  # breadth first, so that what is left out is what is farthest
+    edges = []
+    for at, fn in enumerate(order):
+        if at >= MOST_NODES:
+            break
+        for following, _ in getattr(fn, "next_functions", ()):
+            if following is None:
+                continue
+            key = _identity(following)
+            if key not in found:
+                found[key] = len(order)
+                order.append(following)
+            edges.append([at, found[key]])
+    kept = min(len(order), MOST_NODES)
+    return {
+        "nodes": [_shown(fn, leaves, made) for fn in order[:kept]],
+        "edges": [edge for edge in edges if max(edge) < kept],
+        "left_out": _count(order, found) - kept,
+    }
+
+
+def _count(order, found):
+    """How many nodes there are in all."""
+    for fn in order:
+        for following, _ in getattr(fn, "next_functions", ()):
+            if following is not None and _identity(following) not in found:
+                found[_identity(following)] = len(order)
+                order.append(following)
+    return len(order)
+
+
+def _leaf(fn):
+    return fn if isinstance(fn, Tensor) else getattr(fn, "variable", None)
+
+
+def _identity(fn):
+    """Leaves are their tensors: what stands for one in the graph is made anew each time that it is asked for."""
+    return id(_leaf(fn)) if _leaf(fn) is not None else id(fn)
+
+
+def _shown(fn, leaves, made):
+    leaf = _leaf(fn)
+    if leaf is None:
+        return ["operation", fn.name().rpartition("::")[2], made.get(id(fn), "")]
+    shape = " × ".join(map(str, leaf.shape)) or "scalar"
+    return ["leaf", leaves.get(id(leaf), "a leaf"), f"{shape} {leaf.dtype}".replace("torch.", "")]
+
+
+def _names():
+    """What the script calls its tensors: names of leaves, by their ids, and of results, by those of their functions."""
+    leaves, made = {}, {}
+    for name, value in list(sys.modules["__main__"].__dict__.items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, nn.Module):
+            for path, parameter in value.named_parameters():
+                leaves.setdefault(id(parameter), f"{name}.{path}")
+        elif isinstance(value, Tensor) and value.grad_fn is None:
+            leaves[id(value)] = name
+        elif isinstance(value, Tensor):
+            made[id(value.grad_fn)] = name
+    return leaves, made
