@@ -266,7 +266,7 @@ export class Runtime {
     return this.gpu?.compiling ?? { asked: 0, ready: 0 };
   }
 
-  /** Of kernels of the GPU by id: the milliseconds that it took until they were ready. */
+  /** Of kernels of the GPU that are compiled, by id: how many milliseconds after they were asked for that was known. */
   compileTimes(): [id: number, ms: number][] {
     return this.gpu?.compileTimes() ?? [];
   }

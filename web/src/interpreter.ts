@@ -312,7 +312,7 @@ export class Interpreter {
     }
   }
 
-  /** How long kernels took to compile. */
+  /** After how long it was known of kernels that they are compiled. */
   compileTimes(): [kernel: number, ms: number][] {
     return this.#runtime?.compileTimes() ?? [];
   }

@@ -394,7 +394,7 @@ export class GpuDevice {
     return timer?.times ?? [];
   }
 
-  /** Milliseconds that kernels took to compile, by id; of those that are ready. */
+  /** Of kernels that are compiled, by id: how many milliseconds after they were asked for that was known. */
   compileTimes(): [id: number, ms: number][] {
     return this.kernels.flatMap((kernel, id): [number, number][] => {
       const ms = kernel?.program.ms ?? null;

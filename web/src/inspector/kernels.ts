@@ -57,10 +57,11 @@ const COLUMNS: Column[] = [
   },
   {
     title: "Compiled",
-    explained: "Whether it was compiled in this run, and how long it took until the browser said so",
+    explained:
+      "Whether it was compiled in this run, and how long after it was asked for the browser said so: kernels are compiled one after another",
     value: ({ compiled, fresh }) => (fresh ? (compiled ?? 0) : -1),
     words: ({ compiled, fresh }) =>
-      fresh ? (compiled === undefined ? "in this run" : `≤ ${time(compiled * 1000)}`) : "before",
+      fresh ? (compiled === undefined ? "in this run" : `after ${time(compiled * 1000)}`) : "before",
   },
 ];
 

@@ -21,7 +21,7 @@ export interface Kernel {
   /** What keeps it from being one with kernels whose values it reads. */
   apart: string[];
   source: string;
-  /** Milliseconds until it was compiled, where it was so in this run. */
+  /** Milliseconds after which it was known to be compiled, where it was so in this run. */
   compiled?: number | undefined;
 }
 

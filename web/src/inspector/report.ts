@@ -1,6 +1,7 @@
 /** What the page runs on, to be read here and pasted into an issue. */
 import { advice, thisBrowser } from "../advice";
 import { deviceWords, lacksGpu } from "../device";
+import type { Manifest } from "../manifest";
 import { copy } from "../share";
 import { manifest } from "../version";
 import { button, bytes, make } from "./make";
@@ -19,11 +20,14 @@ const COPIED_MS = 2000;
 export class Report implements View {
   readonly title = "Device";
   readonly element = make("div", { className: "report" });
-  #versions: Row[] = [];
+  #site: Manifest | undefined; // once it is known
 
   constructor(private readonly around: Around) {
     this.draw();
-    void around.attempt(this, () => this.#askVersions());
+    void around.attempt(this, async () => {
+      this.#site = await manifest;
+      this.draw();
+    });
   }
 
   draw(): void {
@@ -42,23 +46,22 @@ export class Report implements View {
         { className: "columns" },
         group("Backend", this.#backend()),
         group("Browser", this.#browser()),
-        group("Versions", this.#versions),
+        group("Versions", this.#versions()),
       ),
       folded(`Limits (${this.#limits().length})`, this.#limits()),
       folded("WebGPU features", [["Enabled", device.info.webgpu?.features?.join(", ") || "none"]]),
     );
   }
 
-  async #askVersions(): Promise<void> {
-    const { wheel, pyodide, version } = await manifest;
-    this.#versions = [
-      ["tabtorch", /tabtorch-([^-]+)/.exec(wheel)?.[1] ?? "unknown"],
+  #versions(): Row[] {
+    const { wheel = "", pyodide = "", version = "" } = this.#site ?? {};
+    return [
+      ["tabtorch", /tabtorch-([^-]+)/.exec(wheel)?.[1] ?? "not known"],
       ["Build of the site", version],
       ["torch API", this.around.device?.version ?? ""],
       ["Pyodide", pyodide],
       ["Python", this.around.device?.python ?? ""],
     ];
-    this.draw();
   }
 
   #backend(): Row[] {
@@ -107,7 +110,7 @@ export class Report implements View {
     return [
       ...part("Backend", this.#backend()),
       ...part("Browser", this.#browser()),
-      ...part("Versions", this.#versions),
+      ...part("Versions", this.#versions()),
       ...part("WebGPU", [["features", device?.info.webgpu?.features?.join(", ") || "none"], ...this.#limits()]),
     ].join("\n");
   }

@@ -209,7 +209,7 @@ export class Timeline {
       context.moveTo(x, AXIS - 4);
       context.lineTo(x, AXIS + ROW * this.#lanes.length);
       context.stroke();
-      if (x + 40 < width) context.fillText(time(at), x + 3, AXIS / 2);
+      if (x + 40 < width) context.fillText(at ? time(at) : "0", x + 3, AXIS / 2);
     }
   }
 }
