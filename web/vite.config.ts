@@ -4,7 +4,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
+import { brotli } from "./brotli";
 import { guides } from "./guides";
+import { excerpt } from "./library";
 import { packages } from "./packages";
 import { policy } from "./policy";
 import type { Manifest } from "./src/manifest";
@@ -24,8 +26,8 @@ function findWheel(): string {
   return join(dist, newest);
 }
 
-/** What the page fetches as it starts, by its path in the site, and that the manifest names: Pyodide's core, the wheel, the demos' data. */
-function collect(): Map<string, Buffer> {
+/** What Python is made of, by its path in the site, and that the manifest names: Pyodide's core, the wheel, the demos' data. */
+async function collect(): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"]) {
     files.set(`pyodide/${name}`, readFileSync(join(pyodide, name)));
@@ -34,15 +36,17 @@ function collect(): Map<string, Buffer> {
   files.set("pyodide/pyodide-lock.json", Buffer.from(own.lock));
   for (const [path, bytes] of own.files) files.set(path, bytes);
   const wheel = findWheel();
-  files.set(`wheel/${basename(wheel)}`, readFileSync(wheel));
+  const bytes = readFileSync(wheel);
+  files.set(`wheel/${basename(wheel)}`, bytes);
+  files.set("pyodide/python_start.zip", await excerpt(bytes));
   const data = join(here, "demos", "data");
   for (const name of readdirSync(data)) files.set(`data/${name}`, readFileSync(join(data, name)));
   return files;
 }
 
 /** The same with the manifest and the service worker, which know `built`, the rest of the site, too. */
-function complete(built: Map<string, Buffer>): Map<string, Buffer> {
-  const files = collect();
+async function complete(built: Map<string, Buffer>): Promise<Map<string, Buffer>> {
+  const files = await collect();
   const all = new Map([...files, ...built]);
   const hash = Object.fromEntries([...all].map(([path, bytes]) => [path, sha256(bytes)]));
   const version = sha256(JSON.stringify(hash));
@@ -84,18 +88,20 @@ function siteFiles(): Plugin {
     name: "tabtorch-site-files",
     generateBundle: {
       order: "post", // the pages are there
-      handler(_, bundle) {
+      async handler(_, bundle) {
         const built = publicFiles();
         for (const [path, made] of Object.entries(bundle))
           built.set(path, Buffer.from(made.type === "chunk" ? made.code : made.source));
-        for (const [fileName, source] of complete(built)) this.emitFile({ type: "asset", fileName, source });
+        const files = await complete(built);
+        const packed = await brotli(new Map([...built, ...files]), root);
+        for (const [fileName, source] of [...files, ...packed]) this.emitFile({ type: "asset", fileName, source });
       },
     },
     configureServer(server) {
-      server.middlewares.use((request, response, next) => {
+      server.middlewares.use(async (request, response, next) => {
         const path = (request.url ?? "").split("?")[0]?.slice(1) ?? "";
         if (!/^(pyodide|packages|wheel|data)\/|^(manifest\.json|offline\.js)$/.test(path)) return next();
-        const file = complete(new Map()).get(path);
+        const file = (await complete(new Map())).get(path);
         if (!file) return next();
         response.setHeader("Content-Type", types[path.split(".").at(-1) ?? ""] ?? "application/octet-stream");
         response.end(file);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from browser.pages import Editor, run_script
+from tabtorch.cli import site as served
 from tabtorch.cli.site import find_site, serving
 
 WATCH = """window.violations = [];
@@ -57,9 +59,9 @@ def test_no_page_does_what_its_policy_forbids(page: Any, address: str) -> None:
 def test_python_in_the_page_may_do_its_work(page: Any, address: str) -> None:
     page.goto(f"{address}run.html")
     page.wait_for_function("'tabtorchRun' in window")
-    code = "import torch\nfrom pyodide.code import run_js\nprint(torch.arange(3).sum().item(), run_js('1 + 1'))\n"
+    code = "import torch, wave\nfrom pyodide.code import run_js\nprint(torch.arange(3).sum().item(), run_js('1 + 1'), wave.Error)\n"
     done = run_script(page, code, thread="main", device="cpu")
-    assert done.stdout == "3 2\n", done.stderr
+    assert done.stdout == "3 2 <class 'wave.Error'>\n", done.stderr
     assert violations(page) == []
 
 
@@ -90,6 +92,70 @@ def ask(address: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         return reply.status, dict(reply.headers), reply.read()
 
 
+class Visits:
+    """What a server has sent: path -> bytes of the file, and on the wire. It has not got what is in `lost`."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, tuple[int, int]] = {}
+        self.lost: set[str] = set()
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        send_head, site = served._Handler.send_head, find_site()
+
+        def watched(handler: Any) -> Any:
+            path = handler.path.partition("?")[0].lstrip("/") or "index.html"
+            if path in self.lost:
+                return handler.send_error(404)
+            body = send_head(handler)
+            if isinstance(body, io.BytesIO):
+                self.sent[path] = (site / path).stat().st_size, len(body.getbuffer())
+            return body
+
+        patch.setattr(served._Handler, "send_head", watched)
+
+
+@pytest.fixture
+def visits(monkeypatch: pytest.MonkeyPatch) -> Visits:
+    visits = Visits()
+    visits.watch(monkeypatch)
+    return visits
+
+
+LIBRARY = "pyodide/python_stdlib.zip"
+RARE = """import importlib.util, sys
+assert "xml" not in sys.modules
+from xml.dom import minidom
+import queue
+print(minidom.parseString("<a>1</a>").documentElement.toxml(), importlib.util.find_spec("wave").origin)
+queue.Queue().get_nowait()
+"""
+
+
+def test_a_first_visit_is_small_and_the_rest_of_the_library_comes_when_it_is_imported(
+    running: Any, visits: Visits
+) -> None:
+    context = running.new_context(
+        viewport={"width": 1280, "height": 800}, service_workers="block"
+    )  # it fetches the rest
+    with serving(find_site(), compress=True) as url:
+        editor = Editor(context.new_page(), f"{url}/")
+        editor.load()
+        raw, wire = (sum(sizes) for sizes in zip(*visits.sent.values(), strict=True))
+        assert raw < 14_000_000 and wire < 5_500_000, (raw, wire)
+        editor.page.click("#new")
+        editor.run("import torch, pickle\nprint(torch.ones(2, device='cpu'))\n1 / 0\n")
+        assert editor.enter("torch.ones(2).sum()").endswith("tensor(2.)\n")
+        assert LIBRARY not in visits.sent
+        visits.lost.add(LIBRARY)
+        assert "ImportError: xml is in the part of Python's library that could not be fetched" in editor.run(RARE)
+        visits.lost.clear()
+        said = editor.run(RARE)
+        assert said.startswith("<a>1</a> /lib/python314.zip/wave.py\n"), said
+        assert "    raise Empty\n" in said  # lines of the library, too
+        assert "ZipFile" in editor.run("import zipfile, queue, xml.sax, _pyio\nprint(zipfile.ZipFile, queue.Queue)\n")
+    context.close()
+
+
 def test_serve_compresses_and_lets_caches_keep_what_never_changes() -> None:
     site = find_site()
     hashes = json.loads((site / "manifest.json").read_text())["hash"]
@@ -97,6 +163,9 @@ def test_serve_compresses_and_lets_caches_keep_what_never_changes() -> None:
     with serving(site, compress=True) as url:
         page = (site / "index.html").read_bytes()
         status, headers, body = ask(f"{url}/", Accept_Encoding="gzip, br")
+        assert (status, headers["Content-Encoding"], body) == (200, "br", (site / "index.html.br").read_bytes())
+        assert len(body) < len(page) / 3
+        status, headers, body = ask(f"{url}/", Accept_Encoding="gzip, br;q=0")
         assert (status, headers["Content-Encoding"], gzip.decompress(body)) == (200, "gzip", page)
         assert headers["Cache-Control"] == "no-cache" and headers["Vary"] == "Accept-Encoding"
         assert headers["ETag"] == f'"{hashes["index.html"]}"'

@@ -74,7 +74,7 @@ def test_once_visited_it_needs_no_network_and_is_of_one_version(running: Any, ho
     page.goto(f"{editor.address}docs/files.html")
     assert page.locator(".example button:visible").count() > 2
     editor.load()
-    assert editor.run("from tqdm import tqdm\nimport torch\nprint(torch.ones(2).sum().item())\n") == "2.0\n"
+    assert editor.run("from tqdm import tqdm\nimport torch, wave\nprint(torch.ones(2).sum().item())\n") == "2.0\n"
     page.goto(f"{editor.address}compatibility.html")
     assert page.locator("#count").inner_text()
 

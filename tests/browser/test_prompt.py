@@ -137,6 +137,7 @@ def test_arguments_keys_and_modules(prompt: Prompt) -> None:
     assert prompt.completes('table["a') == 'table["alpha"]'
     assert {"tokenize", "torch"} <= {*prompt.offers("import to")}
     assert prompt.completes("from torch.nn import LayerN") == "from torch.nn import LayerNorm"
+    assert prompt.completes("from xml.dom.minid") == "from xml.dom.minidom"  # which no page has as it starts
     assert prompt.completes("%timei") == "%timeit"
 
 

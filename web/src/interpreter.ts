@@ -9,6 +9,7 @@ import { type Bytes, Folder, type FolderEvent, filesBelow } from "./folder";
 import { CONTROL, type Link, Links } from "./links";
 import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
+import { HOME, WORK } from "./places";
 import type { Bundle, Metadata, Mode } from "./rich";
 import { Watch, type WatchEvent, type Watched } from "./watch";
 
@@ -104,16 +105,16 @@ export interface About {
 
 export type FileEntry = [path: string, bytes: Uint8Array];
 
-/** Where scripts lie that have no folder of their own; the demos' data is beside them. */
-export const HOME = "/home/pyodide";
-export const WORK = "/work";
-
 const encoder = new TextEncoder();
+
+/** The part of Python's library that is fetched at once, and the whole. */
+const START = "pyodide/python_start.zip";
+const LIBRARY = "pyodide/python_stdlib.zip";
 
 /** What Pyodide fetches. Of the modules that it imports nobody sees the bytes. */
 const stageOf: Record<string, Stage> = {
   "pyodide/pyodide.asm.wasm": "runtime",
-  "pyodide/python_stdlib.zip": "python",
+  [START]: "python",
 };
 
 export class Interpreter {
@@ -155,6 +156,7 @@ export class Interpreter {
       const module = await import(/* @vite-ignore */ `${indexURL}pyodide.mjs`);
       return (await module.loadPyodide({
         indexURL,
+        stdLibURL: options.base + START,
         lockFileContents: progress.lock(),
         packageBaseUrl: this.#packages,
         env: {
@@ -179,6 +181,9 @@ export class Interpreter {
     this.#site = site;
     for (const [path, source] of Object.entries(modules))
       this.#write(`${site}/${path.slice("./python/".length)}`, encoder.encode(source));
+    const library = pyodide.pyimport("tablibrary");
+    library.start((archive: string) => this.#write(archive, fetchNow(progress.address(LIBRARY))));
+    library.destroy();
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
@@ -531,19 +536,19 @@ class Progress {
   /** Begin to fetch what Pyodide asks for once its own modules are here. */
   hurry(): void {
     for (const path of Object.keys(stageOf)) {
-      const response = fetch(this.#address(path));
+      const response = fetch(this.address(path));
       response.catch(() => {}); // reported where it is asked for
       this.#early.set(path, response);
     }
   }
 
   async fetch(path: string, stage?: Stage): Promise<ArrayBuffer> {
-    const response = await fetch(this.#address(path));
+    const response = await fetch(this.address(path));
     if (!response.ok) throw new Error(`${response.url}: ${response.status} ${response.statusText}`);
     return (stage ? this.#counted(response, stage) : response).arrayBuffer();
   }
 
-  #address(path: string): string {
+  address(path: string): string {
     return `${this.#base}${path}?${this.#manifest?.hash[path] ?? ""}`;
   }
 
@@ -553,7 +558,7 @@ class Progress {
     globalThis.fetch = async (input, init) => {
       const address = input instanceof Request ? input.url : String(input);
       const path = address.startsWith(this.#base) ? address.slice(this.#base.length) : "";
-      const response = await (this.#early.get(path) ?? original(path ? this.#address(path) : input, init));
+      const response = await (this.#early.get(path) ?? original(path ? this.address(path) : input, init));
       this.#early.delete(path);
       const stage = stageOf[path];
       return stage && response.ok ? this.#counted(response, stage) : response;
@@ -605,6 +610,16 @@ class Progress {
 function takePromiseIntegrationAway(): void {
   const wasm = WebAssembly as unknown as Record<string, unknown>;
   for (const name of ["Suspending", "promising", "Suspender", "SuspendError"]) delete wasm[name];
+}
+
+/** A file's bytes, before anything else is done: an import cannot wait. Also where a page has no thread but its own. */
+function fetchNow(address: string): Uint8Array {
+  const request = new XMLHttpRequest();
+  request.open("GET", address, false);
+  request.overrideMimeType("text/plain; charset=x-user-defined"); // a page's own thread gets no bytes, but characters for them
+  request.send();
+  if (request.status !== 200) throw new Error(`${address}: ${request.status} ${request.statusText}`);
+  return Uint8Array.from(request.responseText, (character) => character.charCodeAt(0) & 0xff);
 }
 
 /** A dict as an object; of bytes a copy. */

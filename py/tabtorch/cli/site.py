@@ -8,11 +8,9 @@ import io
 import os
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -46,12 +44,45 @@ def stale(site: Path) -> bool:
     return any(path.stat().st_mtime > built for path in (*sources, *wgsl.glob("*.wgsl")))
 
 
-@dataclass(frozen=True)
 class _Content:
-    """What is known of a file's bytes."""
+    """A file's bytes, as they are and as they may travel; what is known of them stays known."""
 
-    tag: str  # the start of their SHA-256, as in the site's manifest
-    zipped: bytes | None  # where that is worth it
+    def __init__(self, path: Path, compress: bool) -> None:
+        self._path = path
+        self._compress = compress
+        self._lock = threading.Lock()
+
+    @cached_property
+    def tag(self) -> str:
+        """The start of their SHA-256, as in the site's manifest."""
+        return hashlib.sha256(self.plain()).hexdigest()[:12]
+
+    def plain(self) -> bytes:
+        return self._path.read_bytes()
+
+    @cached_property
+    def _br(self) -> bytes | None:
+        """Python has no Brotli: the build has made it."""
+        beside = self._path.with_name(f"{self._path.name}.br")
+        return self._worth(beside.read_bytes()) if beside.exists() else None
+
+    @cached_property
+    def _gzip(self) -> bytes | None:
+        return self._worth(gzip.compress(self.plain(), 6))
+
+    def _worth(self, packed: bytes) -> bytes | None:
+        return packed if len(packed) < 0.95 * self._path.stat().st_size else None
+
+    def packed(self, accepted: set[str]) -> tuple[str, bytes] | None:
+        """The smallest of the encodings that the browser takes, if that is worth it. Each is made when it is first wanted."""
+        with self._lock:
+            if not self._compress:
+                return None
+            if "br" in accepted and self._br:
+                return "br", self._br
+            if "gzip" in accepted and self._gzip:
+                return "gzip", self._gzip
+            return None
 
 
 class _Contents:
@@ -60,27 +91,19 @@ class _Contents:
     def __init__(self, compress: bool) -> None:
         self._compress = compress
         self._known: dict[tuple[Path, int, int], _Content] = {}
-        self._locks: defaultdict[tuple[Path, int, int], threading.Lock] = defaultdict(threading.Lock)
 
     def of(self, path: Path) -> _Content:
         """Raises OSError."""
         status = path.stat()
-        key = (path, status.st_mtime_ns, status.st_size)
-        with self._locks[key]:  # a small file need not wait for a large one
-            if key not in self._known:
-                self._known[key] = self._read(path)
-            return self._known[key]
-
-    def _read(self, path: Path) -> _Content:
-        data = path.read_bytes()
-        zipped = gzip.compress(data, 6) if self._compress else b""
-        return _Content(hashlib.sha256(data).hexdigest()[:12], zipped if 0 < len(zipped) < 0.95 * len(data) else None)
+        if not path.is_file():
+            raise IsADirectoryError(path)
+        return self._known.setdefault((path, status.st_mtime_ns, status.st_size), _Content(path, self._compress))
 
     def prepare(self, site: Path) -> None:
         """Before the first browser asks, the largest file first."""
         for path in sorted(site.rglob("*"), key=lambda path: -path.stat().st_size):
-            if path.is_file():
-                self.of(path)
+            if path.is_file() and path.suffix != ".br":
+                self.of(path).packed({"br", "gzip"})
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -107,16 +130,21 @@ class _Handler(SimpleHTTPRequestHandler):
             self._send_caching(content.tag)
             self.end_headers()
             return None
-        zipped = content.zipped if "gzip" in self.headers.get("Accept-Encoding", "") else None
-        data = path.read_bytes() if zipped is None else zipped
+        packed = content.packed(self._accepted())
+        data = packed[1] if packed else content.plain()
         self.send_response(200)
         self.send_header("Content-Type", self.guess_type(path))
         self.send_header("Content-Length", str(len(data)))
-        if zipped is not None:
-            self.send_header("Content-Encoding", "gzip")
+        if packed:
+            self.send_header("Content-Encoding", packed[0])
         self._send_caching(content.tag)
         self.end_headers()
         return io.BytesIO(data)
+
+    def _accepted(self) -> set[str]:
+        """Encodings that the browser takes; one with a weight of nought it does not."""
+        offered = (each.replace(" ", "").split(";q=") for each in self.headers.get("Accept-Encoding", "").split(","))
+        return {name for name, *weight in offered if not weight or weight[0].strip("0.")}
 
     def _send_caching(self, tag: str) -> None:
         """What is named by its content never changes; anything else is asked for each time, and answered with 304."""

@@ -466,8 +466,10 @@ def _modules():
 
 
 def _submodules(package):
-    """Of a package that is loaded."""
+    """Of a package that is loaded, or in Python's library."""
+    import tablibrary
+
     module = sys.modules.get(package)
     loaded = {name[len(package) + 1 :] for name in sys.modules if name.startswith(f"{package}.")}
     there = {found.name for found in pkgutil.iter_modules(getattr(module, "__path__", ()))}
-    return {name for name in loaded if "." not in name} | there
+    return {name for name in loaded if "." not in name} | there | tablibrary.below(package)
