@@ -43,12 +43,25 @@ def compatibility(running: Any, address: str) -> Iterator[Any]:
     page.close()
 
 
+CELLS = """# %% a long line, and many
+import torch
+print("x" * 5000)
+for i in range(100):
+    print(i)
+# %% an error
+1 / 0
+"""
+
+
 def test_the_page(editor: Editor) -> None:
     page = editor.page
     editor.run("open('a.txt', 'w')\nfor i in range(100):\n    print(i, 'x' * 200)\n1 / 0\n")
     page.click("#files")
     page.wait_for_selector("#folder li")
+    page.click("#share")
+    page.wait_for_selector("#shared:not([hidden])")
     assert findings(page) == {}
+    page.click("#shared-close")
     page.get_by_role("button", name="Delete: a.txt").click()
     page.click("#files")
     page.click("#menu")
@@ -56,7 +69,13 @@ def test_the_page(editor: Editor) -> None:
     page.wait_for_selector("#versions[open]")
     assert findings(page) == {}
     page.keyboard.press("Escape")
+    editor.run(CELLS)
     page.locator(".cm-content").focus()
+    page.keyboard.press("ControlOrMeta+f")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ControlOrMeta+End")
+    page.keyboard.type("torch.rand")
+    page.wait_for_selector(".cm-tooltip-autocomplete li")
     page.keyboard.press("ControlOrMeta+f")
     assert findings(page) == {}
     page.keyboard.press("Escape")
@@ -78,6 +97,86 @@ def test_the_inspector(editor: Editor) -> None:
         page.get_by_role("tab", name=tab).click()
         assert findings(page, "#inspector") == {}, tab
     page.click("#inspect")
+
+
+def test_pages_that_show_nothing(running: Any, address: str) -> None:
+    page = running.new_page()
+    for name in ("run", "cells"):
+        page.goto(f"{address}{name}.html")
+        assert findings(page) == {}, name
+    page.close()
+
+
+def test_the_keyboard_leaves_the_editor_and_it_says_how(editor: Editor) -> None:
+    page = editor.page
+    editor.write("x = 1\n")  # a cell has buttons and an output, which come next
+    assert page.locator("#keys").inner_text().startswith("Esc then Tab leaves the editor")
+    assert page.locator(".cm-content").get_attribute("aria-describedby") == "keys"
+    page.keyboard.press("Tab")  # which indents
+    assert page.evaluate("document.activeElement.className").startswith("cm-content")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.closest('.cm-editor')")
+    assert page.locator("#keys").is_hidden()
+
+
+def test_lines_from_right_to_left(editor: Editor) -> None:
+    editor.run(
+        "print('abc שלום')\nprint('12: שלום abc')\nprint('\\x1b[31mمرحبا\\x1b[0m')\nprint('ש' * 500)\nprint(1)\n"
+    )
+    places = editor.page.evaluate("""() => {
+      const scroller = document.getElementById("scroller");
+      const { left, right } = document.getElementById("output").getBoundingClientRect();
+      return [...document.querySelectorAll("#output [dir=rtl]")].map((line) => {
+        const range = document.createRange();
+        range.selectNodeContents(line);
+        const text = range.getBoundingClientRect();
+        return [line.textContent.trim().slice(0, 9), text.right >= right - 2, text.left >= left - 1];
+      });
+    }""")
+    assert [text for text, *_ in places] == ["12: שלום ", "مرحبا", "ש" * 9]
+    assert all(at_right and in_reach for _, at_right, in_reach in places), places
+    assert editor.output == "abc שלום\n12: שלום abc\nمرحبا\n" + "ש" * 500 + "\n1\n"
+
+
+SMALL = """() => [...document.querySelectorAll("button, select, input, a, label, li[role=option]")]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest("td, p, dialog") && e.type !== "checkbox")
+  .map((e) => [e.textContent || e.ariaLabel || e.name, e.getBoundingClientRect()])
+  .filter(([, { width, height }]) => width && (width < 43.5 || height < 43.5))
+  .map(([name, { width, height }]) => `${name}: ${width} x ${height}`)"""
+
+
+def test_on_a_phone_fingers_hit_and_the_output_is_seen(running: Any, address: str, name: str) -> None:
+    if name == "firefox":
+        pytest.skip("Playwright gives it no touch screen")
+    phone = {"width": 390, "height": 420}  # what a keyboard leaves
+    context = running.new_context(viewport=phone, has_touch=True, is_mobile=True, reduced_motion="reduce")
+    editor = Editor(context.new_page(), address)
+    page = editor.page
+    editor.load()
+    page.tap("#new")
+    page.tap("#files")
+    page.tap("#share")
+    page.locator(".cm-content").focus()
+    page.keyboard.press("ControlOrMeta+f")
+    assert page.evaluate(SMALL) == []
+    page.tap("#files")
+    page.tap("#shared-close")
+    editor.write("for i in range(20):\n    print(i)\nprint('the end')\n")
+    page.locator(".cm-content").focus()
+    page.tap("#run")
+    page.locator("#output", has_text="the end").wait_for()
+    editor.wait()
+    places = page.evaluate("""() => {
+      const { top, bottom } = document.getElementById("scroller").getBoundingClientRect();
+      return [top, bottom, innerHeight];
+    }""")
+    assert 0 <= places[0] < 200 and not page.evaluate("document.activeElement.closest('.cm-editor')"), places
+    assert page.get_by_text("Output", exact=True).is_visible()
+    page.goto(f"{address}compatibility.html")
+    page.wait_for_selector("#count:not(:empty)")
+    assert page.evaluate(SMALL) == []
+    context.close()
 
 
 def test_the_compatibility_page(compatibility: Any) -> None:

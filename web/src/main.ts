@@ -24,6 +24,7 @@ import { HOME } from "./places";
 import { Prompt } from "./prompt";
 import { isAsked, tell } from "./request";
 import { endControls } from "./rich";
+import { reveal } from "./reveal";
 import { describe, Session, type State, Stopped } from "./session";
 import { Sharing } from "./sharing";
 import { resetStages, showStage } from "./stages";
@@ -156,6 +157,7 @@ async function run(): Promise<void> {
   if (session.state === "failed") return restart();
   output.clear();
   if (cellsOf(editor.view.state).length) return perform(() => cells.runAll(editor.view), run);
+  reveal(element("result"));
   return perform(async () => {
     const source = editor.text;
     const { status, line } = await session.run(source, workspace.name);

@@ -90,6 +90,7 @@ export class Output {
     field.className = "ask";
     field.setAttribute("aria-label", "Input for the script");
     field.autocomplete = "off";
+    field.dir = "auto";
     field.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
       const ends = event.ctrlKey && event.key === "d" && !field.value;
@@ -221,6 +222,11 @@ function lengthOf(line: Line): number {
 /** Block characters, which pictures are made of. */
 const BLOCKS = /[\u2580-\u259f]/;
 
+/** A line whose first letter is of a script that is written from right to left. */
+const LEFTWARDS = /^\P{L}*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escape sequences are made of them
+const COLOURS = /\x1b\[[\d;]*m/g;
+
 /** Upper half blocks in two colours: drawn as such, since fonts leave gaps between them. */
 const HALVES = /<span style="color:(rgb\([\d,]+\));background-color:(rgb\([\d,]+\))">(\u2580+)<\/span>/g;
 
@@ -244,11 +250,15 @@ function allHtml(lines: Line[]): string {
 function plainKind(line: Line): string | undefined {
   if (line.length > 1) return undefined;
   const { kind, text } = line[0] ?? { kind: "stdout", text: "" };
-  return text.includes("\x1b") || BLOCKS.test(text) ? undefined : kind;
+  return text.includes("\x1b") || BLOCKS.test(text) || LEFTWARDS.test(text) ? undefined : kind;
 }
 
 function escaped(text: string): string {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+function leftwards(line: Line): boolean {
+  return LEFTWARDS.test(line.map(({ text }) => text.replace(COLOURS, "")).join(""));
 }
 
 /** A line as HTML, with its end. Escaped by ansi_up, so text from a script never becomes markup. */
@@ -256,6 +266,7 @@ function toHtml(line: Line, end: string): string {
   const ansi = new AnsiUp();
   ansi.use_classes = true;
   const html = line.map(({ kind, text }) => `<span class="${kind}">${ansi.ansi_to_html(text)}</span>`).join("");
+  if (leftwards(line)) return `<span class="line" dir="rtl">${html}${end}</span>`;
   if (!line.some(({ text }) => BLOCKS.test(text))) return html + end;
   const drawn = html.replace(HALVES, '<span class="half" style="background:linear-gradient($1 50%,$2 50%)">$3</span>');
   return `<span class="art">${drawn}${end}</span>`;
