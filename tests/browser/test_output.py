@@ -59,6 +59,18 @@ def test_100_000_lines(editor: Editor) -> None:
     assert editor.run("print('one')") == "one\n"
 
 
+def test_100_000_lines_of_a_cell(editor: Editor) -> None:
+    editor.page.evaluate(WATCH)
+    editor.run("# %% many\nfor i in range(100_000):\n    print(f'{i:06d}')\n# %% another\nprint('one')\n")
+    assert editor.page.evaluate(LONGEST) < 250 * SLOW
+    many, another = editor.page.evaluate(
+        "[...document.querySelectorAll('.cell-output pre')].map((log) => log.textContent)"
+    )
+    lines = many.splitlines()
+    assert 4000 < len(lines) <= 5001 and lines[-1] == "099999" and another == "one\n"
+    assert dropped(many) == 100_001 - len(lines)
+
+
 def test_one_line_of_5_mb(editor: Editor) -> None:
     editor.page.evaluate(WATCH)
     output = editor.run("print('begin' + 'x' * 5_000_000)\nprint('after')\n")
