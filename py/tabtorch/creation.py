@@ -544,11 +544,13 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
         raise NotImplementedError(f"torch.complex of {a.dtype!r} is not supported by tabtorch (there is no complex32)")
     from .autograd.tape import record
     from .engine.view import broadcast_shapes
-    from .ops.places import expanded
+    from .ops.dispatch import dense_alike, expanded, laid_out, layout_of
 
     shape = broadcast_shapes(a.shape, b.shape)
-    m = contiguous_meta(shape, a.dtype.to_complex(), a.device)
-    i = inst(_COMPLEX, (expanded(a, shape), expanded(b, shape)), m, (), None, a.dtype.compute)
+    order = layout_of([a, b], shape)
+    inner, m = laid_out(shape, order, a.dtype.to_complex(), a.device, dense_alike([a, b], shape))
+    source = None if 0 in shape else order
+    i = inst(_COMPLEX, (expanded(a, shape, source), expanded(b, shape, source)), inner, (), None, a.dtype.compute)
     if out is not None and out._meta.dtype is not m.dtype:
         raise RuntimeError(
             f"Expected object of scalar type {type_name(m.dtype)} but got scalar type {type_name(out._meta.dtype)} for "

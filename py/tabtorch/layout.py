@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .engine.view import Meta, contiguous_strides, ordered_strides
+from .shapes import remembered
 
 
 class memory_format:
@@ -84,6 +85,12 @@ def suggested_format(m: Meta) -> memory_format:
         else:
             return f
     return contiguous_format
+
+
+@remembered
+def suggested_order(m: Meta) -> tuple[int, ...]:
+    """The dimensions of `m`, slowest first, where PyTorch takes it to be channels last; () where it takes it to be row-major."""
+    return suggested_format(m).order or ()
 
 
 def format_strides(shape: tuple[int, ...], f: memory_format) -> tuple[int, ...]:

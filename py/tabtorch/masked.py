@@ -59,7 +59,7 @@ def _filled(name: str, input: Tensor, mask: Tensor | None, value: Any = None) ->
     if mask is None:
         return input
     value = _identity(name, input.dtype) if value is None else value
-    return input.masked_fill(_input_mask(input, mask).logical_not(), value)
+    return torch.where(_input_mask(input, mask), input, value)
 
 
 def _dims(dim: Any, ndim: int) -> tuple[int, ...]:

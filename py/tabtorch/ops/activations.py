@@ -82,6 +82,7 @@ _activation(
     backward_name="HardtanhBackward0",
     domain=(-3, 9),
     public=False,
+    empty_like="always",
 )
 _activation(
     "hardtanh",
@@ -92,6 +93,7 @@ _activation(
     rule=_hardtanh_rule,
     cost=2,
     public=False,
+    empty_like="always",
 )
 
 linear(

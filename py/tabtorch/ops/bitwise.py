@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes, ops
 from ..engine import functions as fn
 from ..engine.expr import Complex, absolute, call, cast, const, idiv, isinf, isnan, where
+from ..engine.view import contiguous_meta
 from .arguments import check_tensors
 from .core import Row, elementwise, register
 from .formulas import conj, is_float, isfinite, negative, real_test, rule, zero
@@ -230,6 +231,7 @@ elementwise(
         "input, other",
         "input * 2**other.",
         backward_name="LdexpBackward0",
+        seen=lambda metas: [metas[0], *(contiguous_meta(m.shape, m.dtype, m.device) for m in metas[1:])],  # of 2**other
         public_inplace=True,
         numbers="",
     )

@@ -13,7 +13,9 @@ from ..autograd.views import before_write, check_inplace
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .arguments import must_be_tensor
+from .convert import in_order
 from .core import register
+from .dispatch import layout_of
 from .launch import into, operation
 from .mixing import together
 
@@ -162,7 +164,11 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(shape)}")
     flat = indices.to(dtypes.int64)
     found = [flat.div(math.prod(shape[d + 1 :]), rounding_mode="floor").remainder(n) for d, n in enumerate(shape)]
-    return ops.stack(found, -1).unbind(-1) if found else ()  # side by side in memory, as PyTorch has them
+    if not found:
+        return ()
+    n = indices.ndim  # side by side in memory, as PyTorch has them
+    order = layout_of([indices._meta], indices._meta.shape) or tuple(range(n))
+    return in_order(ops.stack(found, -1), (*order, n)).unbind(-1)
 
 
 @operation("nonzero_static")
@@ -260,10 +266,17 @@ def _copies(name: str, view: Callable[..., Any], several: bool = False) -> None:
 
 
 for _name in (
-    "as_strided", "diagonal", "expand", "permute", "select", "squeeze", "t", "transpose", "unfold", "unsqueeze", "view",
+    "as_strided", "diagonal", "expand", "permute", "select", "squeeze", "t", "transpose", "unfold", "unsqueeze",
     "view_as_complex", "view_as_real",
 ):  # fmt: skip
     _copies(_name, getattr(views, _name))
+
+
+def _seen_as(x: Tensor, *shape: Any) -> Tensor:
+    return views.view(x, *shape) if isinstance(shape[0], dtypes.dtype) else views.reshape(x, *shape)
+
+
+_copies("view", _seen_as)  # also of what no view shows in that shape
 _copies("alias", lambda x: x)
 _copies("detach", lambda x: x.detach())
 _copies("slice", lambda x, dim=0, start=None, end=None, step=1: views.slice_along(x, dim, start, end, step))

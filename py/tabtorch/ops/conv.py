@@ -7,15 +7,19 @@ leave one factor out of the same sum  Σ g[o] w[k] x[o·stride + k·dilation - p
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import record, type_string
 from ..engine.graph import Inst, Map, inst
-from ..engine.view import Meta, contiguous_meta
-from ..shapes import remembered, type_name
+from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
+from ..layout import suggested_order
+from ..shapes import permuted, remembered, type_name, unsqueezed
 from ..tensor import Tensor
 from .contract import CONTRACT, c_name, wide_dtype
+from .convert import in_order
 from .core import function, register
 from .formulas import conj
 from .launch import run, view_meta
@@ -27,6 +31,34 @@ Geometry = tuple[Ints, Ints, Ints, int]
 
 
 # ---- the three contractions
+
+
+def _by_onednn(x: Meta, w: Meta, geo: Geometry, size: Ints) -> bool:
+    """Whether PyTorch leaves a 3-d convolution to oneDNN, which keeps channels last; its own kernels give rows."""
+    stride, padding, dilation, groups = geo
+    base = [
+        (n - 1) * s - 2 * p + d * (k - 1) + 1
+        for n, k, s, p, d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    ]
+    if any(n - b >= s for n, b, s in zip(size, base, stride)):  # output_padding that oneDNN has not
+        return False
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        return True
+    large = min(w.shape[-2:]) > 3 or prod(x.shape[:4]) > 20480
+    return x.dtype in (dtypes.float32, dtypes.complex64) and (groups > 1 or x.shape[0] > 1 or large)
+
+
+@remembered
+def _order(x: Meta, w: Meta, geo: Geometry, size: Ints = ()) -> Ints:
+    """The order of dimensions in which PyTorch gives the result: channels last where it takes input or weight to be so, else
+    row-major: (). One dimension is two to it, of an input that it has made row-major. size: of a transposed one's result."""
+    if x.ndim == 3:
+        last = suggested_order(unsqueezed(w, 2))
+    elif x.ndim == 5 and not _by_onednn(x, w, geo, size):
+        last = ()
+    else:
+        last = suggested_order(x) or suggested_order(w)
+    return (0, *range(2, x.ndim), 1) if last else ()
 
 
 @remembered
@@ -105,14 +137,21 @@ _BIAS = Map("bias", lambda y, b: y + b)
 
 
 @remembered
-def _bias_inst(y: Meta, b: Meta) -> Inst:
+def _bias_inst(y: Meta, b: Meta, order: Ints) -> tuple[Inst, Meta]:
     along = b.view(y.shape, (0, b.strides[0], *(0,) * (y.ndim - 2)), b.offset)
-    return inst(_BIAS, (y, along), contiguous_meta(y.shape, b.dtype, y.device))
+    shown = contiguous_meta(y.shape, b.dtype, y.device)
+    if order:
+        shown = meta(y.shape, ordered_strides(y.shape, order), 0, b.dtype, y.device)
+        y, along = permuted(y, order), permuted(along, order)
+    return inst(_BIAS, (y, along), contiguous_meta(y.shape, b.dtype, y.device)), shown
 
 
-def _add_bias(y: Tensor, b: Tensor) -> Tensor:
-    i = _bias_inst(y._meta, b._meta)
-    return run(i, i.out, y, b)
+def _finished(y: Tensor, b: Tensor | None, order: Ints) -> Tensor:
+    """The sums with the bias added, laid out in `order` of dimensions (none: row-major)."""
+    if b is None:
+        return in_order(y, order)
+    i, shown = _bias_inst(y._meta, b._meta, order)
+    return run(i, shown, y, b)
 
 
 def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
@@ -141,9 +180,7 @@ def forward(
     padding = geo[1]
     xp = padded(x, padding, padding)
     i, shown = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b))
-    y = run(i, shown, w, xp)
-    if b is not None:
-        y = _add_bias(y, b)
+    y = _finished(run(i, shown, w, xp), b, _order(x._meta, w._meta, geo))
     if STATE.grad and (x._rg or w._rg or (b is not None and b._rg)):
         size, kernel = x._meta.shape[2:], w._meta.shape[2:]
         record(
@@ -173,9 +210,7 @@ def input_gradient(
     )
     gp = framed(g, frame)
     i, shown = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b))
-    y = run(i, shown, w, gp)
-    if b is not None:
-        y = _add_bias(y, b)
+    y = _finished(run(i, shown, w, gp), b, _order(m, w._meta, geo, tuple(size)))
     if STATE.grad and (g._rg or w._rg or (b is not None and b._rg)):
         out = tuple(m.shape[2:])
         record(

@@ -12,8 +12,17 @@ from ..device import check_has, resolve, roaming_cpu
 from ..device import device as Device
 from ..engine import graph
 from ..engine.graph import Map, Node, emit, inst
-from ..engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta
+from ..engine.view import (
+    Meta,
+    broadcast_shapes,
+    broadcast_strides,
+    contiguous_meta,
+    contiguous_strides,
+    meta,
+    ordered_strides,
+)
 from ..layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
+from ..shapes import remembered
 from ..tensor import Tensor
 from .arguments import as_operand
 from .core import register
@@ -69,11 +78,39 @@ def _order_for(m: Meta, memory_format: Any) -> Any:
     return order_of(memory_format, m.ndim)
 
 
-def _keep_strides(out: Tensor, m: Meta, memory_format: Any) -> None:
+def keep_strides(out: Tensor, m: Meta, memory_format: Any = None) -> None:
     """A copy that preserves the layout of a dense tensor has its strides, those of dimensions of size 1 too."""
     o = out._meta
     if o.strides != m.strides and memory_format in (None, preserve_format) and is_dense(m):
         out._meta = meta(o.shape, m.strides, 0, o.dtype, o.device)
+
+
+@remembered
+def _lies_in(m: Meta, order: tuple[int, ...]) -> bool:
+    """Whether `m` has the strides of a new tensor in `order` of dimensions, those of dimensions of size 1 too."""
+    return m.strides == (ordered_strides(m.shape, order) if order else contiguous_strides(m.shape))
+
+
+def in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
+    """`t`, just computed and not on the tape yet, laid out as a new tensor in `order` of dimensions (none: row-major)."""
+    m = t._meta
+    return t if _lies_in(m, order) else converted(t, m.shape, m.dtype, order or None)
+
+
+def recorded_in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
+    """The same for a result that is on the tape already."""
+    if _lies_in(t._meta, order):
+        return t
+    r = in_order(t.detach(), order)
+    record("CloneBackward0", (t,), r, lambda g: g)
+    return r
+
+
+def as_cloned(t: Tensor, m: Meta) -> Tensor:
+    """The same, laid out as a clone of what `m` views."""
+    out = in_order(t, _preserved_order(m) or ())
+    keep_strides(out, m)
+    return out
 
 
 def transfer(node: Node, device: Any) -> Node:
@@ -143,7 +180,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
         out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
         if not small:
             out = converted(out, m.shape, d, order)
-    _keep_strides(out, m, memory_format)
+    keep_strides(out, m, memory_format)
     if STATE.inference:
         out._inference = True
     elif t._rg and STATE.grad and d.category > 1:
@@ -270,7 +307,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy of its own, on the tape."""
     m = input._meta
     out = converted(input, m.shape, m.dtype, _order_for(m, memory_format))
-    _keep_strides(out, m, memory_format)
+    keep_strides(out, m, memory_format)
     if STATE.grad:
         if input._rg:
             if m.dtype.category < 2:

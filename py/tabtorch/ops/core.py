@@ -56,7 +56,9 @@ class Row:
     public: whether it is `torch.NAME`; else only its method is to be seen, and `torch.nn.functional`.
     public_inplace: whether `torch.NAME_` is there too (default: where there is one operand, as PyTorch mostly has it).
     row_major: whether the result is row-major, however the operands are laid out.
-    empty_like: whether PyTorch makes the result of a complex operand with `empty_like`, so that it has its very strides.
+    empty_like: "complex" where PyTorch makes the result of a complex operand with `empty_like`, so that it has its very strides;
+        "always" where it does so with any.
+    seen: operands -> those that PyTorch's kernel gets, as to geometry (a list of Metas), where it gets others or another order.
     """
 
     __slots__ = (
@@ -87,6 +89,7 @@ class Row:
         "public_inplace",
         "row_major",
         "rule",
+        "seen",
     )
 
     def __init__(
@@ -113,7 +116,8 @@ class Row:
         public: bool = True,
         public_inplace: bool | None = None,
         row_major: bool = False,
-        empty_like: bool = False,
+        empty_like: str = "",
+        seen: Callable[[list[Any]], list[Any]] | None = None,
         apart: str = "",
         grads_inplace: tuple[Callable[..., Any] | None, ...] | None = None,
     ) -> None:
@@ -138,6 +142,7 @@ class Row:
         self.public = public
         self.row_major = row_major
         self.empty_like = empty_like
+        self.seen = seen
         self.apart = apart
         self.names, self.defaults = parse_signature(args)
         self.positional = len(parse_signature(args.partition("*")[0])[0])

@@ -295,9 +295,11 @@ def infer(
         first = 1 if row.rule == "where" else 0  # whose condition stays what it is
         kind = common if computed is dtypes.bool_ else computed
         seen = [*metas[:first], *[_brought_to(kind, m) for m in metas[first:]]]
+        if row.seen is not None:
+            seen = row.seen(seen)
         order = None if row.row_major else layout_of(seen, shape, several)
         strides = None if several or row.row_major else dense_alike(seen, shape)
-        if row.empty_like and common.is_complex:
+        if row.empty_like == "always" or (row.empty_like and common.is_complex):
             strides = _own_strides(metas[0])
     node_meta, out = laid_out(shape, order, result, device, strides)
     ins = tuple([expanded(m, shape, None if 0 in shape else order) for m in metas])

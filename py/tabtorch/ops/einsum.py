@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.tape import named
+from ..shapes import permuted, unsqueezed
 from ..tensor import Tensor
-from .contract import contract, same_types
+from .contract import Spec, contract, same_types
+from .convert import recorded_in_order
+from .dispatch import layout_of
 from .launch import operation
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -146,14 +150,30 @@ def einsum(*args: Any) -> Tensor:
         keep = [x for x in keep if x in labels or x in more]
         if t.dtype.category == 1 and _sums_alone(t, labels, more, keep) | _sums_alone(u, more, labels, keep):
             t, u = t.long(), u.long()
-        name = "ViewBackward0" if set(labels).union(more) - set(keep) else "MulBackward0"
-        t = contract(t, u, (tuple(labels), tuple(more), tuple(keep)), name)
+        if set(labels).union(more) - set(keep):
+            t = contract(t, u, (tuple(labels), tuple(more), tuple(keep)), "ViewBackward0")
+        else:
+            t = _multiplied(t, u, (tuple(labels), tuple(more), tuple(keep)))
         labels = list(keep)
     if len(pairs) > 1:
         return t  # the last step has kept what the output has, in its order
     gone = [d for d, x in enumerate(labels) if x not in lo]
     t = t.permute((*(labels.index(x) for x in lo), *gone))
     return t.sum(tuple(range(len(lo), t.ndim))) if gone else t
+
+
+def _multiplied(t: Tensor, u: Tensor, spec: Spec) -> Tensor:
+    """A contraction that sums nothing: to PyTorch an elementwise product, and laid out as one."""
+    *given, keep = spec
+    seen = []
+    for m, labels in zip((t._meta, u._meta), given):
+        m = permuted(m, tuple([labels.index(x) for x in keep if x in labels]))
+        for d, x in enumerate(keep):
+            if x not in labels:
+                m = unsqueezed(m, d)
+        seen.append(m)
+    r = contract(t, u, spec, "MulBackward0")
+    return named(recorded_in_order(r, layout_of(seen, r._meta.shape) or ()), "MulBackward0")
 
 
 def _sums_alone(t: Tensor, own: list[int], other: list[int], keep: list[int]) -> bool:

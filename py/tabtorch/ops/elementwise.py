@@ -87,6 +87,7 @@ elementwise(
         args="input, other, *, alpha=1",
         doc="other - alpha * input.",
         backward_name="RsubBackward1",
+        seen=lambda metas: metas[::-1],  # to PyTorch it is `sub`
         method=False,
         check=_no_bool_sub,
         inplace=False,
@@ -315,7 +316,7 @@ elementwise(
         _real_abs,
         doc="The absolute value.",
         aliases=("absolute",),
-        empty_like=True,
+        empty_like="complex",
     )
 )
 elementwise(
@@ -483,7 +484,7 @@ for _k, _name in enumerate(("_conj_physical", "_conj_physical_self")):  # the se
             (lambda g, x, out: g.conj_physical(),),
             doc="The complex conjugate.",
             method=False,
-            empty_like=True,
+            empty_like="complex",
             backward_name=f"ConjPhysicalBackward{_k}",
         )
     )

@@ -9,7 +9,8 @@ from .. import dtypes
 from ..autograd.tape import record
 from ..creation import finished
 from ..engine.graph import Inst, inst
-from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
+from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta, ordered_strides
+from ..layout import suggested_order
 from ..shapes import ints, remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .fft_kernels import CHIRP, FFT, radices
@@ -178,7 +179,20 @@ def along(x: Any, kind: int, inverse: bool, n: int, d: int, norm: Any, order: An
     if x.shape[d] > used:
         x = x.narrow(d, 0, used)
     count = n // 2 + 1 if kind == TO_HALF else n
+    if order is None and x.shape[d] < used:
+        st = _resized_strides(x._meta, {d: used})
+        order = (*sorted((k for k in range(x.ndim) if k != d), key=lambda k: -st[k]), d)
     return _transform(x, d, n, count, inverse, scale, (kind == FROM_HALF, False), kind == FROM_HALF, order)
+
+
+def _resized_strides(m: Meta, points: dict[int, int]) -> tuple[int, ...]:
+    """Strides of the input as PyTorch transforms it: cut to so many points, it stays where it is; padded, it is a new tensor."""
+    if all(n <= m.shape[d] for d, n in points.items()):
+        return m.strides
+    part = m.view(tuple([min(n, points.get(d, n)) for d, n in enumerate(m.shape)]), m.strides, m.offset)
+    shape = tuple([points.get(d, n) for d, n in enumerate(m.shape)])
+    order = suggested_order(part)
+    return ordered_strides(shape, order) if order else contiguous_strides(shape)
 
 
 def _one(short: str, kind: int, inverse: bool, doc: str) -> Any:
@@ -266,7 +280,10 @@ def _several(short: str, kind: int, inverse: bool, default: Any, doc: str) -> An
                     points[k] = 2 * (points[k] - 1)
             _points(points[k])
         count = dict(zip(dims, points, strict=True))
-        x, st = input, input._meta.strides
+        used = dict(count)
+        if kind == FROM_HALF:
+            used[dims[-1]] = used[dims[-1]] // 2 + 1
+        x, st = input, _resized_strides(input._meta, used)
         first = dims if kind == FULL else dims[:-1]
         first = sorted(first, key=lambda d: -st[d])
         if kind == TO_HALF:

@@ -400,6 +400,9 @@ def embedding(
     r = index_prepared(weight.detach(), (i,))
     if indices._meta.ndim == 0:
         r = r.reshape(m.shape[1])
+    from .convert import in_order
+
+    r = in_order(r)
     if weight._rg:
         rows, wide = m.shape
 

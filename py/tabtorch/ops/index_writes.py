@@ -200,6 +200,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
         (tensor_value,),
         (lambda g, i: g.index_fill(d, i, 0), value_grad),
         (index,),
+        cloned=True,
     )
 
 
@@ -258,6 +259,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
         ),
         (index,),
         _of_source(source),
+        cloned=True,
     )
 
 

@@ -240,6 +240,15 @@ def _windows(ts: list[Tensor]) -> Tensor | None:
     return index_prepared(Tensor._view_of(first, every), (places, *(None,) * m.ndim))
 
 
+def _joined_in_format(ts: list[Tensor], d: int, shape: tuple[int, ...]) -> Tensor | None:
+    """A stack as PyTorch makes it, of `cat`, where that gives another layout than row-major; else None."""
+    parts = [t.detach() for t in ts] if d < ts[0].ndim else [t.detach().unsqueeze(d) for t in ts]
+    if _common_format(parts) is contiguous_format:
+        return None
+    joined = cat(parts, d)
+    return Tensor._wrap(joined._storage.node, shapes.viewed(joined._meta, shape))
+
+
 cat.guarded = True
 
 
@@ -267,10 +276,12 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
     r = _windows(ts) if d == 0 and len(ts) > 1 and om.numel else None
     if r is not None:
         return into(out, r, *ts)
-    if om.numel:
+    if om.numel and not all(t._meta.contiguous for t in ts):
+        r = _joined_in_format(ts, d, om.shape)
+    if r is None and om.numel:
         metas = [shapes.unsqueezed(t._meta, d) for t in ts]
         r = Tensor._wrap(_cat_node(metas, [t._storage.node for t in ts], d, om), om)
-    else:
+    elif r is None:
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
     if any(t._rg for t in ts):
         record("StackBackward0", ts, r, tuple([lambda g, k=k: g.select(d, k) for k in range(len(ts))]))

@@ -79,7 +79,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     n = x.shape[-1] if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
-    x = x if x.ndim else x.unsqueeze(-1)
+    x = x.contiguous() if x.ndim else x.unsqueeze(-1)
     return x.unsqueeze(-1) ** ops.arange(n, dtype=dtypes.int64, device=x.device)
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
-from ..shapes import wrap_dim
+from ..layout import contiguous_format
+from ..shapes import unsqueezed, wrap_dim
 from ..tensor import Tensor
 from .contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
+from .convert import in_order
 from .core import function, register
+from .dispatch import layout_of
 from .formulas import conj
 from .launch import in_place, into, operation
 from .mixing import together
@@ -240,6 +243,8 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
     try:
         _expandable(c._meta.shape, shown.shape)
         r = plus(c, product(a, b, spec, wide_dtype(a._meta.dtype)), beta, alpha)
+        if spec is _OUTER:  # elementwise to PyTorch, which lays it out as such
+            r = in_order(r, layout_of([c._meta, unsqueezed(a._meta, 1), b._meta], shown.shape) or ())
     except ValueError:
         raise RuntimeError(
             f"The expanded size of the tensor ({shown.shape[-1]}) must match the existing size ({c.shape[-1]}) at "
@@ -478,7 +483,12 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     eye = function("eye")
     assert eye is not None
     if n == 0:
-        return into(out, input.clone().copy_(eye(input.shape[-1], dtype=input.dtype, device=input.device)))
+        return into(
+            out,
+            input.clone(memory_format=contiguous_format).copy_(
+                eye(input.shape[-1], dtype=input.dtype, device=input.device)
+            ),
+        )
     power, result = input, None
     while True:
         if n & 1:

@@ -9,10 +9,11 @@ import math
 from typing import Any
 
 from .. import dtypes, ops
-from ..layout import suggested_format
+from ..layout import suggested_format, suggested_order
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
+from .convert import in_order, recorded_in_order
 from .core import register
 from .launch import into
 from .places import every_example, row_sums
@@ -48,7 +49,7 @@ def native_layer_norm(
 
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, bias, "*, ")
-    y, mean, rstd = _standard(_wide(input), tuple(range(-len(shape), 0)), eps)
+    y, mean, rstd = _standard(_wide(input.contiguous()), tuple(range(-len(shape), 0)), eps)
     kind = input.dtype if weight is None else weight.dtype
     return _affine(y, weight, bias, shape).to(input.dtype), mean.detach().to(kind), rstd.detach().to(kind)
 
@@ -61,6 +62,7 @@ def native_group_norm(
     y, mean, rstd = _standard(_wide(input).reshape(N, group, C // group * HxW), (2,), eps)
     shape = (1, C, *[1] * (input.ndim - 2))
     y = _affine(y.reshape(input.shape), weight, bias, shape).to(input.dtype)
+    y = recorded_in_order(y, suggested_order(input._meta))
     return y, mean.to(input.dtype).reshape(N, group), rstd.to(input.dtype).reshape(N, group)
 
 
@@ -133,7 +135,7 @@ def _softmax_backward_data(
     """The gradient of softmax, of its output."""
     output = _wide(output)
     y = output * grad_output
-    return into(grad_input, (y - output * y.sum(dim, keepdim=True)).to(input_dtype))
+    return into(grad_input, in_order((y - output * y.sum(dim, keepdim=True)).to(input_dtype)))
 
 
 @register("_log_softmax_backward_data")
@@ -141,7 +143,7 @@ def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any, *, out: Any = None
 ) -> Tensor:
     """The gradient of log_softmax, of its output."""
-    return into(out, (grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype))
+    return into(out, in_order((grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)))
 
 
 def _converted(name: str) -> None:

@@ -9,6 +9,7 @@ from .. import dtypes
 from ..autograd.tape import named, record
 from ..shapes import wrap_dim
 from ..tensor import Tensor
+from .convert import recorded_in_order
 from .core import function
 from .launch import dims_of, hashable, in_place, into, operation
 from .reduce import AMAX, AMIN, NONZERO, SUM_ABS, SUM_SQUARES, _shared, quiet, reduce, spread, sum
@@ -199,7 +200,7 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any, *, out: Any = None) ->
     where = function("where")
     assert where is not None
     scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))
-    return into(out, named(input * scale, "RenormBackward0", input))
+    return into(out, named(recorded_in_order(input * scale), "RenormBackward0", input))
 
 
 in_place(renorm)

@@ -7,10 +7,13 @@ from typing import Any
 from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, minimum, where
 from ..engine.graph import Map, emit, inst
-from ..engine.view import contiguous_meta
-from ..shapes import ints
+from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
+from ..layout import suggested_order
+from ..shapes import ints, permuted
 from ..tensor import Tensor
+from .convert import as_cloned
 from .core import register
+from .windows import Ints
 
 #: (before, after) of each dimension
 Sides = tuple[tuple[int, int], ...]
@@ -67,6 +70,17 @@ _BORROWED = {
 }
 
 
+def _laid_out(m: Meta, shape: Ints, sides: Sides, order: Ints) -> tuple[Meta, Meta, Sides, Meta]:
+    """(source, result, its sides, the result as it is seen), of which the first three have their dimensions in the order in
+    which the result lies in memory (none: row-major): kernels write row by row."""
+    shown = contiguous_meta(shape, m.dtype, m.device)
+    if not order:
+        return m, shown, sides, shown
+    inner = contiguous_meta(tuple([shape[d] for d in order]), m.dtype, m.device)
+    shown = meta(shape, ordered_strides(shape, order), 0, m.dtype, m.device)
+    return permuted(m, order), inner, tuple([sides[d] for d in order]), shown
+
+
 def _sides(ndim: int, pad: tuple[int, ...]) -> Sides:
     out = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
@@ -103,12 +117,16 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                 f"Check dimension {d} of your input."
             )
         shape.append(n + a + b)
-    om = contiguous_meta(tuple(shape), m.dtype, m.device)
     v = number(value, m.dtype)
-    if om.numel == 0 or m.numel == 0:
+    if 0 in shape or m.numel == 0:
         r = input.new_full(shape, value)
     else:
-        r = Tensor._wrap(emit(inst(_CONSTANT, (m,), om, (m.dtype.compute,), sides), (input._storage.node,), (v,)), om)
+        source, om, at, shown = _laid_out(m, tuple(shape), sides, suggested_order(m))
+        i = inst(_CONSTANT, (source,), om, (m.dtype.compute,), at)
+        r = Tensor._wrap(emit(i, (input._storage.node,), (v,)), shown)
+        if max(pad, default=0) <= 0:  # to PyTorch a copy of a part
+            first = sum([-a * st for (a, _), st in zip(sides, m.strides)])
+            r = as_cloned(r, m.view(shown.shape, m.strides, m.offset + first))
     if input._rg:
         back = tuple(-n for n in pad)
         record("ConstantPadNdBackward0", (input,), r, lambda g: constant_pad_nd(g, back, 0))
@@ -164,11 +182,13 @@ def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) 
             return _padded(constant_pad_nd(input, crop), tuple(max(v, 0) for v in pads), mode)
         if n + a + b < 1:
             raise RuntimeError(f"input (W: {n}) is too small. Calculated output W: {n + a + b}")
-    om = contiguous_meta(tuple(n + a + b for n, (a, b) in zip(m.shape, sides)), m.dtype, m.device)
-    if om.numel == 0:
-        r = input.new_empty(om.shape)
+    padded = tuple(n + a + b for n, (a, b) in zip(m.shape, sides))
+    if 0 in padded:
+        r = input.new_empty(padded)
     else:
-        r = Tensor._wrap(emit(inst(_BORROWED[mode], (m,), om, (), sides), (input._storage.node,)), om)
+        order = suggested_order(m) if mode != "circular" else ()
+        source, om, at, shown = _laid_out(m, padded, sides, order)
+        r = Tensor._wrap(emit(inst(_BORROWED[mode], (source,), om, (), at), (input._storage.node,)), shown)
     if input._rg:
         shape = tuple(m.shape)
         record(_NAMES[mode].format(k), (input,), r, lambda g: _pad_back(g, shape, sides, mode))

@@ -13,11 +13,12 @@ from ..autograd.mode import STATE
 from ..autograd.tape import named, record
 from ..engine.expr import Expr, cast, const, idiv, maximum, minimum, where
 from ..engine.graph import Map, inst
-from ..engine.view import contiguous_meta, meta
-from ..layout import contiguous_format, suggested_format
-from ..shapes import type_name
+from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
+from ..layout import suggested_order
+from ..shapes import remembered, type_name, unsqueezed
 from ..tensor import Tensor
 from .asserts import Complaint
+from .convert import in_order, recorded_in_order
 from .core import register
 from .launch import into, run
 from .places import check_range
@@ -61,10 +62,13 @@ def _place_at(p: Any) -> Any:
 _PLACE = Map("place of maximum", _place_at, indexed=True, cost=12)
 
 
-def _formatted(y: Tensor, like: Tensor) -> Tensor:
-    """Channels last, where PyTorch takes `like` to be in that format."""
-    f = suggested_format(like._meta)
-    return y if f is contiguous_format else y.contiguous(memory_format=f)
+@remembered
+def _order(m: Meta, n: int) -> Ints:
+    """The order of dimensions in which PyTorch gives a pool of `m` over `n` dimensions: channels last where it takes `m` to be
+    so, else row-major: (). A 1-d pool is a 2-d one to it."""
+    if not suggested_order(unsqueezed(m, m.ndim - 1) if n == 1 else m):
+        return ()
+    return (0, *range(2, m.ndim), 1)
 
 
 def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
@@ -72,12 +76,14 @@ def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indice
     if d.is_complex or d is dtypes.bool_:
         raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{type_name(d)}'")
     xp = frame(x, geo, "lowest")
-    y = _formatted(over(AMAX, xp, geo, d), x)
     tracked = STATE.grad and x._rg
+    # the maxima alone of vectors are the work of another kernel of PyTorch's
+    order = _order(x._meta, len(geo[0])) if len(geo[0]) > 1 or want_indices or tracked else ()
+    y = over(AMAX, xp, geo, d, order)
     if not (want_indices or tracked):
         return y, None
     local = over(WINDOW_ARGMAX, xp, geo, dtypes.int32)  # the place inside the window
-    indices = _formatted(_places(local, geo), x) if want_indices else None
+    indices = in_order(_places(local, geo), order) if want_indices else None
     if tracked:
         if indices is None:
             record(name, (x,), y, lambda g, local: _from_maxima(g, local, geo), (local,))
@@ -186,7 +192,7 @@ def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: s
     wide = dtypes.float32 if d.itemsize == 2 else d
     y = _divided(over(SUM, frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
     y = y if wide is d else y.to(d)
-    y = _formatted(y, x) if len(geo[0]) == 2 else y
+    y = in_order(y, _order(x._meta, len(geo[0])) if len(geo[0]) < 3 else ())
     if STATE.grad and x._rg:
         record(
             name,
@@ -304,8 +310,9 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
         raise NotImplementedError(f"\"adaptive_avg_pool{n}d\" not implemented for '{type_name(d)}'")
     if 0 in o:
         return x.new_zeros((*x.shape[:-n], *o)) + 0 * x.sum()
+    order = _order(x._meta, n) if n < 3 else ()
     if o == (1,) * n:
-        return x.mean(tuple(range(-n, 0)), keepdim=True)
+        return _strided(x.mean(tuple(range(-n, 0)), keepdim=True), order)
     if all(s % w == 0 for s, w in zip(size, o)):
         k = tuple(s // w for s, w in zip(size, o, strict=True))
         name = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
@@ -314,7 +321,7 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
     i = inst(_LENGTHS, (), contiguous_meta(o, wide, x._meta.device), (), (size, o))
     y = _window_sums(x.to(wide) if wide is not d else x, n, o) / run(i, i.out)
     y = named(y, f"AdaptiveAvgPool{n}DBackward0", x)
-    return y.to(d) if wide is not d else y
+    return recorded_in_order(y.to(d) if wide is not d else y, order)
 
 
 def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Any, Any]]:
@@ -335,6 +342,14 @@ def _window_sums(x: Tensor, n: int, o: Ints) -> Tensor:
     r = run(inst(SUM, (w._meta,), out, static=m.ndim), out, w)
     record("AdaptiveSumsBackward", (x,), r, lambda g: _window_sums(g, n, size))
     return r
+
+
+def _strided(y: Tensor, order: Ints) -> Tensor:
+    """Means (N, C, 1, …) with the strides of channels last, where `order` is that: the places are the same."""
+    if order:
+        m = y._meta
+        y._meta = meta(m.shape, ordered_strides(m.shape, order), 0, m.dtype, m.device)
+    return y
 
 
 def _adaptive_window_at(p: Any) -> Any:
@@ -399,7 +414,8 @@ def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     im = contiguous_meta(flat.shape, dtypes.int32, m.device)
     local = run(inst(WINDOW_ARGMAX, (full,), im, static=kept, compute=m.dtype.compute), im, w)
     out = contiguous_meta(flat.shape, dtypes.int64, m.device)
-    indices = run(inst(_ADAPTIVE_PLACE, (im,), out, (), static), out, local)
+    order = _order(m, n) if n < 3 else ()
+    y, indices = in_order(y, order), in_order(run(inst(_ADAPTIVE_PLACE, (im,), out, (), static), out, local), order)
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         zeros = g[0].new_zeros((*lead, _numel(size)))
@@ -484,7 +500,7 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
     check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
     zeros = x.new_zeros((*lead, _numel(size)))
     y = zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
-    return _formatted(y, x) if n == 2 else y
+    return recorded_in_order(y, suggested_order(x._meta) if n == 2 else ())
 
 
 def max_unpool1d(

@@ -7,7 +7,7 @@ from typing import Any
 from ..autograd.tape import record
 from ..engine.expr import Expr, cast, const, idiv, minimum, where
 from ..engine.graph import Inst, Map, inst
-from ..engine.view import Meta, contiguous_meta
+from ..engine.view import Meta, contiguous_meta, meta, ordered_strides
 from ..layout import contiguous_format
 from ..shapes import one_or_more, permuted, remembered
 from ..tensor import Tensor
@@ -169,16 +169,22 @@ def frame(x: Tensor, geo: Geometry, fill: str) -> Tensor:
 
 
 @remembered
-def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str) -> Inst:
+def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str, order: Ints) -> tuple[Inst, Meta]:
     v = _window_view(xp, geo)
     kept = v.ndim - len(geo[0])
-    return inst(op, (v,), contiguous_meta(v.shape[:kept], dtype, v.device), static=kept, compute=compute)
+    shown = contiguous_meta(v.shape[:kept], dtype, v.device)
+    if order:
+        shown = meta(shown.shape, ordered_strides(shown.shape, order), 0, dtype, v.device)
+        v = permuted(v, (*order, *range(kept, v.ndim)))
+    out = contiguous_meta(v.shape[:kept], dtype, v.device)
+    return inst(op, (v,), out, static=kept, compute=compute), shown
 
 
-def over(op: Any, xp: Tensor, geo: Geometry, dtype: Any) -> Tensor:
+def over(op: Any, xp: Tensor, geo: Geometry, dtype: Any, order: Ints = ()) -> Tensor:
+    """The windows reduced, laid out in `order` of dimensions (none: row-major)."""
     m = xp._meta
-    i = _reduce_inst(op, m, geo, dtype, m.dtype.compute)
-    return run(i, i.out, xp)
+    i, shown = _reduce_inst(op, m, geo, dtype, m.dtype.compute, order)
+    return run(i, shown, xp)
 
 
 def _from_windows(p: Any, value: Any) -> Any:

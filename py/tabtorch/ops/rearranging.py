@@ -13,9 +13,9 @@ from ..autograd.tape import record
 from ..autograd.views import check_inplace
 from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
-from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
-from ..layout import contiguous_format
-from ..shapes import integer, ints, one_or_more, wrap_dim, wrap_dims
+from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta, ordered_strides
+from ..layout import contiguous_format, suggested_order
+from ..shapes import integer, ints, one_or_more, permuted, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import function, missing, register
@@ -76,6 +76,20 @@ def _roll_flat(x: Tensor, shift: int) -> Tensor:
     return r
 
 
+def _rolled_order(m: Meta, moves: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """The order of dimensions in which PyTorch lays the result out; (): row-major. To it each shift joins two parts."""
+    order: tuple[int, ...] = ()
+    for d, s in moves:
+        at = -s % m.shape[d]
+        sizes = [(*m.shape[:d], n, *m.shape[d + 1 :]) for n in (m.shape[d] - at, at)]
+        found = {suggested_order(m.view(sizes[0], m.strides, m.offset + at * m.strides[d]))}
+        found.add(suggested_order(m.view(sizes[1], m.strides, m.offset)))
+        order = found.pop() if len(found) == 1 else ()
+        strides = ordered_strides(m.shape, order) if order else contiguous_strides(m.shape)
+        m = meta(m.shape, strides, 0, m.dtype, m.device)
+    return order
+
+
 def _roll(x: Tensor, moves: tuple[tuple[int, int], ...]) -> Tensor:
     m = x._meta
     total: dict[int, int] = {}
@@ -84,7 +98,13 @@ def _roll(x: Tensor, moves: tuple[tuple[int, int], ...]) -> Tensor:
             total[d] = (total.get(d, 0) + s) % m.shape[d]
     static = tuple((d, s) for d, s in sorted(total.items()) if s)
     if static and m.numel:
-        r = _moved(_ROLL, x, m.shape, static)
+        order = _rolled_order(m, moves)
+        if order:
+            plain = Tensor._view_of(x, permuted(m, order))
+            r = _moved(_ROLL, plain, plain._meta.shape, tuple(sorted([(order.index(d), s) for d, s in static])))
+            r._meta = permuted(r._meta, tuple([order.index(d) for d in range(m.ndim)]))
+        else:
+            r = _moved(_ROLL, x, m.shape, static)
     else:
         r = x.detach().clone(memory_format=contiguous_format if m.numel else None)
     if x._rg:
@@ -156,7 +176,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     x = input.detach()
     if k % 4 == 0:
-        r = x.clone()
+        r = x.clone(memory_format=contiguous_format)
     elif k % 4 == 2:
         r = flip(x, (a, b))
     else:
@@ -257,7 +277,7 @@ def repeat_interleave(
     if output_size is not None and output_size != s[d] * repeats:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {s[d] * repeats} but got {output_size}")
     wide = x.unsqueeze(d + 1).expand(*s[: d + 1], repeats, *s[d + 1 :])
-    return wide.clone().reshape(*s[:d], s[d] * repeats, *s[d + 1 :])
+    return wide.clone(memory_format=contiguous_format).reshape(*s[:d], s[d] * repeats, *s[d + 1 :])
 
 
 _SUM = Complaint(

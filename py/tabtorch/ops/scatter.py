@@ -18,7 +18,7 @@ from ..engine.graph import emit, inst
 from ..engine.view import Meta, contiguous_meta, started
 from ..shapes import type_name
 from ..tensor import Tensor
-from .convert import converted
+from .convert import as_cloned, converted
 from .core import register
 from .gather import (
     check_index_shape,
@@ -61,8 +61,11 @@ def finish(
     grads: tuple[Callable[..., Any] | None, ...],
     saved: tuple[Tensor | None, ...] = (),
     noticed: tuple[Tensor | None, ...] = (),
+    cloned: bool = False,
 ) -> Tensor:
     """`x` changed by an operation: as a new tensor, or in place, with its gradient for `x` and `others` on the tape.
+
+    cloned: to PyTorch the new tensor is a clone of `x`, changed in place, so that it is laid out as one.
 
     node: makes the new value, of shape and dtype of `x`. saved, noticed: as for `tape.record`.
     """
@@ -70,6 +73,8 @@ def finish(
     if not in_place:
         m = x._meta
         r = Tensor._wrap(node(x), contiguous_meta(m.shape, m.dtype, m.device))
+        if cloned and r._meta is not m:
+            r = as_cloned(r, m)
         if recorded:
             record(name, (x, *others), r, grads, saved, noticed)
         return r
@@ -162,6 +167,7 @@ def _index_put(
         (v,),
         (self_grad, values_grad),
         (*first, *given),
+        cloned=True,
     )
 
 

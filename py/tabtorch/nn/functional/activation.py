@@ -8,6 +8,7 @@ from ... import ops as _ops
 from ...autograd.mode import quiet
 from ...autograd.tape import record
 from ...dtypes import given_dtype
+from ...ops.convert import in_order, keep_strides
 from ._common import named, scalar_type, widened, wrapped_dim
 
 
@@ -188,7 +189,9 @@ def prelu(input, weight):
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
     if input.dim() != 1:
         weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2) if input.dim() else ())
-    return named(torch.where(input > 0, input, input * weight), "PreluKernelBackward0")
+    out = torch.where(input > 0, input, input * weight)
+    keep_strides(out, input._meta)
+    return named(out, "PreluKernelBackward0")
 
 
 def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False):
@@ -222,15 +225,24 @@ def _to_softmax(name, input, dim, dtype, stacklevel):
     return input, d
 
 
+def _row_by_row(input, dim):
+    """``input`` row-major where ``dim`` runs along its rows, so that one kernel reads a row and writes it.
+
+    The results of PyTorch's kernels are row-major, however their input lies; those along other dimensions are laid out
+    when they are there.
+    """
+    return in_order(input) if dim == input.dim() - 1 else input
+
+
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim``, with the maximum taken out first."""
     input, dim = _to_softmax("softmax", input, dim, dtype, _stacklevel)
     if input.numel() == 0:
-        return named(input.clone(), "SoftmaxBackward0", input)
+        return named(input.clone(memory_format=torch.contiguous_format), "SoftmaxBackward0", input)
     with quiet():
-        x = widened(input)
+        x = widened(_row_by_row(input, dim))
         e = (x - x.amax(dim, keepdim=True)).exp()
-        r = (e / e.sum(dim, keepdim=True)).to(input.dtype)
+        r = in_order((e / e.sum(dim, keepdim=True)).to(input.dtype))
 
     def backward(g, y):
         gy = widened(g) * widened(y)
@@ -251,11 +263,11 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along ``dim``: x - max - log(sum(exp(x - max)))."""
     input, dim = _to_softmax("log_softmax", input, dim, dtype, _stacklevel)
     if input.numel() == 0:
-        return named(input.clone(), "LogSoftmaxBackward0", input)
+        return named(input.clone(memory_format=torch.contiguous_format), "LogSoftmaxBackward0", input)
     with quiet():
-        x = widened(input)
+        x = widened(_row_by_row(input, dim))
         z = x - x.amax(dim, keepdim=True)
-        r = (z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype)
+        r = in_order((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype))
 
     def backward(g, y):
         wide = widened(g)

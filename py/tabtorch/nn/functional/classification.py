@@ -5,6 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
+from ...ops.convert import recorded_in_order
 from ...ops.gather import index_prepared
 from ...ops.mixing import beside
 from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
@@ -89,6 +90,7 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     # `where`, not a product: an ignored position may hold an infinity.
     loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
     loss = loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
+    loss = recorded_in_order(loss)
     name = "NllLossBackward0" if input.dim() <= 2 else "NllLoss2DBackward0"
     if input.dim() not in (1, 2, 4) and reduction == "none":
         name = "ViewBackward0"

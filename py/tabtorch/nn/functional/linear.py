@@ -4,6 +4,7 @@ import math
 
 import tabtorch as torch
 
+from ...ops.convert import in_order, recorded_in_order
 from ...ops.launch import into
 from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
@@ -87,7 +88,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         out = scaled(out, per_use(weight, input).unsqueeze(-1))
     if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
         out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
-    return named(out, "EmbeddingBackward0", weight)
+    return named(recorded_in_order(out), "EmbeddingBackward0", weight)
 
 
 def one_hot(tensor, num_classes=-1):
@@ -111,7 +112,7 @@ def one_hot(tensor, num_classes=-1):
         raise RuntimeError("num_classes should be positive")
     text = "Class values must be smaller than num_classes."
     assert_between(tensor, 0, num_classes - 1, "one_hot", RuntimeError, text, negative)
-    return (tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64)
+    return in_order((tensor.unsqueeze(-1) == torch.arange(num_classes, device=tensor.device)).to(torch.int64))
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):

@@ -4,6 +4,8 @@ import math
 
 import tabtorch as torch
 
+from ...layout import suggested_order
+from ...ops.convert import recorded_in_order
 from ...ops.pad import pad
 from ._common import named, scalar_type, size_list, widened
 
@@ -57,7 +59,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
         raise NotImplementedError(f"\"LayerNormKernelImpl\" not implemented for '{scalar_type(input.dtype)}'")
     dims = tuple(range(-len(shape), 0))
-    y, _, _ = _standardized(widened(input), dims, eps)
+    y, _, _ = _standardized(widened(input.contiguous()), dims, eps)
     return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0", input, weight, bias)
 
 
@@ -65,7 +67,8 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x²) + eps) · weight over the last dimensions (Zhang and Sennrich, 2019)."""
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, None, "*")
-    x = widened(input)
+    # PyTorch has a formula for what is channels last or complex, else a kernel, which gives rows
+    x = widened(input if suggested_order(input._meta) or input.is_complex() else input.contiguous())
     if eps is None:
         eps = torch.finfo(x.dtype).eps
     dims = tuple(range(-len(shape), 0))
@@ -125,7 +128,8 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     channels = input.size(1)
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()
-    x = widened(input)
+    order = suggested_order(input._meta)
+    x = widened(recorded_in_order(input, order))
     if training:
         dims = (0, *range(2, ndim))
         y, mean, var = _standardized(x, dims, eps)
@@ -135,7 +139,7 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
         mean, var = widened(running_mean), widened(running_var)
         y = (x - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
     y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
-    return named(y, "NativeBatchNormBackward0", input, weight, bias)
+    return named(recorded_in_order(y, order), "NativeBatchNormBackward0", input, weight, bias)
 
 
 def instance_norm(
@@ -157,6 +161,7 @@ def instance_norm(
 
 def normalize_instances(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
     """``instance_norm`` without the checks that PyTorch makes in Python only."""
+    input = input.contiguous()
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
@@ -198,6 +203,7 @@ def normalize_groups(input, num_groups, weight, bias, eps):
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
     y = _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+    y = recorded_in_order(y, suggested_order(input._meta))
     return named(y, "NativeGroupNormBackward0", input, weight, bias)
 
 

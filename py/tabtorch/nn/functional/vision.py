@@ -5,7 +5,8 @@ import warnings
 
 import tabtorch as torch
 
-from ...layout import suggested_format
+from ...layout import suggested_format, suggested_order
+from ...ops.convert import recorded_in_order
 from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ._common import named, size_list, widened
 
@@ -317,6 +318,11 @@ def _check_ndim(name, input):
         )
 
 
+def _as_suggested(out, input):
+    """``out``, laid out in the format that PyTorch takes ``input`` to have."""
+    return recorded_in_order(out, suggested_order(input._meta))
+
+
 def pixel_shuffle(input, upscale_factor):
     """(*, C · r², H, W) to (*, C, H · r, W · r) (Shi et al., 2016)."""
     _check_ndim("pixel_shuffle", input)
@@ -333,7 +339,7 @@ def pixel_shuffle(input, upscale_factor):
     split = input.reshape(*batch, channels // (r * r), r, r, h, w)
     order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
     out = split.permute(order).reshape(*batch, channels // (r * r), h * r, w * r)
-    return named(out.clone() if r == 1 else out, "PixelShuffleBackward0")
+    return named(_as_suggested(out.clone() if r == 1 else out, input), "PixelShuffleBackward0")
 
 
 def pixel_unshuffle(input, downscale_factor):
@@ -353,7 +359,7 @@ def pixel_unshuffle(input, downscale_factor):
     split = input.reshape(*batch, channels, h // r, r, w // r, r)
     order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
     out = split.permute(order).reshape(*batch, channels * r * r, h // r, w // r)
-    return named(out.clone() if r == 1 else out, "PixelUnshuffleBackward0")
+    return named(_as_suggested(out.clone() if r == 1 else out, input), "PixelUnshuffleBackward0")
 
 
 def channel_shuffle(input, groups):
@@ -370,7 +376,7 @@ def channel_shuffle(input, groups):
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
         )
     out = input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
-    return named(out, "ChannelShuffleBackward0")
+    return named(_as_suggested(out, input), "ChannelShuffleBackward0")
 
 
 def conv_tbc(input, weight, bias, pad=0):
