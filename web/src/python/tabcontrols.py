@@ -63,7 +63,9 @@ class Link:
     def ask(self):
         """The bytes that the element gives."""
         if not can_run_sync():
-            raise RuntimeError("this browser has no JSPI: Python cannot wait here for what a camera or a microphone gives")
+            raise RuntimeError(
+                "this browser has no JSPI: Python cannot wait here for what a camera or a microphone gives"
+            )
         try:
             return pyodide.ffi.run_sync(self._js.ask()).to_bytes()
         except JsException as error:
