@@ -26,7 +26,7 @@ class Control:
         self.label = label
         self._first = first
         page = host.page()
-        self._link = None if page is None else page.control(self.kind, {"label": label, **about}, first)
+        self._link: Any = None if page is None else page.control(self.kind, {"label": label, **about}, first)
         if page is None and keeps:
             print(f"tabtorch: the {self.kind} {label!r} {keeps}: it is live in tabtorch's page alone", file=sys.stderr)
 
@@ -51,7 +51,7 @@ def same(key: Hashable, make: Callable[[], C]) -> C:
     found: Any = _made.get(key)
     if found is None or not found.there:
         found = _made[key] = make()
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def forget() -> None:
