@@ -29,8 +29,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 3),
     ("tests/browser/test_projects.py", "", 4),
-    ("tests/browser/test_demos.py", "chromium", 2),
-    ("tests/browser/test_demos.py", "firefox", 3),
+    ("tests/browser/test_demos.py", "chromium", 5),
+    ("tests/browser/test_demos.py", "firefox", 7),
     ("tests/test_cli.py", "firefox", 3),
 )
 

@@ -206,7 +206,11 @@ def missing(names, why):
 
 
 def _findable(name):
-    return name in sys.builtin_module_names or PathFinder.find_spec(name) is not None
+    if name in sys.builtin_module_names or PathFinder.find_spec(name) is not None:
+        return True
+    # what tabtorch stands in for, such as safetensors, is not fetched; other finders only say what could be
+    ours = [finder for finder in sys.meta_path if type(finder).__module__.startswith("tabtorch.")]
+    return any(finder.find_spec(name, None) is not None for finder in ours)
 
 
 def _fresh_main(path):
