@@ -4,6 +4,7 @@
 #   make test    every test, in CPython, Node, Pyodide, Chromium and Firefox (BROWSERS=chromium: without Firefox)
 #   make lint    ruff, mypy, tsc, biome
 #   make bench   the benchmarks, in Chromium
+#   make screenshots        the pictures of the page that are in README
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
 #   make conformance-check  as much of it as 100 seconds take, another part with each commit
 #   make conformance-mutate disturbs every operator, and sees whether the run notices
@@ -46,7 +47,7 @@ PYODIDE_SECONDS ?= 20
 PYODIDE_TIMEOUT ?= 1200
 SECONDS ?= 60
 
-.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers
 .DELETE_ON_ERROR:
 
 help:
@@ -89,6 +90,9 @@ lint: .venv/.dev node_modules/.package-lock.json
 
 bench: .venv/.dev $(SITE) browsers
 	$(PY) tests/bench.py
+
+screenshots: .venv/.dev $(SITE) browsers
+	$(PY_TESTS) -m browser.screenshots
 
 conformance: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --page ../COMPATIBILITY.md
