@@ -20,7 +20,7 @@ import tabtorch
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
 
-from . import compare, drawn, translate
+from . import compare, drawn, relaid, translate
 from .compare import Mismatch
 from .left_out import FORMULAS, ORACLES, OUT_NOT_PERMUTED, TIES, UNINITIALISED, UP_TO_GAUGE
 from .translate import Translator, Unsupported, tensors
@@ -39,6 +39,8 @@ common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*ar
 
 #: what the samples are drawn from
 SEED = 0
+#: how many samples of an operator are laid out otherwise, each in up to three ways
+_RELAID = 12
 #: what tabtorch's function is wrapped in: a mutation, which the questions should notice
 disturbance: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 
@@ -325,6 +327,13 @@ def reference(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str,
         yield _judged(apart, lambda s=apart: _forward(op, f, s, device, None))
 
 
+def layouts(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, int]) -> Iterator[Verdict]:
+    """The function on samples that are laid out otherwise in memory: values, strides, views."""
+    f = _function(op)
+    for sample in relaid.samples(_samples(op, dtype, limit=min(limit, _RELAID) if limit else _RELAID)):
+        yield _judged(sample, lambda s=sample: _forward(op, f, s, device, None))
+
+
 def variants(op: OpInfo, device: str, dtype: str, limit: int, counts: dict[str, int]) -> Iterator[Verdict]:
     """The method, in-place and out= forms, and the aliases."""
     f = _function(op)
@@ -593,6 +602,7 @@ CHECKS: dict[str, Callable[[OpInfo, str, str, int, dict[str, int]], Iterator[Ver
     "forward": forward,
     "variants": variants,
     "reference": reference,
+    "layouts": layouts,
     "gradient": gradient,
     "gradgrad": gradgrad,
     "errors": errors,
@@ -606,7 +616,8 @@ def asked(op: OpInfo, device: str) -> list[tuple[str, str]]:
     first = "float32" if "float32" in mine else mine[0] if mine else ""
     if not first:
         return []
-    pairs = [("forward", first), ("variants", first), ("reference", first), ("errors", first)]
+    pairs = [("forward", first), ("variants", first), ("reference", first)]
+    pairs += [("layouts", first), ("errors", first)]
     for d in ("float32", "complex64"):
         if d in mine and op.supports_autograd and getattr(torch, d) in op.supported_backward_dtypes("cpu"):
             pairs.append(("gradient", d))

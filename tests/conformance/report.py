@@ -22,6 +22,7 @@ _COLUMNS: tuple[tuple[str, tuple[tuple[str, bool | None], ...]], ...] = (
     ("dtypes", (("forward", False),)),
     ("forms", (("variants", None),)),
     ("hard inputs", (("reference", None),)),
+    ("layouts", (("layouts", None),)),
     ("errors", (("errors", None),)),
 )
 
@@ -111,6 +112,7 @@ def _head(answers: list[Answer], adapter: str, most: int) -> list[str]:
         row("other dtypes (operator, dtype), forward", lambda a: a.check == "forward" and a.dtype != "float32"),
         row("method, in-place, `out=`, aliases", lambda a: a.check == "variants"),
         row("hard inputs: nan, inf, -0.0, extremes, empty, 0-d, non-contiguous", lambda a: a.check == "reference"),
+        row("inputs laid out otherwise: permuted, channels last, with gaps", lambda a: a.check == "layouts"),
         row("bad inputs: exception and message", lambda a: a.check == "errors"),
         "",
     ]
