@@ -61,9 +61,31 @@ def _order(x: Meta, w: Meta, geo: Geometry, size: Ints = ()) -> Ints:
     return (0, *range(2, x.ndim), 1) if last else ()
 
 
+def _product(
+    w: Meta, x: Meta, shape: Ints, ws: Ints, xs: Ints, last: int, dtype: Any, order: Ints
+) -> tuple[Inst, Meta, bool]:
+    """(instruction, Meta of the result (N, channels, *size), whether the input comes first) of a contraction with `shape`,
+    (N, groups, channels, *size, channels summed, *kernel); `last`: where the weight begins.
+
+    The result of one group in channels last is the same with the operands exchanged, so that it is stored as it should lie.
+    """
+    size = (len(shape) - 4) // 2
+    n, groups, channels = shape[:3]
+    shown = contiguous_meta((n, groups * channels, *shape[3 : 3 + size]), dtype, x.device)
+    if not order or groups > 1:
+        flat = contiguous_meta(shape[: 3 + size], dtype, x.device)
+        ins = (view_meta(w, shape, ws, last), view_meta(x, shape, xs))
+        return inst(CONTRACT, ins, flat, static=(2, 1, size, 1 + size)), shown, False
+    turn = (0, 1, *range(3, 3 + size), 2, *range(3 + size, len(shape)))
+    ins = (permuted(view_meta(x, shape, xs), turn), permuted(view_meta(w, shape, ws, last), turn))
+    flat = contiguous_meta(ins[0].shape[: 3 + size], dtype, x.device)
+    shown = meta(shown.shape, ordered_strides(shown.shape, order), 0, dtype, x.device)
+    return inst(CONTRACT, ins, flat, static=(2, size, 1, 1 + size)), shown, True
+
+
 @remembered
-def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> tuple[Inst, Meta]:
-    """(instruction, Meta of the result). `x` is padded already.
+def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any, order: Ints) -> tuple[Inst, Meta, bool]:
+    """What `_product` gives. `x` is padded already.
 
     Dimensions: batch (N, groups), m = out channels, n = out size, k = (in channels, kernel).
     """
@@ -77,11 +99,7 @@ def _forward_inst(x: Meta, w: Meta, geo: Geometry, out: Ints, dtype: Any) -> tup
         x.strides[1], *(s * d for s, d in zip(sp, dilation)),
     )  # fmt: skip
     ws = (0, og * w.strides[0], w.strides[0], *(0,) * len(out), *w.strides[1:])
-    shape = (n, groups, og, *out, cg, *kernel)
-    dims = (2, 1, len(out), 1 + len(out))
-    flat = contiguous_meta((n, groups, og, *out), dtype, x.device)
-    i = inst(CONTRACT, (view_meta(w, shape, ws), view_meta(x, shape, xs)), flat, static=dims)
-    return i, contiguous_meta((n, o, *out), dtype, x.device)
+    return _product(w, x, (n, groups, og, *out, cg, *kernel), ws, xs, 0, dtype, order)
 
 
 @remembered
@@ -106,8 +124,8 @@ def _weight_inst(g: Meta, x: Meta, kernel: Ints, geo: Geometry) -> tuple[Inst, M
 
 
 @remembered
-def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> tuple[Inst, Meta]:
-    """`g` is spread and padded already, so that the kernel, read backwards, slides over it by ones.
+def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any, order: Ints) -> tuple[Inst, Meta, bool]:
+    """What `_product` gives. `g` is spread and padded already, so that the kernel, read backwards, slides over it by ones.
 
     Dimensions: batch (N, groups), m = in channels, n = in size, k = (out channels, kernel).
     """
@@ -123,11 +141,7 @@ def _input_inst(g: Meta, w: Meta, size: Ints, geo: Geometry, dtype: Any) -> tupl
     # the kernel backwards: negative strides from its last element
     ws = (0, og * w.strides[0], w.strides[1], *(0,) * len(size), w.strides[0], *(-s for s in w.strides[2:]))
     last = sum((k - 1) * s for k, s in zip(kernel, w.strides[2:]))
-    shape = (n, groups, cg, *size, og, *kernel)
-    dims = (2, 1, len(size), 1 + len(size))
-    flat = contiguous_meta((n, groups, cg, *size), dtype, g.device)
-    i = inst(CONTRACT, (view_meta(w, shape, ws, last), view_meta(g, shape, gs)), flat, static=dims)
-    return i, contiguous_meta((n, groups * cg, *size), dtype, g.device)
+    return _product(w, g, (n, groups, cg, *size, og, *kernel), ws, gs, last, dtype, order)
 
 
 # ---- recorded, each with the others as gradients
@@ -146,8 +160,10 @@ def _bias_inst(y: Meta, b: Meta, order: Ints) -> tuple[Inst, Meta]:
     return inst(_BIAS, (y, along), contiguous_meta(y.shape, b.dtype, y.device)), shown
 
 
-def _finished(y: Tensor, b: Tensor | None, order: Ints) -> Tensor:
-    """The sums with the bias added, laid out in `order` of dimensions (none: row-major)."""
+def _finished(product: tuple[Inst, Meta, bool], w: Tensor, x: Tensor, b: Tensor | None, order: Ints) -> Tensor:
+    """What `_product` says, with the bias added, laid out in `order` of dimensions (none: row-major)."""
+    i, shown, turned = product
+    y = run(i, shown, x, w) if turned else run(i, shown, w, x)
     if b is None:
         return in_order(y, order)
     i, shown = _bias_inst(y._meta, b._meta, order)
@@ -179,8 +195,9 @@ def forward(
     """The convolution: x (N, C, *size), w (O, C / groups, *kernel) to (N, O, *out)."""
     padding = geo[1]
     xp = padded(x, padding, padding)
-    i, shown = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b))
-    y = _finished(run(i, shown, w, xp), b, _order(x._meta, w._meta, geo))
+    order = _order(x._meta, w._meta, geo)
+    product = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b), order)
+    y = _finished(product, w, xp, b, order)
     if STATE.grad and (x._rg or w._rg or (b is not None and b._rg)):
         size, kernel = x._meta.shape[2:], w._meta.shape[2:]
         record(
@@ -209,8 +226,9 @@ def input_gradient(
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
     )
     gp = framed(g, frame)
-    i, shown = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b))
-    y = _finished(run(i, shown, w, gp), b, _order(m, w._meta, geo, tuple(size)))
+    order = _order(m, w._meta, geo, tuple(size))
+    product = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b), order)
+    y = _finished(product, w, gp, b, order)
     if STATE.grad and (g._rg or w._rg or (b is not None and b._rg)):
         out = tuple(m.shape[2:])
         record(
