@@ -59,3 +59,28 @@ def test_a_run_starts_clean(editor: Editor) -> None:
     assert output == "2 True\n", "files stay, and are read anew"
     seeds = {editor.run("import torch\nprint(torch.rand(1).item())\n") for _ in range(2)}
     assert len(seeds) == 2, "no seed is left"
+
+LATE = """import torch
+from torch.func import grad, jvp, vmap
+
+x = torch.linspace(0, 1, 4)
+print(vmap(grad(grad(lambda x: x**3)))(x), jvp(torch.sin, (x,), (x,))[1].tolist())
+try:
+    x[torch.tensor([7])].tolist()
+except IndexError as e:
+    print(e)
+double = torch.compile(lambda x: x * 2)
+for _ in range(4):
+    x = double(x)
+print(x.tolist(), torch.vmap(torch.sum)(torch.ones(2, 3)).tolist())
+with torch.autograd.set_detect_anomaly(True), torch.profiler.profile() as found:
+    torch.ones(3, requires_grad=True).exp().sum().backward()
+print(len(found.key_averages()) > 0)
+"""
+
+
+def test_what_was_loaded_late_works_in_the_next_run(editor: Editor) -> None:
+    """Modules of tabtorch that a script brings in set what others of its own do: that is nothing a script changed."""
+    first = editor.run(LATE)
+    assert first.startswith("tensor([0.0000, 2.0000, 4.0000, 6.0000])") and "out of" in first and first.endswith("True\n"), first
+    assert editor.run(LATE) == first

@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -11,6 +12,12 @@ import warnings
 
 _kept = {}  # what was there before the first script, by name
 _LEAVE_ALONE = ("__main__", "_pyodide", "asyncio", "js", "pyodide", "pyodide_js", "sys", "tabfresh", "tabpage")
+
+#: of tabtorch, what scripts know by PyTorch's names. The others keep state that modules which are loaded later set: what
+#: becomes of a batched value, how a bad index is read
+_PUBLIC = re.compile(
+    r"tabtorch(\.(autograd|fft|func|linalg|special|(backends|distributions|nn|optim|utils)(\..*)?))?$"
+)
 
 
 def remember():
@@ -65,8 +72,13 @@ async def restore():
 def _namespaces(torch):
     """What a script may set attributes on: modules, and the two classes that are patched now and then."""
     found = {id(each): each for each in list(sys.modules.values()) if isinstance(each, types.ModuleType)}
-    modules = [each for each in found.values() if each.__name__.partition(".")[0] not in _LEAVE_ALONE]
+    modules = [each for each in found.values() if _may_be_changed(each.__name__)]
     return [*modules, torch.Tensor, torch.nn.Module]
+
+
+def _may_be_changed(name):
+    package = name.partition(".")[0]
+    return bool(_PUBLIC.match(name)) if package == "tabtorch" else package not in _LEAVE_ALONE
 
 
 def _put_back(namespace, names):
