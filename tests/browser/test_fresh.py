@@ -60,6 +60,7 @@ def test_a_run_starts_clean(editor: Editor) -> None:
     seeds = {editor.run("import torch\nprint(torch.rand(1).item())\n") for _ in range(2)}
     assert len(seeds) == 2, "no seed is left"
 
+
 LATE = """import torch
 from torch.func import grad, jvp, vmap
 
@@ -82,5 +83,7 @@ print(len(found.key_averages()) > 0)
 def test_what_was_loaded_late_works_in_the_next_run(editor: Editor) -> None:
     """Modules of tabtorch that a script brings in set what others of its own do: that is nothing a script changed."""
     first = editor.run(LATE)
-    assert first.startswith("tensor([0.0000, 2.0000, 4.0000, 6.0000])") and "out of" in first and first.endswith("True\n"), first
+    assert (
+        first.startswith("tensor([0.0000, 2.0000, 4.0000, 6.0000])") and "out of" in first and first.endswith("True\n")
+    ), first
     assert editor.run(LATE) == first

@@ -15,9 +15,7 @@ _LEAVE_ALONE = ("__main__", "_pyodide", "asyncio", "js", "pyodide", "pyodide_js"
 
 #: of tabtorch, what scripts know by PyTorch's names. The others keep state that modules which are loaded later set: what
 #: becomes of a batched value, how a bad index is read
-_PUBLIC = re.compile(
-    r"tabtorch(\.(autograd|fft|func|linalg|special|(backends|distributions|nn|optim|utils)(\..*)?))?$"
-)
+_PUBLIC = re.compile(r"tabtorch(\.(autograd|fft|func|linalg|special|(backends|distributions|nn|optim|utils)(\..*)?))?$")
 
 
 def remember():
