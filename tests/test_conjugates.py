@@ -43,7 +43,7 @@ ROWS = {
         """,
     "what reads it": """
         c + 1, -c, c * m, c == m, c @ m, t.mv(c, x), t.dot(y, x), t.vdot(y, x), t.einsum("ij,kj->ik", c, m), c.sum(0), c.prod()
-        c.cumsum(0), c.cumprod(1), c.abs(), c.mean(), t.trace(c), c.index_select(0, t.tensor([1])), c.take(t.tensor([1]))
+        c.cumsum(0), c.cumprod(1), (c.abs() ** 2).round(), c.mean(), t.trace(c), c.index_select(0, t.tensor([1])), c.take(t.tensor([1]))
         c.gather(0, t.tensor([[1, 0]])), c[c.real > 1], c.masked_fill(c.real > 1, 1j), c.tril(), c.nonzero(), t.kron(c, m)
         t.addmm(c, m, c.mH), t.outer(y, x), t.block_diag(c, m), t.fft.fft(t.eye(2) * c).abs(), t.linalg.norm(c) ** 2
         n + 1, abs(n), n.sum(), n.max(), n.sort(), n.argsort(), n.floor(), n * i, t._neg_view(i) // 2, t._neg_view(i).sum()
