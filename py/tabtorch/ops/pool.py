@@ -319,12 +319,12 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
         return _avg_forward(x, (k, k, (0,) * n, (1,) * n, size, o), True, None, name)
     wide = dtypes.float32 if d.itemsize == 2 else d
     i = inst(_LENGTHS, (), contiguous_meta(o, wide, x._meta.device), (), (size, o))
-    y = _window_sums(x.to(wide) if wide is not d else x, n, o) / run(i, i.out)
-    y = named(y, f"AdaptiveAvgPool{n}DBackward0", x)
+    mean: Any = ops.div(_window_sums(x.to(wide) if wide is not d else x, n, o), run(i, i.out))
+    y = named(mean, f"AdaptiveAvgPool{n}DBackward0", x)
     return recorded_in_order(y.to(d) if wide is not d else y, order)
 
 
-def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Any, Any]]:
+def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Ints, Ints, Ints]]:
     """The adaptive windows of `x`, (…, *o, *largest window), past the end of a shorter one what `start` says; their sizes."""
     m = x._meta
     size = tuple(m.shape[-n:])
