@@ -154,6 +154,7 @@ def places(g: Draw, i: int, t: Any) -> None:
         v = g.number(t) if g.chance(70) else ["T", g.new((), str(t.dtype)[6:])]
         write(g, i, name, d, ["T", g.index_values((k,), n)], v, pointwise=False)
     elif name == "put_":
+        k = min(k, t.numel())  # a place that is named twice gets either value, on a GPU
         write(
             g,
             i,
@@ -236,7 +237,7 @@ def set_item(g: Draw, i: int, t: Any) -> None:
             try:
                 shape = t.detach()[g.p.decode(index)].shape
                 value = ["T", g.new(shape, str(t.dtype)[6:], values=None)]
-                if "T" in str(index):  # places that are named twice must get one value
+                if "T" in str(index) or "list" in str(index):  # places that are named twice must get one value
                     value = ["T", g.new((), str(t.dtype)[6:])]
             except Exception:
                 pass
@@ -249,6 +250,8 @@ def index_put(g: Draw, i: int, t: Any) -> None:
         return
     k = g.up_to(2) + 1
     many = t.dim() > 1 and g.chance(50)
+    if not many:
+        k = min(k, t.shape[0]) or k
     index = ["tuple", ["T", g.index_values((k,), t.shape[0], unique=not many)]]
     if many:
         index.append(["T", g.index_values((k,), t.shape[1])])
