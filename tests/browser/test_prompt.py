@@ -176,9 +176,9 @@ def test_packages_that_cannot_be_had(prompt: Prompt, editor: Editor) -> None:
     """Nothing is reached from here: the page says what could not be installed, and what to type."""
     editor.page.context.route("https://*pypi.org/**", lambda route: route.abort())
     try:
-        for line in ("%pip install einops", "!pip install einops"):
+        for line in ("%pip install toolz", "!pip install toolz"):
             said = editor.enter(line)
-            assert "UsageError: einops could not be installed: " in said and "type `%pip install THAT_NAME`" in said
+            assert "UsageError: toolz could not be installed: " in said and "type `%pip install THAT_NAME`" in said
         assert "UsageError: %pip install NAME" in editor.enter("%pip freeze")
     finally:
         editor.page.context.unroute("https://*pypi.org/**")
