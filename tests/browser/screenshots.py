@@ -135,12 +135,12 @@ def the_page(browser: Any, url: str, camera: Camera) -> None:
         camera.take(editor.page, PREVIEW)
         editor.page.emulate_media(color_scheme="dark")
         camera.take(editor.page, IMAGES / "dark.webp")
-        inspect = editor.page.locator("#inspect")
-        if inspect.count():
-            editor.page.emulate_media(color_scheme="light")
-            inspect.click()
-            editor.page.wait_for_timeout(1000)  # its figures come once a while
-            camera.take(editor.page, IMAGES / "inspector.webp")
+        editor.page.emulate_media(color_scheme="light")
+        editor.page.click("#inspect")
+        editor.page.get_by_role("tab", name="Profile").click()
+        editor.page.get_by_role("button", name="Run with profile").click()
+        editor.page.wait_for_selector(".kernels", timeout=300_000)
+        camera.take(editor.page, IMAGES / "inspector.webp")
 
 
 def on_a_phone(browser: Any, url: str, camera: Camera) -> None:
