@@ -36,7 +36,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
 
 #: of the files below a folder, those of their tests whose name holds a word: one file of so many is run, whole, since its
 #: tests share a page. The rest is in other commits' slices, and in the other browser's
-FOLDERS: tuple[tuple[str, str, int], ...] = (("tests/browser/", "chromium", 2), ("tests/browser/", "firefox", 3))
+FOLDERS: tuple[tuple[str, str, int], ...] = (("tests/browser/", "chromium", 4), ("tests/browser/", "firefox", 6))
 
 
 @functools.cache
