@@ -114,3 +114,15 @@ def test_a_view_that_nothing_recorded(device: str) -> None:
             RuntimeError, match="element 0 of tensors does not require grad and does not have a grad_fn"
         ):
             y.backward(t.ones(3, 2, device=where))
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "threshold", "rrelu"])
+def test_what_a_gradient_of_slope_zero_hangs_on(name: str) -> None:
+    """It requires a gradient, of zeros, in place too: a penalty on it goes back."""
+    args = (0.0, 1.0) if name == "threshold" else ()
+    for t in (torch, tabtorch):
+        x = t.tensor([-1.0, 0.5, 2.0], device="cpu", requires_grad=True)
+        y = getattr(t.nn.functional, name)(x * 1, *args, inplace=True)
+        (g,) = t.autograd.grad(y.sum(), x, create_graph=True)
+        (g * g).sum().backward()
+        assert x.grad.tolist() == [0.0, 0.0, 0.0]

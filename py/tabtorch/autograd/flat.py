@@ -18,7 +18,8 @@ from .tape import LEAF, GradFn, OpFn, grad_class, next_seq
 
 #: functions whose gradient has slope 0 in what they were given
 FLAT = frozenset(
-    f"{name}Backward0"
+    f"{name}Backward{form}"
+    for form in (0, 1)  # 1: of the in-place form, where that has another
     for name in (
         "Relu LeakyRelu PreluKernel RreluWithNoise Threshold Softshrink Hardshrink Hardtanh NllLoss NllLoss2D "
         "MaxPool2DWithIndices MaxPool3DWithIndices AvgPool2D AvgPool3D AdaptiveAvgPool2D AdaptiveAvgPool3D AdaptiveMaxPool2D "
@@ -47,6 +48,7 @@ class _Flat(GradFn):
 def keep_edges(fn: GradFn, results: Sequence[Tensor | None]) -> list[Tensor | None]:
     """The gradients that `fn`, one of `FLAT`, has given, with their dependence on its inputs."""
     name = type(fn).__name__.replace("Relu", "Threshold", type(fn).__name__ == "ReluBackward0")
+    name = name.replace("Backward1", "Backward0") if name in FLAT else name
     kept: list[Tensor | None] = []
     for d, e, m in zip(results, fn.edges, fn.metas, strict=True):
         if d is not None and e is not None:
