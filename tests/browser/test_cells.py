@@ -203,9 +203,11 @@ def test_keys(cells: Cells) -> None:
 
 def test_stop_input_and_the_pane(cells: Cells) -> None:
     editor, page = cells.editor, cells.page
-    editor.write("# %%\nkept = 1\nwhile True: pass\n# %%\nprint('never')\n# %%\nprint(input('name? ') + '!')\n")
+    editor.write(
+        "# %%\nkept = 1\nprint('on')\nwhile True: pass\n# %%\nprint('never')\n# %%\nprint(input('name? ') + '!')\n"
+    )
     page.click("#run")
-    page.wait_for_selector(".cell-status[data-progress=running]")
+    page.locator(".cell-output", has_text="on").wait_for()  # before, there would be nothing to interrupt
     cells.press(1)
     editor.stop()
     assert "KeyboardInterrupt" in cells.outputs()[0] and "never" not in "".join(cells.outputs())
