@@ -173,7 +173,7 @@ def test_a_run_under_the_profiler(inspector: Inspector) -> None:
     words = page.locator(".profile [role=status]").inner_text()
     assert re.search(r"\d+ dispatches of \d+ kernels", words), words
     rows = inspector.rows
-    linear = next(row for row in rows if "relu" in row[0] and "matmul" in row[0])
+    linear = next(row for row in rows if all(word in row[0] for word in ("matmul", "addmm", "relu")))
     assert linear[1] == "3" and linear[3] == "3", "matmul, bias and relu are one kernel"
     assert all(re.match("before$|in this run$|after [0-9]", row[7]) for row in rows), rows
     timed = "timestamp-query" in page.evaluate("document.querySelector('.report').textContent")
