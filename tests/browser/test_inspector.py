@@ -134,13 +134,15 @@ while True:
     kept = kept + 1
     step += kept[0].item() > 0
 """)
-    busy = "[...document.querySelectorAll('.gauge')].some((g) => g.textContent.startsWith('Dispatches') && /[1-9]/.test(g.textContent))"
-    page.wait_for_function(busy, timeout=60_000)
-    page.wait_for_function(
-        "parseFloat(document.querySelector('.gauge dd').textContent) >= 12 && /MiB/.test(document.querySelector('.gauge dd').textContent)",
-        timeout=60_000,
-    )
-    editor.stop()
+    try:
+        busy = "[...document.querySelectorAll('.gauge')].some((g) => g.textContent.startsWith('Dispatches') && /[1-9]/.test(g.textContent))"
+        page.wait_for_function(busy, timeout=60_000)
+        page.wait_for_function(
+            "parseFloat(document.querySelector('.gauge dd').textContent) >= 12 && /MiB/.test(document.querySelector('.gauge dd').textContent)",
+            timeout=60_000,
+        )
+    finally:  # the page is other tests', too
+        editor.stop()
     assert re.fullmatch(r"\d+(\.\d+)? MiB", inspector.gauge("Peak")), inspector.gauge("Peak")
     assert re.fullmatch(r"\d+(\.\d+)? MiB", inspector.gauge("Python's memory"))
     assert int(inspector.gauge("Kernels compiled").replace(",", "")) > 0
