@@ -2,6 +2,7 @@
 
 import tabtorch as torch
 
+from ...ops.reduce import WINDOW_ARGMAX, reduce
 from ._common import named, ntuple
 
 
@@ -53,12 +54,8 @@ def _pool(n, input, kernel_size, output_size, output_ratio, samples):
         index = index.flatten(4, 5).flatten(2, 3)
     lead = x.shape[:2]
     values = x.flatten(2).gather(2, index.flatten(2)).reshape(index.shape)
-    best, where = values.max(-1)
-    if x.is_floating_point():  # of NaN the last, as of every window
-        last = values.shape[-1] - 1 - values.isnan().flip(-1).to(torch.uint8).argmax(-1)
-        where = torch.where(best.isnan(), last, where)
-    index = index.gather(-1, where.unsqueeze(-1)).squeeze(-1)
-    best = values.gather(-1, where.unsqueeze(-1)).squeeze(-1)
+    where = reduce(WINDOW_ARGMAX, values.detach(), -1, True, torch.int64, values.dtype.compute)
+    best, index = values.gather(-1, where).squeeze(-1), index.gather(-1, where).squeeze(-1)
     best, index = best.reshape(*lead, *out), index.reshape(*lead, *out)
     if not batched:
         best, index = best.squeeze(0), index.squeeze(0)
