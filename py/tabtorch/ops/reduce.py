@@ -379,7 +379,10 @@ def _order_compute(d: Any) -> str | None:
     return "i32" if d.name == "bool" else None
 
 
-def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, grad_name: str, kernel: str) -> Tensor:
+def _extreme_over(
+    op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, grad_name: str, kernel: str, nan: bool = False
+) -> Tensor:
+    """The extreme over `dim`. nan: see `_shared`."""
     dim = hashable(dim)
     m = x._meta
     if m.numel == 0 or m.dtype.category == 3:
@@ -389,7 +392,6 @@ def _extreme_over(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool, gra
     i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)
     r = run(i, shown, x)
     if x._rg and STATE.grad:
-        nan = grad_name.endswith("1")  # max and min of everything
         record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim, nan), (x, r))
     return r
 
@@ -471,8 +473,8 @@ def _max_or_min(up: bool, input: Any, args: tuple, keepdim: bool, kw: dict[str, 
     if len(args) > 1:
         keepdim = args[1]
     if dim is None:
-        kernel = f"{name}_values_cpu" if False else f"{name}_all"
-        return into(out, _extreme_over(op, name, input, None, False, name.capitalize() + "Backward1", kernel))
+        kernel = f"{name}_all"
+        return into(out, _extreme_over(op, name, input, None, False, name.capitalize() + "Backward1", kernel, nan=True))
     return into_two(out, _with_index(op, arg, name, input, dim, keepdim, kind))
 
 
