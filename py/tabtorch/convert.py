@@ -28,7 +28,7 @@ def _source(t: Tensor) -> tuple[graph.Node, int, int]:
     return t._storage.node, m.offset * size, m.numel * size
 
 
-def lying(t: Tensor) -> tuple[graph.Buffer, int, tuple[int, ...]]:
+def memory_of(t: Tensor) -> tuple[graph.Buffer, int, tuple[int, ...]]:
     """Where the elements lie, without a copy if that can be: the buffer, and offset and strides in elements."""
     m = t._meta
     if m.mark or t._storage.node.inst.out.dtype is not m.dtype:

@@ -81,7 +81,7 @@ class Link:
         screen = self._screen()
         if screen is None:
             return
-        b, first, strides = convert.lying(t)
+        b, first, strides = convert.memory_of(t)
         height, width, channels = t.shape
         row, column, channel = strides
         last = first + (height - 1) * row + (width - 1) * column + (channels - 1) * channel
