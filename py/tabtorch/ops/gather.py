@@ -14,6 +14,7 @@ from ..engine.view import Meta, broadcast_shapes, contiguous_meta, contiguous_st
 from ..shapes import type_name, wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint
+from .convert import in_order
 from .core import register
 from .mixing import beside
 from .places import (
@@ -400,8 +401,6 @@ def embedding(
     r = index_prepared(weight.detach(), (i,))
     if indices._meta.ndim == 0:
         r = r.reshape(m.shape[1])
-    from .convert import in_order
-
     r = in_order(r)
     if weight._rg:
         rows, wide = m.shape

@@ -15,7 +15,7 @@ from ..engine.expr import const, imod, where
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta, ordered_strides
 from ..layout import contiguous_format, suggested_order
-from ..shapes import integer, ints, one_or_more, permuted, wrap_dim, wrap_dims
+from ..shapes import integer, ints, one_or_more, permuted, remembered, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import function, missing, register
@@ -76,6 +76,7 @@ def _roll_flat(x: Tensor, shift: int) -> Tensor:
     return r
 
 
+@remembered
 def _rolled_order(m: Meta, moves: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """The order of dimensions in which PyTorch lays the result out; (): row-major. To it each shift joins two parts."""
     order: tuple[int, ...] = ()
