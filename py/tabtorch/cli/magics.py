@@ -202,9 +202,23 @@ async def pip(rest: str) -> None:
     for name in names:
         try:
             await micropip.install(name)
+            _check_installed(name)
         except Exception as error:
             raise UsageError(f"{name} could not be installed: {_first_line(error)}{_advice(name, error)}") from None
         print(f"installed {name}")
+
+
+def _check_installed(requirement: str) -> None:
+    """OSError where micropip has raised nothing, and the package is not there: of Pyodide's distribution it only prints that."""
+    if "://" in requirement or requirement.startswith("emfs:"):
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    named = re.match(r"[\w.-]+", requirement)
+    try:
+        version(named[0] if named else requirement)
+    except PackageNotFoundError:
+        raise OSError("it is in Pyodide's distribution, which could not be reached") from None
 
 
 def _advice(name: str, error: Exception) -> str:
