@@ -4,12 +4,12 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
-import { brotli } from "./brotli";
-import { guides } from "./guides";
-import { excerpt } from "./library";
-import { packages } from "./packages";
-import { policy } from "./policy";
-import type { Manifest } from "./src/manifest";
+import { brotli } from "./brotli.ts";
+import { guides } from "./guides.ts";
+import { excerpt } from "./library.ts";
+import { packages } from "./packages.ts";
+import { policy } from "./policy.ts";
+import type { Manifest } from "./src/manifest.ts";
 
 const here = import.meta.dirname;
 const root = resolve(here, "..");
@@ -205,6 +205,7 @@ export default defineConfig({
     outDir: "dist",
     emptyOutDir: true,
     rollupOptions: {
+      checks: { pluginTimings: false }, // most of a build is our own packing of what Python is made of
       input: {
         ...Object.fromEntries(PAGES.map((name) => [name, join(here, `${name}.html`)])),
         docs: join(here, TEMPLATE),
