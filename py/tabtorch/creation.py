@@ -20,6 +20,7 @@ from .hostdata import as_tensor, asarray, from_numpy, frombuffer, tensor
 from .layout import check_layout, format_strides, preserve_format
 from .ops.core import register
 from .ops.inplace import write_out
+from .ops.out_types import same, type_beside
 from .shapes import dense_strides, integer, ints, type_name
 from .tensor import Tensor
 
@@ -136,9 +137,7 @@ def _filled(
         unknown(name, kw)
     check_layout(layout)
     if out is not None:
-        if dtype is not None and dtype is not out.dtype:
-            raise RuntimeError(f"dtype {dtype!r} does not match dtype of out parameter ({out.dtype!r})")
-        r = _filled(name, shape, value, dtype=out.dtype, device=out.device)
+        r = _filled(name, shape, value, dtype=type_beside(name, dtype, out), device=out.device)
         return finished(write_out(out, r), requires_grad)
     d: Any = dtypes.get_default_dtype() if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = placed(d, device, name)
@@ -407,7 +406,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **kw: Any) -> Tensor:
 
 def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[str, Any]) -> Tensor:
     out = kw.pop("out", None)
-    dtype: Any = dtypes.given_dtype(name, kw.pop("dtype", None)) or (out.dtype if out is not None else None)
+    dtype: Any = type_beside(name, kw.pop("dtype", None), out)
     device = kw.pop("device", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
@@ -476,9 +475,7 @@ def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     out = kw.pop("out", None)
-    d = dtypes.given_dtype("eye", kw.pop("dtype", None)) or (
-        out.dtype if out is not None else dtypes.get_default_dtype()
-    )
+    d = type_beside("eye", kw.pop("dtype", None), out) or dtypes.get_default_dtype()
     device = kw.pop("device", None)
     where_ = placed(d, device if out is None else out.device)
     requires_grad = kw.pop("requires_grad", False)
@@ -522,6 +519,9 @@ def triu_indices(row: int, col: int, offset: int = 0, **kw: Any) -> Tensor:
 _COMPLEX = Map("complex", lambda re, im: Complex(re, im))
 
 
+_COMPLEX_OUT = same("Expected object of scalar type {Want} but got scalar type {Have} for argument 'out'")
+
+
 @register("complex")
 def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
@@ -551,15 +551,10 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
     inner, m = laid_out(shape, order, a.dtype.to_complex(), a.device, dense_alike([a, b], shape))
     source = None if 0 in shape else order
     i = inst(_COMPLEX, (expanded(a, shape, source), expanded(b, shape, source)), inner, (), None, a.dtype.compute)
-    if out is not None and out._meta.dtype is not m.dtype:
-        raise RuntimeError(
-            f"Expected object of scalar type {type_name(m.dtype)} but got scalar type {type_name(out._meta.dtype)} for "
-            "argument 'out'"
-        )
     r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
     if real._rg or imag._rg:
         record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
-    return r if out is None else write_out(out, r)
+    return r if out is None else write_out(out, r, _COMPLEX_OUT)
 
 
 @register("polar")
@@ -576,4 +571,4 @@ def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
 
         grads = (lambda g, z: (g.conj() * z.sgn()).real, lambda g, z: (g.conj() * (z * 1j)).real)
         record("PolarBackward0", (abs, angle), r, grads, (r,))
-    return r if out is None else write_out(out, r)
+    return r if out is None else write_out(out, r, _COMPLEX_OUT)

@@ -11,6 +11,7 @@ from ..engine import special_functions as sf
 from ..engine.expr import Complex, absolute, as_single, const, exp, isnan, tanh, where
 from .core import Row, elementwise
 from .formulas import conjugate, floating, linear, rule, zero
+from .out_types import DATA_TYPE
 from .promotion import not_implemented
 
 
@@ -461,6 +462,7 @@ _activation(
     inplace=False,
     cost=30,
     backward_name="LogSigmoidBackward0",
+    out_rule=DATA_TYPE,
     public=False,
     row_major=True,
 )

@@ -12,6 +12,7 @@ from .arguments import check_tensors
 from .core import Row, elementwise, register
 from .formulas import floating, nothing, rule
 from .launch import into_two, named, operation
+from .out_types import same
 from .promotion import common_dtype
 
 # ---- mantissa and exponent
@@ -88,6 +89,12 @@ elementwise(
 FrexpResult = named("frexp", "mantissa", "exponent")
 
 
+_FREXP_OUT = (
+    same("torch.frexp() expects mantissa to have dtype {want} but got {have}"),
+    same("torch.frexp() expects exponent to have {want} dtype but got {have}"),
+)
+
+
 def _frexp_back(g: Any, e: Tensor) -> Tensor:
     return g[0] * ops.exp2(-e.to(g[0].dtype))
 
@@ -99,7 +106,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
     m, e = ops._frexp_mantissa(input.detach()), ops._frexp_exponent(input.detach())
     record("FrexpBackward0", (input,), (m, e), lambda gs, e: _frexp_back(gs, e), (e,))
-    return into_two(out, FrexpResult(m, e))
+    return into_two(out, FrexpResult(m, e), _FREXP_OUT)
 
 
 # ---- the neighbour

@@ -11,6 +11,7 @@ from ..engine.view import contiguous_meta
 from .arguments import check_tensors
 from .core import Row, elementwise, register
 from .formulas import conj, is_float, isfinite, negative, real_test, rule, zero
+from .out_types import castable, same
 
 
 def _ordered(f: Any) -> Any:
@@ -59,6 +60,7 @@ _test(
     _signed_infinity(1),
     "Whether it is +infinity.",
     out=True,
+    out_rule=same("isposinf does not support non-boolean outputs."),
     types=rule(result=dtypes.bool_, complex_error=RuntimeError("isposinf does not support complex inputs.")),
 )
 _test(
@@ -66,6 +68,7 @@ _test(
     _signed_infinity(-1),
     "Whether it is -infinity.",
     out=True,
+    out_rule=same("isneginf does not support non-boolean outputs."),
     types=rule(result=dtypes.bool_, complex_error=RuntimeError("isneginf does not support complex inputs.")),
 )
 _test(
@@ -78,6 +81,7 @@ _test(
     negative,
     "Whether the sign bit is set: of negative numbers and -0.0.",
     out=True,
+    out_rule=same("signbit does not support non-boolean outputs."),
     types=rule(
         result=dtypes.bool_, complex_error=NotImplementedError("signbit is not implemented for complex tensors.")
     ),
@@ -231,6 +235,7 @@ elementwise(
         "input, other",
         "input * 2**other.",
         backward_name="LdexpBackward0",
+        out_rule=castable("ldexp can't be cast to the desired output type {Have}"),
         seen=lambda metas: [metas[0], *(contiguous_meta(m.shape, m.dtype, m.device) for m in metas[1:])],  # of 2**other
         public_inplace=True,
         numbers="",

@@ -32,6 +32,8 @@ from .formulas import (
     rule,
     zero,
 )
+from .out_types import same
+from .promotion import not_implemented
 
 # ---- rounding
 
@@ -72,14 +74,20 @@ def _round(x: Any, decimals: Any = None) -> Any:
     return where(decimals < 0, rint(rounded(x / p)) * p, rint(rounded(x * p)) / p)
 
 
+def _only_floats(d: Any, options: dict[str, Any]) -> None:
+    if d.category != 2:
+        raise not_implemented("round_cpu" if options["decimals"] else "round_vml_cpu", d)
+
+
 elementwise(
     Row(
         "round",
         _round,
-        (lambda g, x, out, decimals=0: nothing(g),),
+        (lambda g, x, out, decimals=None: nothing(g),),
         rule("round_vml_cpu", bools=False),
-        "input, *, decimals=0",
+        "input, *, decimals=None",
         "Rounded to the nearest, halves to even; to that many decimals.",
+        check_options=_only_floats,
     )
 )
 elementwise(
@@ -248,14 +256,25 @@ def _heaviside(x: Any, y: Any) -> Any:
     return where(x == 0, y, as_number(x > 0, x))
 
 
+_NO_COMPLEX = RuntimeError("heaviside is not yet implemented for complex tensors.")
+_SAME = same("heaviside is not yet implemented for tensors with different dtypes.")
+
+
+def _heaviside_out(want: Any, have: Any, field: str = "") -> None:
+    if have.is_complex:
+        raise _NO_COMPLEX
+    _SAME(want, have)
+
+
 elementwise(
     Row(
         "heaviside",
         _heaviside,
         refuse("heaviside", 2),
-        rule(complex_error=RuntimeError("heaviside is not yet implemented for complex tensors.")),
+        rule(complex_error=_NO_COMPLEX),
         "input, values",
         "0 below 0, values at 0, 1 above.",
+        out_rule=_heaviside_out,
         numbers="",
     )
 )
@@ -279,6 +298,7 @@ elementwise(
         doc="input with NaN and infinities replaced.",
         method=False,
         backward_name="NanToNumBackward0",
+        out_rule=same("nan_to_num: dtype of out: {Have} should be same as input: {Want}"),
     )
 )
 

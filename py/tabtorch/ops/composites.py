@@ -18,6 +18,8 @@ from .core import register
 from .dispatch import layout_of
 from .launch import into, operation
 from .mixing import together
+from .nonzero import places_out
+from .out_types import ASK, EXACT, Rule, castable, same
 
 
 def need_tensor(name: str, argument: str, position: int, x: Any) -> None:
@@ -121,7 +123,7 @@ def isin(
             ranked, wide = tests.detach().to(d).sort()[0], x.detach().to(d)
             at = ops.searchsorted(ranked, wide.contiguous()).clamp(max=tests.numel() - 1)
             found = ops.eq(ranked[at], wide)
-    return into(out, ops.logical_not(found) if invert else found)
+    return into(out, ops.logical_not(found) if invert else found, rule=EXACT)
 
 
 # ---- powers and indices
@@ -171,6 +173,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return in_order(ops.stack(found, -1), (*order, n)).unbind(-1)
 
 
+_PLACES_OUT = places_out("nonzero_static")
+
+
 @operation("nonzero_static")
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
     """The first `size` rows of `nonzero()`, then rows of `fill_value`: (size, ndim), with no wait for the device."""
@@ -183,10 +188,10 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
     flat = ops.full((size + 1,), -1, dtype=dtypes.int64, device=input.device)
     flat = flat.scatter(0, place, ops.arange(n, device=input.device)).narrow(0, 0, size)
     if not input.ndim:
-        return into(out, ops.empty((size, 0), dtype=dtypes.int64, device=input.device))
+        return into(out, ops.empty((size, 0), dtype=dtypes.int64, device=input.device), rule=_PLACES_OUT)
     shape = tuple(max(s, 1) for s in input.shape)  # an empty tensor has no places to divide by its sizes
     columns = [ops.where(flat < 0, fill_value, c) for c in unravel_index(flat.clamp(min=0), shape)]
-    return into(out, ops.stack(columns, 1))
+    return into(out, ops.stack(columns, 1), rule=_PLACES_OUT)
 
 
 # ---- norms, gamma
@@ -213,10 +218,17 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     """The logarithm of the p-dimensional gamma function."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if input.dtype is dtypes.bool_:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     d = input.dtype if input.dtype.category > 1 else dtypes.get_default_dtype()
     steps = ops.arange(0, p, dtype=d, device=input.device) * -0.5
     r = (input.unsqueeze(-1) + steps).lgamma().sum(-1) + p * (p - 1) * math.log(math.pi) / 4
-    return into(out, r)
+    return r if out is None else into(out, r, rule=_mvlgamma_out(input.dtype))
+
+
+def _mvlgamma_out(d: Any) -> Rule:
+    """PyTorch names the type of the input, and calls that of the result the desired one."""
+    return castable(f"mvlgamma: result type {type_name(d)} can't be cast to the desired output type {{Want}}")
 
 
 # ---- in-place forms
@@ -227,10 +239,7 @@ def mvlgamma_(self: Tensor, p: int) -> Tensor:
     """In-place `mvlgamma`."""
     check_inplace(self)
     value = mvlgamma(before_write(self), p)
-    if not dtypes.can_cast(value.dtype, self.dtype):
-        raise RuntimeError(  # PyTorch names the two the wrong way round
-            f"mvlgamma: result type {type_name(self.dtype)} can't be cast to the desired output type {type_name(value.dtype)}"
-        )
+    _mvlgamma_out(self.dtype)(value.dtype, self.dtype)
     return self.copy_(value)
 
 
@@ -252,12 +261,12 @@ def _copies(name: str, view: Callable[..., Any], several: bool = False) -> None:
     def copy(input: Tensor, *args: Any, out: Any = None, **options: Any) -> Any:
         r = view(input.resolve_conj(), *args, **options)
         if not several:
-            return into(out, _plain(r))
+            return into(out, _plain(r), rule=EXACT)
         parts = tuple(_plain(t) for t in r)
         if out is None:
             return parts
         for o, t in zip(out, parts, strict=True):
-            into(o, t)
+            into(o, t, rule=EXACT)
         return None
 
     copy.__name__ = copy.__qualname__ = name + "_copy"
@@ -285,6 +294,9 @@ _copies("split_with_sizes", views.split, several=True)
 _copies("unbind", views.unbind, several=True)
 
 
+_NARROW_OUT = same("Expected self.dtype() == output.dtype() to be true, but got false." + ASK)
+
+
 @operation("narrow_copy")
 def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = None) -> Tensor:
     """`narrow` as a copy."""
@@ -295,7 +307,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = 
         at = start + n if start < 0 else start
         raise RuntimeError(f"start ({at}) + length ({length}) exceeds dimension size ({n}).")
     r = _plain(views.narrow(input, dim, start, length))
-    return into(out, named(r, "NarrowCopyBackward0", input))
+    return into(out, named(r, "NarrowCopyBackward0", input), rule=_NARROW_OUT)
 
 
 def _apart(name: str, split: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, dim: int) -> tuple[Tensor, ...]:

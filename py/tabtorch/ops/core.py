@@ -43,7 +43,9 @@ class Row:
         value). An operand may have a default of None ("input, min=None, max=None" with operands=3).
     domain: (low, high) of test inputs. cost: rough count of operations.
     method, inplace, out: which forms exist. aliases: other public names, e.g. ("multiply",).
+    out_rule: which types `out=` may have, one of `out_types` (default: that of its family, see there).
     check: called with the promoted dtype and the operands when a new combination of types is met; raises PyTorch's error.
+    check_options: the same for calls that name options: called with the promoted dtype and these.
     each: called with the operands of each call that computes with integers; raises, or asserts on the device, what no table of
         types tells: a divisor that is 0.
     kernel: the name PyTorch has in '"NAME" not implemented for' (default: name + "_cpu").
@@ -67,6 +69,7 @@ class Row:
         "args",
         "backward_name",
         "check",
+        "check_options",
         "cost",
         "defaults",
         "doc",
@@ -84,6 +87,7 @@ class Row:
         "numbers",
         "operands",
         "out",
+        "out_rule",
         "positional",
         "public",
         "public_inplace",
@@ -107,8 +111,10 @@ class Row:
         method: bool = True,
         inplace: bool = True,
         out: bool = True,
+        out_rule: Callable[..., None] | None = None,
         aliases: tuple[str, ...] = (),
         check: Callable[[Any, list[Any]], None] | None = None,
+        check_options: Callable[[Any, dict[str, Any]], None] | None = None,
         each: Callable[[list[Any]], None] | None = None,
         kernel: str | None = None,
         backward_name: str | Callable[[Sequence[Any]], str] | None = None,
@@ -133,8 +139,10 @@ class Row:
         self.method = method
         self.inplace = inplace
         self.out = out
+        self.out_rule = out_rule
         self.aliases = aliases
         self.check = check
+        self.check_options = check_options
         self.each = each
         self.kernel = kernel or name + "_cpu"
         self.backward_name = backward_name or camel(name) + "Backward0"

@@ -20,7 +20,8 @@ from ..tensor import Tensor
 from .arguments import as_operand, bind, class_name
 from .core import NOTHING, ROWS, Row, overridden
 from .mixing import device_of, together
-from .promotion import check_cast, promoted, types_of
+from .out_types import CASTABLE
+from .promotion import promoted, types_of
 from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
@@ -252,6 +253,8 @@ def infer(
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
     device = device_of(metas)
     common = promoted(row, operands)
+    if options and row.check_options is not None:
+        row.check_options(common, options)
     shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
     if into is not None:
         check_shape(into, shape)
@@ -259,11 +262,13 @@ def infer(
         computed, result = types_of(row, common)
     except NotImplementedError:  # that there is no kernel PyTorch finds when all else fits
         if into is not None:
-            check_cast(common, into.dtype)
+            CASTABLE(common, into.dtype)
         raise
     compares = result is dtypes.bool_
     if into is not None:
-        check_cast(result, into.dtype)
+        if computed.is_complex and result.category == 2:
+            raise RuntimeError(f"In-place {row.name} is not supported for complex tensors.")
+        (row.out_rule or CASTABLE)(result, into.dtype)
         result = into.dtype
     check_has(device, result)
     check_has(device, computed)

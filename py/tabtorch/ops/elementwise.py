@@ -31,6 +31,7 @@ from .formulas import (
     scaled,
     zero,
 )
+from .out_types import same
 from .places import check_divisor
 from .promotion import not_implemented
 
@@ -453,6 +454,7 @@ elementwise(
         method=False,
         inplace=False,
         backward_name="WhereBackward0",
+        out_rule=same("Expected out type to be {Want} but got {Have}"),
     )
 )
 

@@ -11,6 +11,7 @@ from ..shapes import type_name
 from ..tensor import Tensor
 from .host_arrays import by_columns, check_info, host, need_float, need_kernel, need_matrix, numpy
 from .launch import into, into_two, named, operation
+from .out_types import EXACT, anything, safely, same
 
 
 def _divide(T: Tensor, X: Tensor, *, upper: bool, left: bool = True, unit: bool = False) -> Tensor:
@@ -60,14 +61,14 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
 @operation("linalg_cholesky", method=False)
 def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Any = None) -> Tensor:
     """L with L Lᴴ = A (U with Uᴴ U = A), of positive-definite Hermitian matrices (*, n, n). LinAlgError for others."""
-    return into(out, _cholesky("linalg.cholesky", A, upper, True)[0])
+    return into(out, _cholesky("linalg.cholesky", A, upper, True)[0], rule=EXACT)
 
 
 @operation("cholesky")
 def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """`linalg.cholesky`, which is newer."""
     L = _cholesky("cholesky", input, upper, True)[0]
-    return into(out, L if out is None else L.contiguous())  # an empty out= becomes row-major
+    return into(out, L if out is None else L.contiguous(), rule=safely("cholesky"))  # an empty out= becomes row-major
 
 
 # ---- LU
@@ -149,7 +150,9 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = 
     r = _lu_factor("lu", A, pivot, False)
     if out is not None:
         r = (r[0].contiguous(), *r[1:])  # as an empty out= becomes
-    return into_two(out, _LuWithInfo(r)) if get_infos else tuple(into_two(out, _LuFactor(r[:2])))
+    if get_infos:
+        return into_two(out, _LuWithInfo(r), anything)
+    return tuple(into_two(out, _LuFactor(r[:2]), anything))
 
 
 @operation("linalg_lu", method=False)
@@ -296,7 +299,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> Any:
 
     a, tau = host(compute, input, order="FC")
     record("GeqrfBackward0", (input,), (a, tau), refuse)
-    return into_two(out, _Geqrf(a, tau))
+    return into_two(out, _Geqrf(a, tau), rule=safely("torch.geqrf"))
 
 
 # ---- reflections
@@ -346,13 +349,22 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Any = None) -> Tenso
     need_kernel("orgqr_cpu", input)
     V, T = _reflections(input, tau)
     r: Tensor = ops.eye(m, n, dtype=input.dtype, device=input.device) - V @ (T @ V[..., :n, :].mH)
-    return into(out, grad_named(by_columns(r), "LinalgHouseholderProductBackward0", input, tau))
+    return into(
+        out,
+        grad_named(by_columns(r), "LinalgHouseholderProductBackward0", input, tau),
+        rule=safely("torch.linalg.householder_product"),
+    )
 
 
 @operation("orgqr")
 def orgqr(input: Tensor, input2: Tensor, *, out: Any = None) -> Tensor:
     """`linalg.householder_product`."""
     return householder_product(input, input2, out=out)
+
+
+_ORMQR_OUT = same(
+    "torch.ormqr: Expected input and result to have the same dtype, but input has dtype{Want} and result has dtype {Have}"
+)
 
 
 @operation("ormqr")
@@ -391,7 +403,7 @@ def ormqr(
     if transpose:
         T = T.mH
     r: Tensor = other - (V @ (T @ (V.mH @ other)) if left else ((other @ V) @ T) @ V.mH)
-    return into(out, grad_named(by_columns(r), "OrmqrBackward0", input, tau, other))
+    return into(out, grad_named(by_columns(r), "OrmqrBackward0", input, tau, other), rule=_ORMQR_OUT)
 
 
 # ---- L D Lᵀ

@@ -165,7 +165,8 @@ def _check_out(name: str, x: Tensor, out: Any, real: bool) -> None:
     if real and not out.dtype.is_floating_point:
         raise RuntimeError(f"{name} expects a floating point output tensor, but got {type_name(out.dtype)}")
     if not real and not out.is_complex():
-        raise RuntimeError(f"{name} expects a complex output tensor, but got {type_name(out.dtype)}")
+        shown = name.removeprefix("i") if name in ("ifft2", "ifftn") else name
+        raise RuntimeError(f"{shown} expects a complex output tensor, but got {type_name(out.dtype)}")
 
 
 #: kinds of transforms: all of a spectrum; half of it, of a real input; a real output, of half a spectrum

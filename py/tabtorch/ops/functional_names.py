@@ -11,6 +11,7 @@ from typing import Any
 from ..tensor import Tensor
 from .core import register
 from .launch import into
+from .out_types import EXACT
 
 
 def _f() -> Any:
@@ -31,14 +32,14 @@ def _need_int(name: str, dim: Any) -> None:
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`; with `dtype`, of the input converted first."""
     _need_int("softmax", dim)
-    return into(out, _f().softmax(input, dim, dtype=dtype))
+    return into(out, _f().softmax(input, dim, dtype=dtype), rule=EXACT)
 
 
 @register("log_softmax", method=True)
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
     """log(softmax(x)) along `dim`; with `dtype`, of the input converted first."""
     _need_int("log_softmax", dim)
-    return into(out, _f().log_softmax(input, dim, dtype=dtype))
+    return into(out, _f().log_softmax(input, dim, dtype=dtype), rule=EXACT)
 
 
 @register("prelu", method=True)

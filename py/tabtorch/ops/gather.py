@@ -17,6 +17,7 @@ from .asserts import Complaint
 from .convert import in_order
 from .core import register
 from .mixing import beside
+from .out_types import EXACT, Rule, same
 from .places import (
     check_range,
     expanded,
@@ -269,20 +270,18 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     if input._rg:
         shape = input._meta.shape
         record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,), (input,))
-    if out is None:
-        return r
-    from .launch import exact_out, into
-
-    exact_out(out, m.dtype)
-    return into(out, r, input, index)
+    return _out(r, out, input, index, rule=EXACT)
 
 
-def _out(r: Tensor, out: Tensor | None, *inputs: Tensor) -> Tensor:
+_SELECT_OUT = same("index_select(): self and result must have the same scalar type")
+
+
+def _out(r: Tensor, out: Tensor | None, *inputs: Tensor, rule: Rule) -> Tensor:
     if out is None:
         return r
     from .launch import into
 
-    return into(out, r, *inputs)
+    return into(out, r, *inputs, rule=rule)
 
 
 def _no_grad(name: str, out: Tensor | None, *inputs: Tensor) -> None:
@@ -302,7 +301,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         indices, "torch.take_along_dim(): dtype of indices should be Long but got " + type_name(indices.dtype)
     )
     if dim is None:
-        return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out)
+        return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out, rule=EXACT)
     a, b = input._meta.ndim, indices._meta.ndim
     if a != b:
         raise RuntimeError(
@@ -316,7 +315,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     common = list(broadcast_shapes(tuple(sa), tuple(sb)))
     wide = input.expand(common)
     common[d] = sb_d
-    return _out(gather(wide, d, _positive(indices.expand(common), n)), out)
+    return _out(gather(wide, d, _positive(indices.expand(common), n)), out, rule=EXACT)
 
 
 def _positive(i: Any, n: int) -> Any:
@@ -349,14 +348,19 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         check_range(index, 1, 0, OUT_OF_RANGE, "index_select")
         r = input.detach().clone()
         record("IndexSelectBackward0", (input,), r, lambda g, i: g, (index,))
-        return _out(r, out, input, index)
+        return _out(r, out, input, index, rule=_SELECT_OUT)
     check_range(index, m.shape[d], 0, _SELECT if d == 1 else OUT_OF_RANGE, "index_select")
     i = index if index._meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
     if input._rg:
         shape = m.shape
         record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (index,))
-    return _out(r, out, input, index)
+    return _out(r, out, input, index, rule=_SELECT_OUT)
+
+
+_TAKE_OUT = same(
+    "take(): self and out expected to have the same dtype, but got self.dtype = {Want} and out.dtype = {Have}"
+)
 
 
 @register("take", method=True)
@@ -373,7 +377,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._rg:
         shape = input._meta.shape
         record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,), (input,))
-    return _out(r, out, input, index)
+    return _out(r, out, input, index, rule=_TAKE_OUT)
 
 
 #: for a flat index out of range

@@ -16,6 +16,7 @@ from .gather import OUT_OF_RANGE, TAKE_ERROR, check_index_dtype, range_error
 from .inplace import check_overlap
 from .launch import into, with_out
 from .mixing import beside
+from .out_types import EXACT
 from .places import check_range
 from .scatter import finish, index_put_node
 
@@ -100,7 +101,7 @@ def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
     """A copy of `input` with the slices of `source` (times alpha) added to the slices along `dim` that `index` names."""
-    return into(out, _index_add(input, dim, index, source, alpha, False))
+    return into(out, _index_add(input, dim, index, source, alpha, False), rule=EXACT)
 
 
 def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:

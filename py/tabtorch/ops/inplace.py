@@ -36,7 +36,8 @@ from .dispatch import (
 )
 from .launch import no_grad_with_out, warn_resized
 from .mixing import beside, together
-from .promotion import check_cast, promoted
+from .out_types import CASTABLE, Rule, of_row
+from .promotion import promoted
 from .tape import make_node, pack, uses_of
 
 _WRITE = Write("write")
@@ -359,7 +360,7 @@ def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], 
         x is out for x in operands
     ):  # it is read too: no other size will do
         check_shape(out._meta, value._meta.shape)
-    return write_out(out, value)
+    return write_out(out, value, of_row(f.row, operands))
 
 
 def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = True) -> None:
@@ -372,12 +373,12 @@ def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = 
         check_inplace(out)
 
 
-def write_out(out: Tensor, value: Tensor) -> Tensor:
-    """Writes a result to the `out` argument: castable dtype, same device, resized if need be. RuntimeError as PyTorch's."""
+def write_out(out: Tensor, value: Tensor, rule: Rule = CASTABLE) -> Tensor:
+    """Writes a result to the `out` argument: of a type that `rule` takes, same device, resized if need be. Errors as PyTorch's."""
     check_overlap(out, ())
     value = beside(out, value)
     v, m = value._meta, out._meta
-    check_cast(v.dtype, m.dtype)
+    rule(v.dtype, m.dtype)
     if v.shape != m.shape:
         warn_resized(m, v)
         from .resizing import resize

@@ -17,6 +17,7 @@ from .arguments import class_name
 from .core import NOTHING, overridden, register
 from .launch import into, no_grad_with_out
 from .mixing import device_of, together
+from .out_types import castable
 
 #: inputs of one map; more are written one group after another, so that no kernel binds too many buffers
 GROUP = 6
@@ -114,6 +115,9 @@ def _as_it_lies(metas: list[Meta], out: Meta, d: int) -> tuple[Sequence[Meta], M
 _known: dict[tuple, tuple[Any, Meta, int]] = {}
 
 
+CAT_OUT = castable("torch.cat(): input types can't be cast to the desired output type {Have}", TypeError)
+
+
 @register("cat")
 def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | None = None) -> Tensor:
     """Tensors joined along `dim` (or `axis`). Other sizes must agree; 1-d tensors without elements are left out. Types are promoted."""
@@ -152,7 +156,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
     if not used:
         r = ts[0].new_zeros((0,), dtype=_common_dtype(ts))
         record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], 0))
-        return into(out, r, *ts)
+        return into(out, r, *ts, rule=CAT_OUT)
     here = together(ts, ("tensors", "cat"))
     if any(t is not u for t, u in zip(here, ts)):
         ts, key = here, None
@@ -188,7 +192,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
     if any(t._rg for t in ts):
         record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], d))
-    return into(out, r, *ts)
+    return into(out, r, *ts, rule=CAT_OUT)
 
 
 def _cat_backward(metas: list[Meta], d: int) -> tuple[Any, ...]:
@@ -275,7 +279,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
     )
     r = _windows(ts) if d == 0 and len(ts) > 1 and om.numel else None
     if r is not None:
-        return into(out, r, *ts)
+        return into(out, r, *ts, rule=CAT_OUT)
     if om.numel and not all(t._meta.contiguous for t in ts):
         r = _joined_in_format(ts, d, om.shape)
     if r is None and om.numel:
@@ -285,7 +289,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
     if any(t._rg for t in ts):
         record("StackBackward0", ts, r, tuple([lambda g, k=k: g.select(d, k) for k in range(len(ts))]))
-    return into(out, r, *ts)
+    return into(out, r, *ts, rule=CAT_OUT)
 
 
 @register("hstack")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from .. import dtypes
 from ..autograd.mode import STATE
 from ..autograd.tape import Saved, edge
 from ..autograd.views import before_write, check_inplace, rebase
@@ -17,7 +16,7 @@ from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import NOTHING, blame, missing, overridden, own_code, register, required
 from .mixing import WIDE
-from .promotion import check_cast
+from .out_types import CASTABLE, EXACT, Rule, anything
 from .signatures import SIGNATURES, complain
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
@@ -106,7 +105,7 @@ def in_place(
             raise RuntimeError(
                 f"output with shape {list(have.shape)} doesn't match the broadcast shape {list(want.shape)}"
             )
-        check_cast(want.dtype, have.dtype)
+        CASTABLE(want.dtype, have.dtype)
         read: Any = [x for x in (*args, *kw.values()) if isinstance(x, Tensor)]
         if meets is not None:
             read = meets(self, *read)
@@ -202,10 +201,11 @@ def warn_resized(have: Meta, want: Meta) -> None:
         )
 
 
-def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
+def into(out: Tensor | None, result: Tensor, *inputs: Tensor, rule: Rule = CASTABLE) -> Tensor:
     """`result`, or `out` with the result written to it. Errors as PyTorch's `out=`.
 
     inputs: what the operation reads elsewhere than it writes, so that they must not lie where `out` does.
+    rule: which types `out` may have (see `out_types`).
     """
     if out is None:
         return result
@@ -215,7 +215,7 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     check_overlap(out, inputs, True)
     if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
-    check_cast(want.dtype, have.dtype)
+    rule(want.dtype, have.dtype)
     if have.shape != want.shape:
         warn_resized(have, want)
         from .resizing import resize
@@ -228,31 +228,27 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor) -> Tensor:
     return out
 
 
-def exact_out(out: Tensor | None, dtype: Any) -> None:
-    """RuntimeError for an `out` of another dtype, where PyTorch's operation converts nothing."""
-    if out is not None and out._meta.dtype is not dtype:
-        want, have = dtypes.CXX_NAMES[dtype.name], dtypes.CXX_NAMES[out._meta.dtype.name]
-        raise RuntimeError(f"Expected out tensor to have dtype {want}, but got {have} instead")
-
-
 def with_out(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` with a keyword `out`."""
+    """`f` with a keyword `out`, of the type of the result."""
 
     @wraps(f)
     def g(*args: Any, out: Any = None, **kw: Any) -> Any:
         r = f(*args, **kw)
         if out is not None:
             no_grad_with_out(f.__name__, r, out)
-        return into(out, r)
+        return into(out, r, rule=EXACT)
 
     return g
 
 
-def into_two(out: Any, result: Any) -> Any:
-    """The same for operations with two results."""
+def into_two(out: Any, result: Any, rule: Rule | tuple[Rule, ...] = EXACT) -> Any:
+    """The same for operations with two results or more; `rule` for all of them, or one for each."""
     if out is None:
         return result
-    return type(result)(*[into(o, r) for o, r in zip(out, result, strict=True)])
+    rules = rule if isinstance(rule, tuple) else (rule,) * len(result)
+    for check, o, r, field in zip(rules, out, result, result._fields, strict=True):
+        check(r._meta.dtype, o._meta.dtype, field)
+    return type(result)(*[into(o, r, rule=anything) for o, r in zip(out, result, strict=True)])
 
 
 class Named(tuple):

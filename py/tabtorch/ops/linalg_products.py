@@ -13,8 +13,12 @@ from . import norms
 from .core import register
 from .host_arrays import need_float, need_matrix
 from .launch import into, operation
-from .matmul import cross, matmul, matrix_power, multi_dot
+from .matmul import MULTI_DOT_OUT, cross, matmul, matrix_power, multi_dot
+from .out_types import EXACT, same
 from .places import every_example
+
+_NORM_OUT = same("linalg.norm expected out tensor dtype {Want} but got: {Have}")
+_VECDOT_OUT = same("linalg.vecdot: Expected out of dtype{Want} but found {Have}")
 
 
 @operation("linalg_norm", method=False)
@@ -22,7 +26,7 @@ def norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """A vector norm, or a matrix norm where two dimensions are named, or `ord` is given for a matrix."""
-    return into(out, norms.norm(A, ord, dim, keepdim, dtype))
+    return into(out, norms.norm(A, ord, dim, keepdim, dtype), rule=_NORM_OUT)
 
 
 @operation("linalg_vector_norm", method=False)
@@ -30,7 +34,7 @@ def vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Tensor:
     """(sum of |x|^ord)^(1/ord) over `dim` (None: all)."""
-    return into(out, norms.vector_norm(x, ord, dim, keepdim, dtype))
+    return into(out, norms.vector_norm(x, ord, dim, keepdim, dtype), rule=EXACT)
 
 
 @operation("linalg_matrix_norm", method=False)
@@ -38,7 +42,7 @@ def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Tensor:
     """Norm of matrices: "fro", "nuc", 1, -1, 2, -2, inf, -inf."""
-    return into(out, norms.matrix_norm(A, ord, dim, keepdim, dtype))
+    return into(out, norms.matrix_norm(A, ord, dim, keepdim, dtype), rule=norms.MATRIX_NORM_OUT)
 
 
 register("linalg_matmul", matmul)
@@ -48,7 +52,7 @@ register("linalg_matrix_power", matrix_power)
 @operation("linalg_multi_dot", method=False)
 def linalg_multi_dot(tensors: Any, *, out: Any = None) -> Tensor:
     """Product of several matrices (the first and last may be vectors), in the cheapest order."""
-    return into(out, multi_dot(tensors))
+    return into(out, multi_dot(tensors), rule=MULTI_DOT_OUT)
 
 
 @operation("linalg_cross", method=False)
@@ -64,7 +68,7 @@ def vecdot(x: Any, y: Any, *, dim: int = -1, out: Any = None) -> Tensor:
         raise RuntimeError(
             f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {type_name(x.dtype)}"
         )
-    return into(out, ((x.conj() if x.is_complex() else x) * y).sum(dim))
+    return into(out, ((x.conj() if x.is_complex() else x) * y).sum(dim), rule=_VECDOT_OUT)
 
 
 @register("linalg_diagonal")

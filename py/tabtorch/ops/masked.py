@@ -19,6 +19,7 @@ from .gather import index_prepared
 from .inplace import check_overlap
 from .mixing import beside, moved
 from .nonzero import nonzero_tuple
+from .out_types import same
 from .places import every_example, expanded, row_sums
 from .ranges import Range
 from .scatter import base_node, finish
@@ -122,6 +123,9 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 register("masked_fill", masked_fill, method=True, inplace=masked_fill_)
 
 
+_SELECT_OUT = same("masked_select(): self and result must have the same scalar type")
+
+
 @register("masked_select", method=True)
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A vector of the elements where `mask` is True. Waits for the device: it has to know how many."""
@@ -145,7 +149,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
             return r if shape else r.reshape(())
 
         record("MaskedSelectBackward0", (input,), r, backward, places)
-    return into(out, r, input, mask)
+    return into(out, r, input, mask, rule=_SELECT_OUT)
 
 
 _TOO_FEW = Complaint(RuntimeError, "Number of elements of source < number of ones in mask")

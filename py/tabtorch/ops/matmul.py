@@ -17,6 +17,7 @@ from .formulas import conj
 from .launch import in_place, into, operation
 from .mixing import together
 from .old_order import beta_and_alpha_among
+from .out_types import EXACT, safely, same
 
 _MM = ((0, 1), (1, 2), (0, 2))
 _BMM = ((0, 1, 2), (0, 2, 3), (0, 1, 3))
@@ -44,21 +45,29 @@ def _check_inner(a: Tensor, b: Tensor) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(a.shape)} and {_by(b.shape)})")
 
 
+_DOT_OUT = same("result dtype {Have} does not match input dtype {Want}")
+_MV_OUT = same("addmv input tensors must have the same dtype, but got {Have}, {Want}, and {Want}")
+_ADDBMM_OUT = same("self and mat2 must have the same dtype, but got {Have} and {Want}")
+_TENSORDOT_OUT = same(
+    "tensordot: Expected the output tensor to have dtype {Want}, but got an output tensor with dtype {Have}"
+)
+
+
 @operation("mm")
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Matrix product: (n, k) and (k, m) to (n, m)."""
     input, mat2 = _check_mm(input, mat2)
-    return into(out, contract(input, mat2, _MM, "MmBackward0"))
+    return into(out, contract(input, mat2, _MM, "MmBackward0"), rule=EXACT)
 
 
 @operation("bmm")
 def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Products of two batches of matrices: (b, n, k) and (b, k, m) to (b, n, m)."""
     input, mat2 = _check_bmm(input, mat2)
-    return into(out, contract(input, mat2, _BMM, "BmmBackward0"))
+    return into(out, contract(input, mat2, _BMM, "BmmBackward0"), rule=EXACT)
 
 
-def _check_bmm(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+def _check_bmm(a: Tensor, b: Tensor, kernel: str = "bmm") -> tuple[Tensor, Tensor]:
     for name, t in (("batch1", a), ("batch2", b)):
         if t.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
@@ -67,7 +76,7 @@ def _check_bmm(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{x[0]}, {x[2]}] but got: [{y[0]}, {y[1]}]."
         )
-    return same_types("bmm", a, b)
+    return same_types(kernel, a, b)
 
 
 @operation("mv")
@@ -80,7 +89,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
             f"size mismatch, got input ({input.shape[0]}), mat ({_by(input.shape)}), vec ({vec.shape[0]})"
         )
     input, vec = same_types("mv", input, vec)
-    return into(out, contract(input, vec, _MV, "MvBackward0"))
+    return into(out, contract(input, vec, _MV, "MvBackward0"), rule=_MV_OUT)
 
 
 @operation("dot")
@@ -100,7 +109,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
             f"of elements, but got {input.numel()} and {tensor.numel()} elements respectively"
         )
     input, tensor = same_types("dot", input, tensor)
-    return into(out, contract(input, tensor, _DOT, "DotBackward0"))
+    return into(out, contract(input, tensor, _DOT, "DotBackward0"), rule=_DOT_OUT)
 
 
 @operation("vdot")
@@ -122,7 +131,7 @@ def inner(input: Any, other: Any, *, out: Any = None) -> Tensor:
     input, other = same_types("inner", input, other)
     a = tuple(range(1, input.ndim))
     b = tuple(range(input.ndim, input.ndim + other.ndim - 1))
-    return into(out, contract(input, other, ((*a, 0), (*b, 0), (*a, *b)), "ViewBackward0"))
+    return into(out, contract(input, other, ((*a, 0), (*b, 0), (*a, *b)), "ViewBackward0"), rule=_TENSORDOT_OUT)
 
 
 @operation("outer", aliases=("ger",))
@@ -158,7 +167,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
             _check_inner(input, other)
         input, other = same_types("mm", input, other)
         r = contract(input, other, _MM, "MmBackward0")
-        return r if out is None else into(out, r)
+        return r if out is None else into(out, r, rule=EXACT)
     if x.ndim == 0 or y.ndim == 0:
         raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D")
     if x.ndim == 1 and y.ndim == 1:
@@ -181,7 +190,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     if x.ndim == y.ndim == 3 and x.shape[0] == y.shape[0]:
         name = "BmmBackward0"
     r = contract(input, other, spec, name)
-    return r if out is None else into(out, r)
+    return r if out is None else into(out, r, rule=_MV_OUT if y.ndim == 1 else EXACT)
 
 
 operation("matmul", aliases=("__matmul__",))(matmul)
@@ -278,6 +287,11 @@ def _type(t: Tensor) -> str:
     return type_name(t.dtype)
 
 
+def _of_one_type(input: Tensor, mat2: Tensor) -> None:
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(input)} and {_type(mat2)}")
+
+
 def _expandable(have: Any, want: Any) -> None:
     if len(have) > len(want) or any(n not in (1, w) for n, w in zip(reversed(have), reversed(want))):
         raise ValueError
@@ -287,10 +301,9 @@ def _expandable(have: Any, want: Any) -> None:
 @beta_and_alpha_among
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
-    if input.dtype is not mat2.dtype:
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(input)} and {_type(mat2)}")
+    _of_one_type(input, mat2)
     mat1, mat2 = _check_mm(mat1, mat2, "addmm")
-    return into(out, _added("AddmmBackward0", input, mat1, mat2, _MM, beta, alpha))
+    return into(out, _added("AddmmBackward0", input, mat1, mat2, _MM, beta, alpha), rule=EXACT)
 
 
 @operation("addmv")
@@ -302,8 +315,11 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     if mat.shape[1] != vec.shape[0]:
         n = input.shape[0] if input.ndim else mat.shape[0]
         raise RuntimeError(f"size mismatch, got input ({n}), mat ({_by(mat.shape)}), vec ({vec.shape[0]})")
+    if not input.dtype is mat.dtype is vec.dtype:
+        types = f"{_type(input)}, {_type(mat)}, and {_type(vec)}"
+        raise RuntimeError("addmv input tensors must have the same dtype, but got " + types)
     mat, vec = same_types("mv", mat, vec)
-    return into(out, _added("AddmvBackward0", input, mat, vec, _MV, beta, alpha))
+    return into(out, _added("AddmvBackward0", input, mat, vec, _MV, beta, alpha), rule=EXACT)
 
 
 @operation("addr")
@@ -325,15 +341,16 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), for each of a batch."""
     batch1, batch2 = _check_bmm(batch1, batch2)
-    return into(out, _added("BaddbmmBackward0", input, batch1, batch2, _BMM, beta, alpha))
+    return into(out, _added("BaddbmmBackward0", input, batch1, batch2, _BMM, beta, alpha), rule=EXACT)
 
 
 @operation("addbmm")
 @beta_and_alpha_among
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
-    batch1, batch2 = _check_bmm(batch1, batch2)
-    return into(out, _added("AddbmmBackward0", input, batch1, batch2, _TRACED, beta, alpha))
+    _of_one_type(input, batch2)
+    batch1, batch2 = _check_bmm(batch1, batch2, "addmm")
+    return into(out, _added("AddbmmBackward0", input, batch1, batch2, _TRACED, beta, alpha), rule=_ADDBMM_OUT)
 
 
 # in place, PyTorch reads them where they are also written; it looks at the tensor alone, and not always
@@ -427,7 +444,10 @@ def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """Product of several matrices, in the cheapest order."""
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         matrices = tuple(matrices[0])
-    return into(out, multi_dot(matrices) if len(matrices) > 1 else matrices[0])
+    return into(out, multi_dot(matrices), rule=MULTI_DOT_OUT) if len(matrices) > 1 else into(out, matrices[0])
+
+
+MULTI_DOT_OUT = same("multi_dot(): expected out tensor to have dtype {want} but got {have}")
 
 
 def multi_dot(tensors: Any) -> Tensor:
@@ -483,12 +503,9 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     eye = function("eye")
     assert eye is not None
     if n == 0:
-        return into(
-            out,
-            input.clone(memory_format=contiguous_format).copy_(
-                eye(input.shape[-1], dtype=input.dtype, device=input.device)
-            ),
-        )
+        r = input.clone(memory_format=contiguous_format)
+        r.copy_(eye(input.shape[-1], dtype=input.dtype, device=input.device))
+        return into(out, r, rule=safely("matrix_power"))
     power, result = input, None
     while True:
         if n & 1:
@@ -498,7 +515,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
             break
         power = matmul(power, power)
     assert result is not None
-    return into(out, result.clone() if result is input else result)
+    return into(out, result.clone() if result is input else result, rule=safely("matrix_power"))
 
 
 @operation("cross")
@@ -518,7 +535,7 @@ def cross(input: Tensor, other: Any, dim: int | None = None, *, out: Any = None)
         )
     a1, b1 = input.roll(-1, d), other.roll(-1, d)
     a2, b2 = input.roll(-2, d), other.roll(-2, d)
-    return into(out, a1 * b2 - a2 * b1)
+    return into(out, a1 * b2 - a2 * b1, rule=EXACT)
 
 
 @operation("cdist", method=False)
@@ -564,4 +581,4 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     for x, y in zip(da, db, strict=True):
         lb[y] = la[x]
     lo = [x for d, x in enumerate(la) if d not in da] + [x for d, x in enumerate(lb) if d not in db]
-    return into(out, contract(a, b, (tuple(la), tuple(lb), tuple(lo)), "ViewBackward0"))
+    return into(out, contract(a, b, (tuple(la), tuple(lb), tuple(lo)), "ViewBackward0"), rule=_TENSORDOT_OUT)

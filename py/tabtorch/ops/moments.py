@@ -15,6 +15,7 @@ from ..shapes import remembered
 from ..tensor import Tensor
 from .formulas import conj
 from .launch import dims_of, hashable, into, operation, run
+from .out_types import castable
 from .reduce import AMAX, MEAN, SUM, _spread_meta, mean, quiet, reduce, reduction, spread, sum
 
 #: the square of a distance; halves in float32
@@ -169,6 +170,9 @@ def std_mean(
 # ---- logsumexp
 
 
+_LOGSUMEXP_OUT = castable("logsumexp(): Expected floating point type for result tensor, but got: {Have}")
+
+
 @operation("logsumexp")
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """log(sum(exp(x))) over `dim`, with the largest element taken out first."""
@@ -190,4 +194,4 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None
         lambda g, x, r: spread(g, x.shape, dim, keepdim) * conj((x - spread(r, x.shape, dim, keepdim)).exp()),
         (x, r),
     )
-    return into(out, r)
+    return into(out, r, rule=_LOGSUMEXP_OUT)

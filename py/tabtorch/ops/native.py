@@ -15,7 +15,9 @@ from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .convert import in_order, recorded_in_order
 from .core import register
+from .joining import CAT_OUT
 from .launch import into
+from .out_types import DATA_TYPE
 from .places import every_example, row_sums
 from .ranges import Range
 
@@ -97,7 +99,7 @@ def native_batch_norm(
 ) -> Any:
     """(`batch_norm`, mean, 1 / sqrt(var + eps)); without training the two are empty."""
     r = _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    return r if out is None else tuple(into(o, t) for o, t in zip(out, r, strict=True))
+    return r if out is None else tuple(into(o, t, rule=DATA_TYPE) for o, t in zip(out, r, strict=True))
 
 
 @register("_native_batch_norm_legit")
@@ -269,7 +271,7 @@ def _chunk_cat(tensors: Any, dim: int, num_chunks: int, *, out: Any = None) -> T
         if more:
             t = ops.cat([t, t.new_zeros((*t.shape[:at], more, *t.shape[at + 1 :]))], at)
         rows.append(t.reshape(*t.shape[:at], num_chunks, -1))
-    return into(out, ops.cat(rows, -1))
+    return into(out, ops.cat(rows, -1), rule=CAT_OUT)
 
 
 # ---- segments

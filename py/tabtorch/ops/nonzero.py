@@ -17,6 +17,7 @@ from ..engine.lower import Kernel, coordinates
 from ..engine.view import Meta, contiguous_meta, meta
 from ..tensor import Tensor
 from .core import register
+from .out_types import Rule, same
 from .places import host_values
 
 
@@ -110,6 +111,10 @@ def _rows(t: Tensor) -> Tensor:
     return Tensor._wrap(emit(inst(_WRITE, (m, out), result, (), static), (node, offsets)), result)
 
 
+def places_out(name: str) -> Rule:
+    return same(name + ": Expected out tensor to have scalar type {Want} but got scalar type{Have}")
+
+
 @register("nonzero", method=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
     """The coordinates of the elements that are not zero: (n, ndim), or with `as_tuple` one vector for each dimension.
@@ -130,7 +135,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
     if out is not None:
         from .launch import into
 
-        return into(out, r)
+        return into(out, r, rule=places_out("nonzero"))
     return r
 
 

@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .convert import recorded_in_order
 from .core import function
 from .launch import dims_of, hashable, in_place, into, operation
+from .out_types import EXACT, same
 from .reduce import AMAX, AMIN, NONZERO, SUM_ABS, SUM_SQUARES, _shared, quiet, reduce, spread, sum
 
 
@@ -151,20 +152,24 @@ def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, dty
     )
 
 
+MATRIX_NORM_OUT = same("linalg.matrix_norm expected out tensor dtype {Want} but got: {Have}")
+
+
 @operation("norm")
 def torch_norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
 ) -> Tensor:
     """The p-norm over `dim` (None: all elements). "fro" is 2."""
     if p == "nuc":
-        return into(out, matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype))
+        r = matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim, dtype)
+        return into(out, r, rule=MATRIX_NORM_OUT)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     if input._meta.dtype.category < 2 and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + _name(input)
         )
-    return into(out, vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype))
+    return into(out, vector_norm(input, 2 if p in ("fro", None) else p, dim, keepdim, dtype), rule=EXACT)
 
 
 def _name(x: Tensor) -> str:
@@ -200,7 +205,7 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any, *, out: Any = None) ->
     where = function("where")
     assert where is not None
     scale = where(n > maxnorm, maxnorm / (n + 1e-7), n.new_ones(()))
-    return into(out, named(recorded_in_order(input * scale), "RenormBackward0", input))
+    return into(out, named(recorded_in_order(input * scale), "RenormBackward0", input), rule=EXACT)
 
 
 in_place(renorm)
@@ -215,7 +220,7 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
 @operation("frobenius_norm", method=False)
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """The root of the sum of squares over `dim`."""
-    return into(out, vector_norm(input, 2, hashable(dim) or None, keepdim))
+    return into(out, vector_norm(input, 2, hashable(dim) or None, keepdim), rule=EXACT)
 
 
 __all__ = ["dtypes", "matrix_norm", "norm", "vector_norm"]

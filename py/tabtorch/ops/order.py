@@ -13,6 +13,7 @@ from ..tensor import Tensor
 from .asserts import Complaint
 from .core import function
 from .launch import into, into_two, named, operation
+from .out_types import same
 from .places import check_reals
 from .ranges import Range
 from .reduce import quiet, sum
@@ -27,6 +28,18 @@ def _where(c: Tensor, a: Any, b: Any) -> Tensor:
     f = function("where")
     assert f is not None
     return f(c, a, b)
+
+
+_MEDIAN_OUT = (
+    same(
+        "Expected tensor for 'values' to have the same type as tensor for argument #2 'self'; but type torch.{Have}Tensor does "
+        "not equal torch.{Want}Tensor (while checking arguments for median)"
+    ),
+    same(
+        "Expected tensor for argument #1 'indices' to have scalar type {Want}; but got torch.{Have}Tensor instead (while "
+        "checking arguments for median)"
+    ),
+)
 
 
 def _median(name: str, kind: Any, x: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:
@@ -56,7 +69,7 @@ def _median(name: str, kind: Any, x: Tensor, dim: Any, keepdim: bool, out: Any) 
             else:
                 at = ((numbers - 1) // 2).clamp(min=0)
             index = order.gather(d, at)
-    return into_two(out, picked(name.capitalize() + "Backward1", kind, x, index, d, keepdim))
+    return into_two(out, picked(name.capitalize() + "Backward1", kind, x, index, d, keepdim), _MEDIAN_OUT)
 
 
 @operation("median")
@@ -73,6 +86,9 @@ def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any
 
 _BAD_QUANTILE = Complaint(RuntimeError, "quantile() q values must be in the range [0, 1]")
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+_QUANTILE_OUT = same("quantile() out tensor must be same dtype as the input tensor")
 
 
 def _quantile(
@@ -132,7 +148,7 @@ def _quantile(
         r = a.lerp(b, weight)
     r = r.movedim(-1, 0)  # (q, …)
     tail = kept if keepdim else [s for k, s in enumerate(shape) if dim is not None and k != wrap_dim(dim, x.ndim)]
-    return into(out, grad_named(r.reshape([width, *tail] if q.ndim else tail), "SqueezeBackward4"))
+    return into(out, grad_named(r.reshape([width, *tail] if q.ndim else tail), "SqueezeBackward4"), rule=_QUANTILE_OUT)
 
 
 @operation("quantile")
@@ -149,6 +165,9 @@ def nanquantile(
 ) -> Tensor:
     """The quantiles of what is not NaN."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, out, True)
+
+
+_MODE_OUT = same("expected scalar type '{Want}' but got '{Have}' for {field} output")
 
 
 @operation("mode")
@@ -177,4 +196,4 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
             starts = cat([same.new_zeros(first), same], d).logical_not()
             begin = (starts * place).cummax(d)[0]
             index = order.gather(d, (place - begin).argmax(d, keepdim=True))
-    return into_two(out, picked("ModeBackward0", ModeResult, input, index, d, keepdim))
+    return into_two(out, picked("ModeBackward0", ModeResult, input, index, d, keepdim), rule=_MODE_OUT)

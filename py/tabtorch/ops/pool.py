@@ -21,6 +21,7 @@ from .asserts import Complaint
 from .convert import in_order, recorded_in_order
 from .core import register
 from .launch import into, run
+from .out_types import EXACT
 from .places import check_range
 from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
 from .reduce import AMAX, SUM, WINDOW_ARGMAX
@@ -238,7 +239,11 @@ def avg_pool2d(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Mean of each window of (N, C, H, W) or (C, H, W)."""
-    return into(out, _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    return into(
+        out,
+        _avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        rule=EXACT,
+    )
 
 
 def avg_pool3d(
@@ -247,7 +252,11 @@ def avg_pool3d(
     *, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
-    return into(out, _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override))
+    return into(
+        out,
+        _avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),
+        rule=EXACT,
+    )
 
 
 # ---- adaptive: windows floor(i·n/o) to ceil((i+1)·n/o)

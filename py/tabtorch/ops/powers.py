@@ -21,6 +21,7 @@ from .formulas import (
     conj,
     floating,
 )
+from .out_types import CASTABLE, same
 
 # ---- powers
 
@@ -80,6 +81,7 @@ elementwise(
         kernel="pow",
         backward_name=_power_name,
         apart="01",
+        out_rule=CASTABLE,
     )
 )
 
@@ -94,6 +96,7 @@ def _fixed_power(suffix: str, expr: Any, grad: Any, exponent: float) -> str:
         method=False,
         domain=(0.1, 4.0),
         backward_name="PowBackward0",
+        out_rule=CASTABLE,
     )
     return elementwise(row).name
 
@@ -148,6 +151,9 @@ register("pow", _choose_power(""), method=True)
 register("pow_", _choose_power("_"), method=True, torch=False)
 
 
+_FLOAT_POWER = same("the output given to float_power has dtype {Have} but the operation's result requires dtype {Want}")
+
+
 def _float_power(suffix: str) -> Any:
     def float_power(input: Any, exponent: Any, **out: Any) -> Any:
         """The power computed, and given, in double precision (cpu only)."""
@@ -160,6 +166,8 @@ def _float_power(suffix: str) -> Any:
                     f"dtype {type_name(d)}"
                 )
             return ops.pow_(input, exponent)
+        if out.get("out") is not None:
+            _FLOAT_POWER(d, out["out"].dtype)
         x, y = (v.to(d) if hasattr(v, "_meta") else v for v in (input, exponent))
         return ops.pow(x, y, **out)
 
@@ -186,6 +194,7 @@ elementwise(
         (lambda g, x, out: g * conj(ops._twice(x)),),
         _bool_to_long,
         doc="input * input.",
+        out_rule=CASTABLE,
         backward_name="PowBackward0",
     )
 )

@@ -13,15 +13,6 @@ def not_implemented(kernel: str, d: dtype) -> NotImplementedError:
     return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.TYPE_NAMES[d.name]}'")
 
 
-def check_cast(result: dtype, wanted: dtype) -> None:
-    """RuntimeError, as PyTorch's, where a result of one type may not be written to a tensor of another."""
-    if not dtypes.can_cast(result, wanted):
-        names = dtypes.TYPE_NAMES
-        raise RuntimeError(
-            f"result type {names[result.name]} can't be cast to the desired output type {names[wanted.name]}"
-        )
-
-
 def common_dtype(operands: list[Any]) -> dtype:
     """PyTorch's result type of tensors (anything with `_meta`) and Python numbers; None does not count."""
     dims = zeros = numbers = None

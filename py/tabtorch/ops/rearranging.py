@@ -21,6 +21,7 @@ from .asserts import Complaint, assert_range
 from .core import function, missing, register
 from .inplace import check_overlap
 from .launch import into
+from .out_types import EXACT
 from .places import every_example
 from .ranges import Range
 
@@ -356,13 +357,13 @@ def _triangle(name: str, x: Tensor, diagonal: int, lower: bool) -> Tensor:
 @register("tril", method=True)
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The matrices with zeros above a diagonal."""
-    return into(out, _triangle("tril", input, diagonal, True))
+    return into(out, _triangle("tril", input, diagonal, True), rule=EXACT)
 
 
 @register("triu", method=True)
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The matrices with zeros below a diagonal."""
-    return into(out, _triangle("triu", input, diagonal, False))
+    return into(out, _triangle("triu", input, diagonal, False), rule=EXACT)
 
 
 def _one_after_another(m: Meta) -> bool:

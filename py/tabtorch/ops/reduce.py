@@ -18,7 +18,9 @@ from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from . import core
-from .launch import dims_of, exact_out, hashable, into, into_two, named, operation, run, view_meta
+from .launch import dims_of, hashable, into, into_two, named, operation, run, view_meta
+from .out_types import ASK, CASTABLE, EXACT, castable, same
+from .promotion import not_implemented
 
 # ---- the monoids
 
@@ -208,6 +210,10 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 # ---- sum, mean, prod
 
 
+_NANSUM_OUT = same("nansum: provided dtype must match dtype of result. Got {Have} and {Want}.")
+_MEAN_OUT = castable("mean.dtype_out(): input types can't be cast to the desired output type {Have}")
+
+
 def _sum_dtype(name: str, d: Any, dtype: Any) -> Any:
     if dtype is not None:
         return dtypes.given_dtype(name, dtype)
@@ -220,8 +226,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     m = input._meta
     if type(dim) is list:
         dim = tuple(dim)
-    if out is not None and dtype is None:
-        dtype = out._meta.dtype
+    if out is not None:
+        dtype = dtype or out._meta.dtype
     d = _sum_dtype("sum", m.dtype, dtype)
     i, shown, dims = reduction(ANY if d is dtypes.bool_ else SUM, m, dim, keepdim, d, None)
     r = run(i, shown, input)
@@ -229,7 +235,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         shape = m.shape
         name = "SumBackward0" if dim is None else "SumBackward1"
         record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim))
-    return into(out, r) if out is not None else r
+    return into(out, r, rule=EXACT) if out is not None else r
 
 
 @operation("nansum")
@@ -240,7 +246,12 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     if input._meta.dtype.category < 2:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
     dim = hashable(dim)
-    r = reduce(NANSUM, input, dim, keepdim, dtype)
+    d = dtypes.given_dtype("nansum", dtype)
+    if out is not None:
+        d = d or out._meta.dtype
+    if d is not None and d.category != 2:
+        raise not_implemented("nansum_cpu", d)
+    r = reduce(NANSUM, input, dim, keepdim, d)
     record(
         "NansumBackward0",
         (input,),
@@ -248,7 +259,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
         lambda g, x: spread(g, x.shape, dim, keepdim) * x.isnan().logical_not(),
         (input,),
     )
-    return into(out, r)
+    return into(out, r, rule=_NANSUM_OUT)
 
 
 def _scaled(s: Any, n: Expr) -> Any:
@@ -282,8 +293,10 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     m = input._meta
     if type(dim) is list:
         dim = tuple(dim)
-    if out is not None and dtype is None:
-        dtype = out._meta.dtype
+    if out is not None and m.dtype.category > 1:
+        if dtype is None:
+            (_MEAN_OUT if dim is None else CASTABLE)(m.dtype, out._meta.dtype)
+        dtype = dtype or out._meta.dtype
     i, scale, shown, dims, n = _mean_plan(m, dim, keepdim, dtype)
     s = run(i, i.out, input)
     r = run(scale, shown, s, scalars=(n,))
@@ -291,7 +304,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         shape = m.shape
         name = "MeanBackward0" if dim is None else "MeanBackward1"
         record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim) / n)
-    return into(out, r) if out is not None else r
+    return into(out, r, rule=EXACT) if out is not None else r
 
 
 @operation("nanmean")
@@ -301,6 +314,8 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
         raise RuntimeError(
             "nanmean(): expected input to have floating point or complex dtype but got " + type_name(input._meta.dtype)
         )
+    if out is not None:
+        dtype = dtype or out._meta.dtype
     total: Any = nansum(input, dim, keepdim, dtype=dtype)
     return into(out, total / sum(input.isnan().logical_not(), dim, keepdim))
 
@@ -311,6 +326,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     m = input._meta
     if dim is not None:
         dim = wrap_dim(dim, m.ndim)
+    if out is not None:
+        dtype = dtype or out._meta.dtype
     d = _sum_dtype("prod", m.dtype, dtype)
     r = reduce(ALL if d is dtypes.bool_ else PROD, input, dim, keepdim, d)
     if dim is None:
@@ -324,7 +341,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
             lambda g, x: _prod_back(spread(g, shape, dim, keepdim), x, dim) if x.ndim else g.expand(x.shape),
             (input,),
         )
-    return into(out, r)
+    return into(out, r, rule=EXACT)
 
 
 def _prod_back(g: Tensor, x: Tensor, dim: int) -> Tensor:
@@ -396,26 +413,25 @@ def _extreme_over(
     return r
 
 
-def _same_out(x: Tensor, out: Any) -> None:
-    if out is not None and out._meta.dtype is not x._meta.dtype:
-        raise RuntimeError(
-            f"Expected the dtype for input and out to match, but got {type_name(x._meta.dtype)} for input's dtype and "
-            f"{type_name(out._meta.dtype)} for out's dtype."
-        )
+_EXTREME_OUT = same(
+    "Expected the dtype for input and out to match, but got {Want} for input's dtype and {Have} for out's dtype."
+)
 
 
 @operation("amax")
 def amax(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Largest element over `dim`; its gradient is shared between equal ones."""
-    _same_out(input, out)
-    return into(out, _extreme_over(AMAX, "amax", input, dim, keepdim, "AmaxBackward0", "max_values_cpu"))
+    return into(
+        out, _extreme_over(AMAX, "amax", input, dim, keepdim, "AmaxBackward0", "max_values_cpu"), rule=_EXTREME_OUT
+    )
 
 
 @operation("amin")
 def amin(input: Tensor, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Smallest element over `dim`; its gradient is shared between equal ones."""
-    _same_out(input, out)
-    return into(out, _extreme_over(AMIN, "amin", input, dim, keepdim, "AminBackward0", "min_values_cpu"))
+    return into(
+        out, _extreme_over(AMIN, "amin", input, dim, keepdim, "AminBackward0", "min_values_cpu"), rule=_EXTREME_OUT
+    )
 
 
 MaxResult = named("max", "values", "indices")
@@ -458,6 +474,12 @@ def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim
     return kind(values, indices)
 
 
+_WHOLE_OUT = castable(
+    "Expected canCast( typeMetaToScalarType(self.dtype()), typeMetaToScalarType(out.dtype())) to be true, but got false."
+    + ASK
+)
+
+
 def _max_or_min(up: bool, input: Any, args: tuple, keepdim: bool, kw: dict[str, Any], out: Any) -> Any:
     name = "max" if up else "min"
     if not isinstance(input, Tensor):
@@ -474,7 +496,8 @@ def _max_or_min(up: bool, input: Any, args: tuple, keepdim: bool, kw: dict[str, 
         keepdim = args[1]
     if dim is None:
         kernel = f"{name}_all"
-        return into(out, _extreme_over(op, name, input, None, False, name.capitalize() + "Backward1", kernel, nan=True))
+        r = _extreme_over(op, name, input, None, False, name.capitalize() + "Backward1", kernel, nan=True)
+        return into(out, r, rule=_WHOLE_OUT)
     return into_two(out, _with_index(op, arg, name, input, dim, keepdim, kind))
 
 
@@ -514,15 +537,13 @@ def _argument(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tens
 @operation("argmax")
 def argmax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Place of the first largest element, in the whole (flattened) tensor or along `dim`."""
-    exact_out(out, dtypes.int64)
-    return into(out, _argument(ARGMAX, "argmax", input, dim, keepdim))
+    return into(out, _argument(ARGMAX, "argmax", input, dim, keepdim), rule=EXACT)
 
 
 @operation("argmin")
 def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Place of the first smallest element, in the whole (flattened) tensor or along `dim`."""
-    exact_out(out, dtypes.int64)
-    return into(out, _argument(ARGMIN, "argmin", input, dim, keepdim))
+    return into(out, _argument(ARGMIN, "argmin", input, dim, keepdim), rule=EXACT)
 
 
 @operation("aminmax")
@@ -532,8 +553,6 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         )
-    for o in out or ():
-        exact_out(o, input._meta.dtype)
     lo = _extreme_over(AMIN, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     hi = _extreme_over(AMAX, "aminmax", input, dim, keepdim, "AminmaxBackward0", "aminmax_cpu")
     return into_two(out, AminmaxResult(lo, hi))
@@ -547,16 +566,22 @@ def _truth_over(op: Reduce, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return reduce(op, x, hashable(dim), keepdim, d, x._meta.dtype.compute)
 
 
+_ANY_OUT, _ALL_OUT = (
+    same(name + " only supports bool tensor for result, got: {Have}", dtypes.bool_, dtypes.uint8)
+    for name in ("any", "all")
+)
+
+
 @operation("any")
 def _any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Whether an element is not zero."""
-    return into(out, _truth_over(ANY, input, dim, keepdim))
+    return into(out, _truth_over(ANY, input, dim, keepdim), rule=_ANY_OUT)
 
 
 @operation("all")
 def _all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """Whether no element is zero."""
-    return into(out, _truth_over(ALL, input, dim, keepdim))
+    return into(out, _truth_over(ALL, input, dim, keepdim), rule=_ALL_OUT)
 
 
 @operation("count_nonzero")

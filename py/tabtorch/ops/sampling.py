@@ -27,7 +27,9 @@ from .core import register
 from .draw import back, bernoulli_law, check_memory, fill, generator_for, normal_law_for, philox_node
 from .inplace import check_out, set_tensor, write_out
 from .mixing import together
+from .out_types import ASK, same
 from .places import check_reals
+from .promotion import not_implemented
 from .random import fill_recorded, make_sized
 from .ranges import Range, bounded
 from .signatures import wrong_arguments
@@ -54,10 +56,7 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
     except RuntimeError as e:
         for message in _REFUSALS:
             if message in str(e):
-                more = (
-                    "  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)"
-                )
-                raise RuntimeError(message + more * message.startswith("Expected")) from None
+                raise RuntimeError(message + ASK * message.startswith("Expected")) from None
         raise
     return node if m.device.number == 1 else transfer(node, m.device)
 
@@ -114,6 +113,8 @@ def normal(*args: Any, **kw: Any) -> Tensor:
         if not isinstance(mean, Tensor):  # PyTorch adds the number to it in place
             broadcast_shapes(std.shape, out.shape)
         check_out("normal", out, [x for x in (mean, std) if isinstance(x, Tensor)])
+        if out.dtype.category < 2:
+            raise not_implemented("normal_kernel_cpu", out.dtype)
     r = _normal_of(mean, std, generator)
     return r if out is None else write_out(out, r)
 
@@ -293,7 +294,7 @@ def multinomial(
         r = _multinomial_host(
             input, draw, num_samples, replacement, gen, contiguous_meta(shape, dtypes.int64, m.device)
         )
-    return r if out is None else write_out(out, r)
+    return r if out is None else write_out(out, r, same("multinomial expects Long tensor out, got: {Have}"))
 
 
 def _check_weights(p: Tensor) -> None:

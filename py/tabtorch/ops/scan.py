@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from .. import dtypes
@@ -25,6 +26,7 @@ from ..tensor import Tensor
 from .core import function
 from .formulas import logaddexp
 from .launch import in_place, into, into_two, named, operation, run
+from .out_types import EXACT, SCALAR_TYPE
 from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less, quiet
 
 _STATE = {
@@ -258,8 +260,10 @@ def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None
     return run(i, contiguous_meta(m.shape, d, m.device), x)
 
 
-def _with_dtype(name: str, x: Tensor, dtype: Any) -> Any:
+def _with_dtype(name: str, x: Tensor, dtype: Any, out: Any) -> Any:
     d = dtypes.given_dtype(name, dtype)
+    if out is not None:
+        d = d or out._meta.dtype
     if d is dtypes.bool_:
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     if d is not None:
@@ -281,7 +285,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
     """Running sums along `dim`. Integers and bools are summed in int64."""
     if isinstance(dim, (str, float)):
         raise TypeError(f"cumsum(): argument 'dim' (position 2) must be int, not {type(dim).__name__}")
-    return into(out, _cumsum(input, _now(dim), _with_dtype("cumsum", input, dtype), False))
+    return into(out, _cumsum(input, _now(dim), _with_dtype("cumsum", input, dtype, out), False), rule=EXACT)
 
 
 def _now(dim: Any) -> Any:
@@ -293,9 +297,9 @@ def _now(dim: Any) -> Any:
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Running products along `dim`."""
     dim = _now(dim)
-    r = scan(PROD, input, dim, False, _with_dtype("cumprod", input, dtype))
+    r = scan(PROD, input, dim, False, _with_dtype("cumprod", input, dtype, out))
     record("CumprodBackward0", (input,), r, lambda g, x, r: _cumprod_back(g, x, r, dim), (input, r))
-    return into(out, r)
+    return into(out, r, rule=EXACT)
 
 
 def _cumprod_back(g: Any, x: Any, r: Any, dim: int) -> Any:
@@ -337,7 +341,7 @@ def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
     """Running log(sum(exp(x))) along `dim`."""
     if input._meta.dtype.category < 2:
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input._meta.dtype)}'")
-    return into(out, _logcumsumexp(input, _now(dim), False))
+    return into(out, _logcumsumexp(input, _now(dim), False), rule=SCALAR_TYPE)
 
 
 def _logcumsumexp(x: Any, dim: int, reverse: bool) -> Any:
@@ -375,8 +379,19 @@ def _weighted_sum(g: Any, x: Any, r: Any, dim: int, reverse: bool) -> Any:
     return result
 
 
+def _in_its_type(f: Any) -> Any:
+    """`f` as it is computed in place: integers too in the type of the tensor that is written."""
+
+    @wraps(f)
+    def g(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+        r: Tensor = f(input, dim, dtype=dtype or input._meta.dtype)
+        return r
+
+    return g
+
+
 for _f in (cumsum, cumprod):
-    in_place(_f)
+    in_place(_in_its_type(_f))
 
 
 # ---- extremes
@@ -401,7 +416,7 @@ def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: i
         return g[0].new_zeros(shape).scatter_add(d, indices, g[0])
 
     record(name.capitalize() + "Backward0", (x,), (values, indices), back, (indices,), (x,))
-    return into_two(out, kind(values, indices))
+    return into_two(out, kind(values, indices), rule=SCALAR_TYPE)
 
 
 @operation("cummax")
@@ -429,7 +444,7 @@ def diff(
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     if n == 0:
-        return into(out, input.clone())
+        return into(out, input.clone(), rule=SCALAR_TYPE)
     x = input
     parts = [t for t in (prepend, x, append) if t is not None]
     if len(parts) > 1:

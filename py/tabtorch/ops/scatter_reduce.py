@@ -17,7 +17,9 @@ from .index_writes import vector_dim
 from .inplace import check_overlap
 from .launch import with_out
 from .mixing import beside
+from .out_types import EXACT
 from .places import check_range
+from .promotion import not_implemented
 from .scatter import _check_src, _scatter_node, base_node, finish
 
 _MODES = {"sum": "add", "mean": "add", "prod": "prod", "amax": "amax", "amin": "amin"}
@@ -71,6 +73,9 @@ def _reduced(
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = beside(x, index), beside(x, src)
     _check_src(x, index, src, d)
+    c = x._meta.dtype.category
+    if index._meta.numel and ((c == 0 and reduce == "mean") or (c == 3 and reduce in ("amax", "amin"))):
+        raise not_implemented("scatter_gather_tensor_cpu_reduce_" + reduce, x._meta.dtype)
     if in_place:
         check_overlap(x, (index, src), True)
     n = x._meta.shape[d] if x._meta.ndim else 1
@@ -157,7 +162,7 @@ def scatter_reduce(
         return r
     from .launch import into
 
-    return into(out, r)
+    return into(out, r, rule=EXACT)
 
 
 def scatter_reduce_(
@@ -183,8 +188,7 @@ def _index_reduce(
     m, ms = x._meta, source._meta
     if ms.dtype is not m.dtype:
         raise RuntimeError(
-            f"index_reduce(): self and source expected to have the same dtype, but got (self) {type_name(m.dtype)} and "
-            f"(source) {type_name(ms.dtype)}"
+            f"index_reduce_(): self ({type_name(m.dtype)}) and source ({type_name(ms.dtype)}) must have the same scalar type"
         )
     if ms.ndim and index._meta.numel != ms.shape[d]:
         raise RuntimeError(
@@ -197,6 +201,8 @@ def _index_reduce(
     if not include_self:  # PyTorch fills those places first, which takes negative indices
         check_range(index, size, -size, range_error(d, IndexError), "index_reduce")
     check_range(index, size, 0, OUT_OF_RANGE, "index_reduce")
+    if m.dtype.category in (0, 3):
+        raise not_implemented("index_func_" if include_self else "index_reduce_func_exclude_input_init", m.dtype)
     shape = [1] * ms.ndim
     if ms.ndim:
         shape[d] = ms.shape[d]

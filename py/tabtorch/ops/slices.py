@@ -15,6 +15,7 @@ from ..engine.view import Meta, contiguous_meta
 from ..tensor import Tensor
 from .core import camel, register
 from .launch import into, with_out
+from .out_types import EXACT, castable
 
 #: per dimension of the whole: (first index, length, step); length None for a dimension that was selected away
 Spec = tuple[tuple[int, int | None, int], ...]
@@ -130,18 +131,26 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return diagonal_embed(input, tuple(shape), offset, a, b, "DiagEmbedBackward0")
 
 
+_DIAG_OUT = castable("diag: result type {Want} can't be cast to the desired out= type {Have}")
+
+
+def _diag_out(want: Any, have: Any, field: str = "") -> None:
+    _DIAG_OUT(want, have)
+    EXACT(want, have)
+
+
 @register("diag", method=True)
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
     n = input._meta.ndim
     if n == 1:
-        return into(out, diag_embed(input, diagonal))
+        return into(out, diag_embed(input, diagonal), rule=_diag_out)
     if n == 2:
         shape = input._meta.shape
         r = input.detach().diagonal(diagonal).clone()
         if input._rg:
             record("DiagonalBackward0_copy", (input,), r, lambda g: diagonal_embed(g, shape, diagonal, 0, 1))
-        return into(out, r)
+        return into(out, r, rule=_diag_out)
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
 
 

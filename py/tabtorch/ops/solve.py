@@ -23,6 +23,7 @@ from .host_arrays import (
     numpy,
 )
 from .launch import into, into_two, named, operation
+from .out_types import DATA_TYPE, EXACT, safely
 from .places import every_example
 
 # ---- A X = B
@@ -81,7 +82,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 @operation("linalg_solve", method=False)
 def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
     """X with A X = B (X A = B where not `left`). `A` (*, n, n), `B` (*, n, k) or (*, n). LinAlgError for singular ones."""
-    return into(out, _solve("torch.linalg.solve", A, B, left, True)[0])
+    return into(out, _solve("torch.linalg.solve", A, B, left, True)[0], rule=EXACT)
 
 
 # ---- triangular
@@ -110,7 +111,7 @@ def solve_triangular(
     """
     need_equation("linalg.solve_triangular", A, B, left)
     need_kernel("triangular_solve_cpu", A)
-    return into(out, _substituted(A, B, bool(upper), left, bool(unitriangular)))
+    return into(out, _substituted(A, B, bool(upper), left, bool(unitriangular)), rule=DATA_TYPE)
 
 
 _TriangularSolve = named("triangular_solve", "solution", "cloned_coefficient")
@@ -194,7 +195,7 @@ def linalg_lu_solve(
 
     X: Tensor = host(solve, LU, pivots, B, order="F" if left else "C")
     record("LinalgLuSolveBackward0", (LU, B), X, (back_lu, back_b), (LU, pivots, X))
-    return into(out, X)
+    return into(out, X, rule=EXACT)
 
 
 @operation("lu_solve")
@@ -229,7 +230,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: A
             raise RuntimeError(f"{name} should have at least 2 dimensions, but has {t.ndim} dimensions instead")
     need_system("cholesky_solve", input, input2)
     need_kernel("cholesky_solve_cpu", input)
-    return into(out, _cholesky_solved(input, input2, upper))
+    return into(out, _cholesky_solved(input, input2, upper), rule=safely("cholesky_solve"))
 
 
 @operation("cholesky_inverse")
@@ -254,7 +255,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> 
 
     X = host(compute, input, order="F")
     record("CholeskyInverseBackward0", (input,), X, back, (input, X))
-    return into(out, X)
+    return into(out, X, rule=safely("cholesky_inverse"))
 
 
 @operation("linalg_ldl_solve", method=False)
@@ -279,7 +280,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         need_pivots("ldl", abs(p), a.shape[-1], "|pivot|")
         return solve(a, p, b, hermitian)
 
-    return into(out, host(compute, LD, pivots, B, order="F"))
+    return into(out, host(compute, LD, pivots, B, order="F"), rule=EXACT)
 
 
 # ---- inverses
@@ -314,7 +315,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
 @operation("linalg_inv", method=False)
 def inv(A: Tensor, *, out: Any = None) -> Tensor:
     """Inverses of square matrices (*, n, n). LinAlgError for singular ones."""
-    return into(out, _inverse("linalg.inv", A, True)[0])
+    return into(out, _inverse("linalg.inv", A, True)[0], rule=EXACT)
 
 
 @operation("inverse")
@@ -335,7 +336,7 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
             f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {n} != {m}"
         )
     x = _inverse("inv", A.reshape(n, n), True)[0].reshape(*columns, *rows)
-    return into(out, x if out is None else x.contiguous())  # an empty out= becomes row-major
+    return into(out, x if out is None else x.contiguous(), rule=safely("tensorinv"))  # an empty out= becomes row-major
 
 
 @operation("linalg_tensorsolve", method=False)
@@ -350,7 +351,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Any = None) -> T
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), but got "
             f"{m} != {n}"
         )
-    return into(out, linalg_solve(A.reshape(m, m), B.flatten()).reshape(shape))
+    return into(out, linalg_solve(A.reshape(m, m), B.flatten()).reshape(shape), rule=safely("tensorsolve"))
 
 
 # ---- determinants
@@ -403,7 +404,7 @@ def linalg_det(A: Tensor, *, out: Any = None) -> Tensor:
     need_kernel("lu_cpu", A)
     r = host(lambda a: determinant(a)[0], A)
     record("LinalgDetBackward0", (A,), r, _det_back, (A, r))
-    return into(out, r)
+    return into(out, r, rule=EXACT)
 
 
 @operation("det")

@@ -21,6 +21,7 @@ from ..shapes import dense_strides, integer, remembered, wrap_dim
 from ..tensor import Tensor
 from .inplace import check_overlap
 from .launch import into, into_two, named, operation, run
+from .out_types import EXACT, same
 from .reduce import greater, less, quiet
 
 _BLOCK = 32
@@ -244,7 +245,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 @operation("msort")
 def msort(input: Tensor, *, out: Any = None) -> Tensor:
     """Sorted values along the first dimension."""
-    return into(out, sort(input, 0)[0])
+    return into(out, sort(input, 0)[0], rule=EXACT)
 
 
 @operation("topk")
@@ -281,6 +282,12 @@ def picked(name: str, kind: Any, x: Tensor, indices: Tensor, d: int, keepdim: bo
     return kind(values, indices)
 
 
+_KTHVALUE_OUT = (
+    same("output values must be of same type as input"),
+    same("output indices must be of scalar type {Want}"),
+)
+
+
 @operation("kthvalue")
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> Any:
     """(value, index) of the k-th smallest element along `dim` (k counts from 1)."""
@@ -295,7 +302,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     indices = order_of(input, d)
     if input.ndim:
         indices = own(indices.narrow(d, k - 1, 1).clone(memory_format=contiguous_format))
-    return into_two(out, picked("KthvalueBackward0", KthvalueResult, input, indices, d, keepdim))
+    return into_two(out, picked("KthvalueBackward0", KthvalueResult, input, indices, d, keepdim), rule=_KTHVALUE_OUT)
 
 
 __all__ = ["less", "order_of", "order_of_rows", "picked"]

@@ -14,6 +14,7 @@ from ..engine.view import contiguous_meta
 from ..tensor import Tensor
 from .core import function, register
 from .inplace import write_out
+from .out_types import type_beside
 from .places import every_example
 
 
@@ -46,7 +47,7 @@ def _arguments(name: str, start: Any, end: Any, steps: Any, kw: dict[str, Any]) 
     out, device, dtype = kw.pop("out", None), kw.pop("device", None), kw.pop("dtype", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
-    d: Any = dtypes.given_dtype(name, dtype) or (out.dtype if out is not None else None)
+    d: Any = type_beside(name, dtype, out)
     natural = dtypes.get_default_dtype()
     if any(x.is_complex() if isinstance(x, Tensor) else isinstance(x, complex) for x in (start, end)):
         natural = natural.to_complex()

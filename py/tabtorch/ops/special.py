@@ -113,7 +113,7 @@ _unary(
     method=False,
     cost=60,
     backward_name="PolygammaBackward0",
-    rule=real_float("polygamma"),
+    rule=real_float("trigamma"),
 )
 _unary(
     "_polygamma",

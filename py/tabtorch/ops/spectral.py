@@ -14,35 +14,12 @@ from ..autograd.tape import needs_record, record
 from ..shapes import type_name
 from ..tensor import Tensor
 from .host_arrays import check_info, host, need_float, need_matrix, numpy
-from .launch import check_dtype, into, named, operation
+from .launch import check_dtype, into, into_two, named, operation
 from .mixing import together
+from .out_types import EXACT, safely
 from .places import every_example
-from .resizing import c_type
 
 _LOW = ("float16", "bfloat16")
-
-
-def _put(out: Any, result: Any, castable: str = "") -> Any:
-    """`result`, or the tensors of `out` with it written to them; their types must be the same, or (`castable`: the
-    function's name) such that it can be cast to them."""
-    if out is None:
-        return result
-    several = isinstance(result, tuple)
-    names = getattr(result, "_fields", ("result",))
-    for name, o, r in zip(names, out if several else (out,), result if several else (result,), strict=True):
-        have, want = o._meta.dtype, r._meta.dtype
-        if castable and have.category < want.category:
-            raise RuntimeError(
-                f"{castable}: Expected {name} to be safely castable from {type_name(want)} dtype, but got {name} with "
-                f"dtype {type_name(have)}"
-            )
-        if not castable and have is not want:
-            raise RuntimeError(
-                f"Expected out tensor to have dtype {c_type(want.name)}, but got {c_type(have.name)} instead"
-            )
-    if not several:
-        return into(out, result)
-    return type(result)(*[into(o, r) for o, r in zip(out, result, strict=True)])
 
 
 def _apart(x: Any) -> Any:
@@ -146,7 +123,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
         raise RuntimeError(
             "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
         )
-    return _put(out, _SVD(*svd_of(A, full_matrices, True)))
+    return into_two(out, _SVD(*svd_of(A, full_matrices, True)))
 
 
 @operation("linalg_svdvals", method=False)
@@ -154,7 +131,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
     """The singular values of matrices, decreasing. On the host, with NumPy."""
     if driver is not None:
         svd(A, driver=driver)
-    return _put(out, svd_of(A, False, False)[1])
+    return into(out, svd_of(A, False, False)[1], rule=EXACT)
 
 
 @operation("svd")
@@ -163,10 +140,10 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: A
     need_matrix("linalg.svd", input)
     if compute_uv:
         U, S, Vh = svd_of(input, not some, True)
-        return _put(out, _OLD_SVD(U, S, Vh.mH))
+        return into_two(out, _OLD_SVD(U, S, Vh.mH))
     S = svd_of(input, False, False)[1]
     zeros = [input.new_zeros((*input.shape[:-2], n, n)) for n in input.shape[-2:]]
-    return _put(out, _OLD_SVD(zeros[0], S, zeros[1]))
+    return into_two(out, _OLD_SVD(zeros[0], S, zeros[1]))
 
 
 # ---- eigenvalues
@@ -232,13 +209,13 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
 
     UPLO: "L" or "U", the triangle of A that is looked at.
     """
-    return _put(out, _EIGH(*eigh_of(A, UPLO, True)))
+    return into_two(out, _EIGH(*eigh_of(A, UPLO, True)))
 
 
 @operation("linalg_eigvalsh", method=False)
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues of Hermitian matrices (*, n, n), increasing. On the host, with NumPy."""
-    return _put(out, eigh_of(A, UPLO, False)[0])
+    return into(out, eigh_of(A, UPLO, False)[0], rule=EXACT)
 
 
 def _eig_of(A: Tensor, vectors: bool) -> tuple[Any, Any]:
@@ -274,13 +251,13 @@ def _eig_of(A: Tensor, vectors: bool) -> tuple[Any, Any]:
 @operation("linalg_eig", method=False)
 def eig(A: Tensor, *, out: Any = None) -> Any:
     """A = V diag(L) V^-1 for square matrices: (L, V), complex, each column of V of length 1. On the host, with NumPy."""
-    return _put(out, _EIG(*_eig_of(A, True)), "torch.linalg.eig")
+    return into_two(out, _EIG(*_eig_of(A, True)), safely("torch.linalg.eig"))
 
 
 @operation("linalg_eigvals", method=False)
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order. On the host, with NumPy."""
-    return _put(out, _eig_of(A, False)[0], "torch.linalg.eigvals")
+    return into(out, _eig_of(A, False)[0], rule=safely("torch.linalg.eigvals", "eigenvalues"))
 
 
 # ---- least squares
@@ -299,6 +276,8 @@ def pinv_back(g: Any, A: Any, P: Any) -> Any:
 
 
 _LSTSQ = named("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
+#: PyTorch calls the residuals the solution too
+_LSTSQ_OUT = tuple(safely("torch.linalg.lstsq", n) for n in ("solution", "solution", "rank", "singular_values"))
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
@@ -384,4 +363,4 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         return gA, gB.squeeze(-1) if more else gB
 
     record("LinalgLstsqBackward0", (A, B), (X, residuals), back, (A, B, X))
-    return _put(out, _LSTSQ(X, residuals, rank, s))
+    return into_two(out, _LSTSQ(X, residuals, rank, s), _LSTSQ_OUT)

@@ -14,6 +14,7 @@ from .core import register
 from .host_arrays import host, need_float, need_matrix, numpy
 from .launch import check_dtype, into, operation
 from .mixing import beside
+from .out_types import safely
 from .spectral import _LOW, pinv_back, svd_arrays, svd_of, svdvals
 
 # ---- pseudoinverses and ranks
@@ -72,7 +73,7 @@ def pinv(
 
     r = host(f, A.detach(), *tensors)
     record("LinalgPinvBackward0", (A,), r, pinv_back, (A, r))
-    return into(out, r)
+    return into(out, r, rule=safely("linalg.pinv"))
 
 
 @operation("pinverse")
@@ -108,8 +109,8 @@ def matrix_rank(
         return (s > low(s.max(-1, keepdims=True, initial=0), *tols)).sum(-1, dtype=np.int64)
 
     if not input.numel():
-        return into(out, input.new_zeros(input.shape[:-2], dtype=int64))
-    return into(out, host(f, input, *tensors))
+        return into(out, input.new_zeros(input.shape[:-2], dtype=int64), rule=safely(name))
+    return into(out, host(f, input, *tensors), rule=safely(name))
 
 
 @operation("linalg_cond", method=False)
@@ -128,20 +129,22 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
         )
     if not A.numel():
         r = A.new_zeros(A.shape[:-2])
-        return into(out, r.real if A.is_complex() else r)
+        return into(out, r.real if A.is_complex() else r, rule=safely("linalg.cond"))
     if p is None or abs(p) == 2 if not isinstance(p, str) else False:
         s = svdvals(A)
         most, least = s.narrow(-1, 0, 1), s.narrow(-1, s.shape[-1] - 1, 1)
-        return into(out, (least / most if p == -2 else most / least).squeeze(-1))
+        return into(out, (least / most if p == -2 else most / least).squeeze(-1), rule=safely("linalg.cond"))
     shown = f"{p:f}" if isinstance(p, float) else p
     need_matrix(f"linalg.cond(ord={shown})", A, square=True)
     if p == "nuc":
         s = svdvals(A)
-        return into(out, s.sum(-1) * s.reciprocal().sum(-1))
+        return into(out, s.sum(-1) * s.reciprocal().sum(-1), rule=safely("linalg.cond"))
     inverse, info = ops.linalg_inv_ex(A)
     inverse = inverse.masked_fill((info > 0)[..., None, None], float("inf"))
     norm = partial(ops.linalg_matrix_norm, ord=p)
-    return into(out, (norm(A) * norm(inverse)).nan_to_num(float("inf"), float("inf"), -float("inf")))
+    return into(
+        out, (norm(A) * norm(inverse)).nan_to_num(float("inf"), float("inf"), -float("inf")), rule=safely("linalg.cond")
+    )
 
 
 # ---- low rank

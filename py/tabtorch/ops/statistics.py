@@ -12,8 +12,10 @@ from ..tensor import Tensor
 from .asserts import Complaint, assert_range
 from .core import register
 from .launch import into_two, named, operation
+from .out_types import same
 from .places import check_reals, every_example
 from .ranges import Range
+from .unique import HIST_OUT
 
 # ---- covariance
 
@@ -110,6 +112,12 @@ def corrcoef(input: Tensor) -> Tensor:
 
 HistogramResult = named("histogram", "hist", "bin_edges")
 HistogramddResult = named("histogramdd", "hist", "bin_edges")
+
+
+_EDGES_OUT = same(
+    "torch.histogram: input tensor and bin_edges tensor should have the same dtype, but got input {want} and bin_edges {have} "
+    "for dimension 0"
+)
 
 
 def _c_type(t: Tensor) -> str:
@@ -239,7 +247,8 @@ def histogram(
     w = None if weight is None else weight.detach()
     _check_weight(x, (x.shape[0], 1), w if w is None or w.shape != input.shape else w.reshape(-1))
     hist, edges = _histogram(x, [bins], range, w, density, "torch.histogram")
-    return into_two(out, HistogramResult(hist, edges[0].clone() if isinstance(bins, Tensor) else edges[0]))
+    at = edges[0].clone() if isinstance(bins, Tensor) else edges[0]
+    return into_two(out, HistogramResult(hist, at), (HIST_OUT, _EDGES_OUT))
 
 
 @register("histogramdd")

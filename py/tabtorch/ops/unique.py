@@ -16,6 +16,7 @@ from .asserts import Complaint, assert_range
 from .core import function
 from .launch import into, operation, run
 from .mixing import together
+from .out_types import same
 from .places import check_range, every_example, wrapped
 from .ranges import Range
 from .reduce import greater, quiet
@@ -151,6 +152,15 @@ def _search_inst(metas: tuple[Meta, ...], right: bool, dtype: Any) -> Inst:
     )
 
 
+_SEARCH_OUT = [
+    same(
+        "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether "
+        "out_int32 flag is True, but we got output tensor's dtype {Have} and out_int32 flag is " + flag
+    )
+    for flag in ("False", "True")
+]
+
+
 @operation("searchsorted", method=False)
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: Any = None, sorter: Any = None,
@@ -204,7 +214,7 @@ def searchsorted(
     i = _search_inst(
         tuple(t._meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64
     )
-    return into(out, run(i, i.out, *tensors))
+    return into(out, run(i, i.out, *tensors), rule=_SEARCH_OUT[bool(out_int32)])
 
 
 @operation("bucketize", method=False)
@@ -256,6 +266,11 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 _NOT_FINITE = Complaint(RuntimeError, "torch.histc: range of the input is not finite")
 
 
+HIST_OUT = same(
+    "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {want} and hist {have}"
+)
+
+
 @operation("histc")
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """How many elements fall into each of `bins` equal parts of [min, max] (both 0: of the range of the data)."""
@@ -284,4 +299,4 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
         inside = (x >= low) & (x <= high)
         at = ((x - low) * (bins / (high - low))).floor()
         at = _call("where", inside, at, x.new_zeros(())).to(dtypes.int64).clamp(0, bins - 1)
-        return into(out, x.new_zeros((bins,)).scatter_add(0, at, inside.to(x.dtype)))
+        return into(out, x.new_zeros((bins,)).scatter_add(0, at, inside.to(x.dtype)), rule=HIST_OUT)

@@ -10,6 +10,7 @@ from ...ops.matmul import bilinear as _bilinear
 from ...ops.matmul import linear as _linear
 from ...ops.mixing import beside
 from ...ops.norms import distances
+from ...ops.out_types import EXACT
 from ...ops.places import every_example, host_values
 from ._common import assert_between, named, size_list
 
@@ -25,7 +26,7 @@ def linear(input, weight, bias=None, *, out=None):
         )
     result = _linear(input, weight, bias)
     if out is not None:
-        return into(out, result)
+        return into(out, result, rule=EXACT)
     return result if bias is None or input.dim() < 3 or input.is_contiguous() else named(result, "AddBackward0")
 
 
