@@ -23,6 +23,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_demo.py", "every_epoch", 2),
     ("tests/test_elementwise.py", "webgpu", 4),
     ("tests/test_modules_db.py", "webgpu", 3),
+    ("tests/test_out_dtypes.py", "webgpu", 4),
     ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_nn_recurrent.py", "webgpu-", 3),
     ("tests/test_soak.py", "grows_on", 3),
