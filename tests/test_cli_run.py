@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 
 from tabtorch.cli import browsers, magics, main
 from tabtorch.cli.run import Script
+from tabtorch.cli.status import Status
 
 WANTED = os.environ.get("TABTORCH_BROWSERS", "chromium firefox").split()
 
@@ -26,6 +29,33 @@ def command(*arguments: str | Path) -> list[str]:
 
 def tabtorch(*arguments: str | Path, typed: str = "", at: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), input=typed, capture_output=True, text=True, timeout=180, cwd=at)
+
+
+def at_a_terminal(*arguments: str | Path) -> tuple[str, str]:
+    """What it prints, and what it says on standard error, which is a terminal."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    try:
+        env = {**os.environ, "TERM": "xterm"}
+        done = subprocess.run(command(*arguments), stdout=subprocess.PIPE, stderr=theirs, timeout=180, env=env)
+        return done.stdout.decode(), os.read(ours, 100_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+MANY_KERNELS = """import torch
+print("begins")
+x = torch.linspace(0, 1, 64)
+values = []
+for i in range(16):
+    y = x
+    for j in range(12 + i):
+        y = torch.sin(y * (j + 1)) if (i + j) % 3 else torch.tanh(y + j)
+    values.append(y.sum())
+torch.stack(values).tolist()
+print("ends")
+"""
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 90) -> None:
@@ -75,19 +105,36 @@ class TestStatus:
     def test_a_line_of_the_terminal_that_is_gone_when_the_script_prints(self, script: Path, name: str) -> None:
         if name != "node" and name not in WANTED:
             pytest.skip(f"{name} was not asked for")
-        pty = pytest.importorskip("pty")
-        ours, theirs = pty.openpty()
-        try:
-            arguments = command("run", script, "--browser", name, "--device", "cpu")
-            env = {**os.environ, "TERM": "xterm"}
-            done = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=theirs, timeout=180, env=env)
-            said = os.read(ours, 10000).decode()
-        finally:
-            os.close(ours)
-            os.close(theirs)
-        assert done.stdout == b"out\n"
+        output, said = at_a_terminal("run", script, "--browser", name, "--device", "cpu")
+        assert output == "out\n"
         assert "loading Python…" in said and "\n" not in said
         assert said.endswith("\r\x1b[2K"), "the line is left behind"
+
+    def test_how_many_kernels_are_compiled(self, script: Path) -> None:
+        if "chromium" not in WANTED:
+            pytest.skip("chromium was not asked for; Firefox says of a kernel that it is ready before it is compiled")
+        script.write_text(MANY_KERNELS)
+        output, said = at_a_terminal("run", script)
+        assert output == "begins\nends\n"
+        counts = [tuple(map(int, each)) for each in re.findall(r"compiling (\d+) of (\d+) kernels…", said)]
+        assert counts and all(ready < asked for ready, asked in counts) and max(counts)[1] > 5, said
+        assert said.endswith("\r\x1b[2K"), "the line is left behind"
+
+    def test_a_line_of_the_script_is_not_overwritten(self) -> None:
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        terminal = Terminal()
+        status = Status(stream=terminal)
+        output = status.before(lambda stream, text: None)
+        status.say("starting")
+        output("stdout", "step 1: ")
+        status.say("compiling")
+        output("stdout", "done\n")
+        status.say("running")
+        status.clear()
+        assert terminal.getvalue() == "\r\x1b[2Kstarting\r\x1b[2K\r\x1b[2Krunning\r\x1b[2K"
 
 
 def test_watch(tmp_path: Path) -> None:

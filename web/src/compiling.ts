@@ -1,22 +1,27 @@
 /** Says how many of the pipelines that a script needs are compiled, once that takes a while. */
 
+export interface Counts {
+  ready: number;
+  asked: number;
+}
+
 /** What is over sooner is not worth a word. */
 const PATIENCE_MS = 500;
 
 export class Compiling {
-  #words = "";
+  #counts: Counts = { ready: 0, asked: 0 };
   #shown = false;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** say: show the words; "" takes them away. */
-  constructor(private readonly say: (words: string) => void) {}
+  /** say: show the counts; without them, that nothing is compiled any more. */
+  constructor(private readonly say: (counts?: Counts) => void) {}
 
-  hear({ ready, asked }: { ready: number; asked: number }): void {
+  hear({ ready, asked }: Counts): void {
     if (ready >= asked) {
       this.end();
       return;
     }
-    this.#words = `Compiling ${ready} of ${asked}`;
+    this.#counts = { ready, asked };
     if (this.#timer === undefined) this.#timer = setTimeout(() => this.#show(), PATIENCE_MS);
   }
 
@@ -24,14 +29,14 @@ export class Compiling {
   end(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#shown) this.say("");
+    if (this.#shown) this.say();
     this.#shown = false;
   }
 
   /** Now and again, as long as some are not: who has it read out would else hear nothing but numbers. */
   #show(): void {
     this.#shown = true;
-    this.say(this.#words);
+    this.say(this.#counts);
     this.#timer = setTimeout(() => this.#show(), PATIENCE_MS);
   }
 }

@@ -197,7 +197,7 @@ export class Interpreter {
     progress.begin("device");
     const device = JSON.parse(this.#call("describe") as string) as Device;
     if (this.#interactive) this.#call("start_clean");
-    if (this.#interactive && !device.error) this.#observe(options.watched);
+    if (!device.error) this.#observe(options.watched);
     progress.finish("device");
     return device;
   }

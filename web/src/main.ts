@@ -113,8 +113,9 @@ const files = new FilesPanel(
   notice,
 );
 
-const compiling = new Compiling((words) => {
-  if (session.state === "busy") stateWords.textContent = words || "Running";
+const compiling = new Compiling((counts) => {
+  const words = counts ? `Compiling ${counts.ready} of ${counts.asked}` : "Running";
+  if (session.state === "busy") stateWords.textContent = words;
 });
 
 const inspect = new Inspect(element("inspect"), {

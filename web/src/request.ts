@@ -4,6 +4,7 @@
  */
 import type * as Comlink from "comlink";
 import { fromBase64, toBase64 } from "./base64";
+import { Compiling, type Counts } from "./compiling";
 import type { FileEntry, Interpreter, PageEvent, Stage } from "./interpreter";
 import type { Stream } from "./outbox";
 
@@ -39,10 +40,14 @@ declare global {
     __tabtorchOutput?: (stream: Stream | "report", text: string) => unknown;
     /** A part of Python's start is done. */
     __tabtorchStage?: (stage: Stage) => unknown;
+    /** How many kernels are compiled, once the script waits for that; null once it goes on. */
+    __tabtorchCompiling?: (counts: Counts | null) => unknown;
   }
 }
 
 export type Python = Interpreter | Comlink.Remote<Interpreter>;
+
+const compiling = new Compiling((counts) => window.__tabtorchCompiling?.(counts ?? null));
 
 /** Tell who asked what Python says. */
 export function tell(event: PageEvent): void {
@@ -50,6 +55,7 @@ export function tell(event: PageEvent): void {
   else if (event.event === "output" && event.stream !== "note") window.__tabtorchOutput?.(event.stream, event.text);
   else if (event.event === "report") window.__tabtorchOutput?.("report", event.text);
   else if (event.event === "stage" && event.done) window.__tabtorchStage?.(event.stage);
+  else if (event.event === "compiling") compiling.hear(event);
 }
 
 /** Whether somebody asks: then nobody sits before the page. */
@@ -63,6 +69,7 @@ export async function carryOut(python: Python, request: RunRequest): Promise<Run
   await python.putFiles(files, work);
   const { status } = await python.run(source, filename, argv);
   await python.finish();
+  compiling.end();
   const changed = await python.changedFiles(files, work);
   return { status, files: changed.map(([path, bytes]): [string, string] => [path, toBase64(bytes)]) };
 }

@@ -82,6 +82,7 @@ class BarePage:
         self._page = self._browser.new_page(viewport=self._size)
         self._page.expose_function("__tabtorchOutput", lambda stream, text: self._output(stream, text))
         self._page.expose_function("__tabtorchStage", self._staged)
+        self._page.expose_function("__tabtorchCompiling", self._compiling)
         self._page.expose_function("__tabtorchDone", lambda result: self._results.append(result))
         self._page.on("crash", self._crashed)
         self._page.goto(f"{self._url}/{self._address}")
@@ -90,6 +91,9 @@ class BarePage:
 
     def _staged(self, stage: str) -> None:
         self._say(DOING.get(stage, "running"))
+
+    def _compiling(self, counts: dict[str, int] | None) -> None:
+        self._say("compiling {ready} of {asked} kernels…".format_map(counts) if counts else "running")
 
     def _crashed(self, *_: Any) -> None:
         self._output("stderr", "tabtorch: the tab crashed\n")

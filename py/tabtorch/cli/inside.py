@@ -11,6 +11,8 @@ import os
 import sys
 import traceback
 import types
+from collections.abc import Callable
+from typing import Any
 
 import tabtorch
 from tabtorch.cli import magics
@@ -52,8 +54,11 @@ def _failed(error: BaseException) -> int:
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
-async def run(source: str, filename: str, argv: list[str]) -> int:
-    """Run `source` with `torch` installed; its exit status, 2 if there is no device. A top-level `await` is allowed."""
+async def run(source: str, filename: str, argv: list[str], watch: Callable[[Any], None]) -> int:
+    """Run `source` with `torch` installed; its exit status, 2 if there is no device. A top-level `await` is allowed.
+
+    watch: is given the runtime, once that is there.
+    """
     from tabtorch import bridge
     from tabtorch.ops import asserts
 
@@ -63,6 +68,7 @@ async def run(source: str, filename: str, argv: list[str]) -> int:
     except RuntimeError as error:  # no such device: nothing in the script is to blame
         print(f"tabtorch: {error}", file=sys.stderr)
         return 2
+    watch(bridge.get_bridge().runtime)
 
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(filename)

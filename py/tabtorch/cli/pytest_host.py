@@ -78,7 +78,7 @@ class Lost(Exception):
 
 
 class _TerminalStatus(Status):
-    """On the line of the terminal that says "collecting …"; nowhere else."""
+    """On the line of the terminal that says "collecting …", until the tab has something to say; nowhere else."""
 
     def __init__(self, reporter: Any) -> None:
         super().__init__()
@@ -90,7 +90,8 @@ class _TerminalStatus(Status):
             self._reporter.rewrite(text, erase=True)
 
     def clear(self) -> None:
-        """pytest's next line replaces this one."""
+        """pytest's next line replaces this one; from then on the lines are pytest's."""
+        self._reporter = None
 
 
 class Tab:

@@ -20,9 +20,11 @@ async function load(name) {
 }
 
 let said = false; // a line of the terminal says what is being done
+let within = false; // a line of the script's, which is not to be overwritten
 
 /** As status.py does: in place on a terminal, a line each with -v, else not at all. */
 function say(text) {
+  if (spec.status === "in place" && within) return;
   if (spec.status === "in place") write(2, Buffer.from(`\r\x1b[2K${text}`));
   if (spec.status === "lines" && text) write(2, Buffer.from(`tabtorch: ${text}\n`));
   said = spec.status === "in place" && text !== "";
@@ -47,6 +49,26 @@ function write(fd, bytes) {
   return bytes.length;
 }
 
+/** Of the script. */
+function print(fd, bytes) {
+  const length = write(fd, bytes);
+  within = bytes.at(-1) !== 10;
+  return length;
+}
+
+/** Says how many kernels are compiled, where the script waits for that. */
+function watch(runtime) {
+  let before = 0; // that were compiled when nothing was waited for
+  let compiles = false;
+  setInterval(() => {
+    const { asked, ready } = runtime.compiling;
+    if (asked > ready) say(`compiling ${ready - before} of ${asked - before} kernels…`);
+    else if (compiles) say("running");
+    compiles = asked > ready;
+    if (!compiles) before = ready;
+  }, 500).unref();
+}
+
 const [pyodideModule] = await load("pyodide");
 if (!pyodideModule) {
   console.error("tabtorch: --browser node needs npm's pyodide and webgpu: `npm install pyodide webgpu`");
@@ -67,8 +89,8 @@ if (spec.device) env.TABTORCH_DEVICE = spec.device;
 say("loading Python…");
 const pyodide = await pyodideModule.loadPyodide({ env });
 const { FS } = pyodide;
-pyodide.setStdout({ write: (bytes) => write(1, bytes), isatty: process.stdout.isTTY ?? false });
-pyodide.setStderr({ write: (bytes) => write(2, bytes), isatty: process.stderr.isTTY ?? false });
+pyodide.setStdout({ write: (bytes) => print(1, bytes), isatty: process.stdout.isTTY ?? false });
+pyodide.setStderr({ write: (bytes) => print(2, bytes), isatty: process.stderr.isTTY ?? false });
 pyodide.setStdin({ stdin: undefined, error: false });
 
 // The package, with WGSL where it lies in a checkout; in a wheel it is inside the package.
@@ -96,6 +118,7 @@ await pyodide.loadPackagesFromImports(spec.source, { messageCallback() {}, error
 
 say("starting the device…");
 pyodide.globals.set("_spec", pyodide.toPy(spec));
+pyodide.globals.set("_watch", watch);
 let status = 2;
 try {
   status = await pyodide.runPythonAsync(`
@@ -103,7 +126,7 @@ import sys
 sys.path.insert(0, "/tabtorch/py")
 from tabtorch.cli.inside import run
 _spec = globals().pop("_spec")
-await run(_spec["source"], _spec["filename"], _spec["argv"])
+await run(_spec["source"], _spec["filename"], _spec["argv"], globals().pop("_watch"))
 `);
 } catch (error) {
   write(2, Buffer.from(`tabtorch: ${error.message ?? error}\n`));

@@ -1,4 +1,4 @@
-"""What `tabtorch run` is doing, until the script prints: one line of a terminal, replaced in place."""
+"""What `tabtorch run` is doing, while the script prints nothing: one line of a terminal, replaced in place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class Status:
         self.in_place = self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self.lines = verbose and not self.in_place
         self._said = ""
+        self._within = False  # a line of the script's, which is not to be overwritten
 
     def say(self, text: str) -> None:
-        if text == self._said:
+        if text == self._said or (self.in_place and self._within):
             return
         if self.in_place:
             self._stream.write(f"\r\x1b[2K{text}")
@@ -42,5 +43,6 @@ class Status:
         def write(stream: str, text: str) -> None:
             self.clear()
             output(stream, text)
+            self._within = not text.endswith("\n")
 
         return write
