@@ -11,6 +11,7 @@ import pytest
 from browser.pages import Editor
 from browser.test_accessible import findings
 from browser.test_cells import Cells
+from browser.test_controls import MIDDLES, RED
 from browser.test_documents import CATCH_DOWNLOAD
 
 # a red pixel
@@ -120,6 +121,48 @@ def test_a_notebook_is_opened_run_and_written(cells: Cells) -> None:
         [{"output_type": "stream", "name": "stdout", "text": ["old 20\n"]}],
         [{"output_type": "stream", "name": "stdout", "text": ["21\n"]}],
     ]
+
+
+DRAWN = """# %%
+import tabtorch, torch
+c = tabtorch.canvas(40, 60, 2, alt="Red")
+c.draw(torch.ones(3, 40, 60))
+c.draw(torch.tensor([1.0, 0.0, 0.0]).reshape(3, 1, 1).expand(3, 40, 60))
+# %%
+for step in range(5):
+    tabtorch.plot("descent", loss=5 - step, slope=step)
+tabtorch.show(torch.eye(3), scale=10, title="eye")
+speed = tabtorch.slider("Speed", 0, 3)
+"""
+
+
+def test_what_is_drawn_is_kept_as_pictures(cells: Cells) -> None:
+    """Where nothing draws canvases and charts, they are seen all the same; here a chart is one again."""
+    nbformat = pytest.importorskip("nbformat")
+    editor, page = cells.editor, cells.page
+    editor.run(DRAWN)
+    page.wait_for_selector(".chart canvas")
+    name, text = saved(page, "notebook")
+    nbformat.validate(nbformat.reads(text, as_version=nbformat.NO_CONVERT))
+    (canvas,), (chart, eye, slider) = (cell["outputs"] for cell in json.loads(text)["cells"])
+    assert set(canvas["data"]) == {"image/png", "text/plain"}
+    about = canvas["metadata"]["image/png"]
+    assert (about["width"], about["height"], about["alt"]) == (120, 80, "Red")
+    assert page.evaluate(MIDDLES, canvas["data"]["image/png"]) == [list(RED)] * 6
+    assert chart["metadata"]["image/png"]["alt"].startswith("Chart descent: loss 1 at 4")
+    assert len(chart["data"]["image/png"]) > 4000 and "application/vnd.tabtorch.chart+json" in chart["data"]
+    assert (eye["metadata"]["image/png"]["width"], eye["metadata"]["image/png"]["title"]) == (30, "eye")
+    assert "image/png" not in slider["data"]
+    editor.write("")
+    page.set_input_files("#chosen", files=[{"name": name, "mimeType": "", "buffer": text.encode()}])
+    page.wait_for_selector(".chart .u-legend")
+    assert "slope" in page.locator(".chart .u-legend").inner_text()
+    assert "Chart descent: loss 1 at 4, 5 points" in (
+        page.locator(".chart [role=img]").get_attribute("aria-label") or ""
+    )
+    assert page.locator(".cell-output img[alt=Red]").evaluate("e => e.clientWidth") == 120
+    assert page.locator(".cell-output figcaption", has_text="eye").count() == 1
+    assert page.locator(".cell-output input[type=range]").is_disabled()
 
 
 def test_text_is_read_and_edited(cells: Cells) -> None:

@@ -1,6 +1,7 @@
 /** A line chart that grows: axes, legend, values under the pointer or by arrow keys, a switch for the logarithm. */
 import uPlot from "uplot";
-import { type Bundle, textOf } from "./rich";
+import { chartPicture } from "./chartpicture";
+import { type Bundle, type Picture, textOf } from "./rich";
 import "uplot/dist/uPlot.min.css";
 import "./chart.css";
 
@@ -76,6 +77,20 @@ export class Chart {
     this.#uplot?.destroy();
   }
 
+  get picture(): Picture | undefined {
+    const plot = this.#uplot?.ctx.canvas;
+    if (!plot) return undefined;
+    const scale = plot.width / this.#size().width;
+    const canvas = chartPicture(plot, scale, {
+      title: this.#about.name,
+      lines: this.#about.lines.map(({ name }, index) => ({ name, colour: this.#colour(lineColour(index)) })),
+      text: this.#colour("--text"),
+      ground: this.#colour("--card"),
+    });
+    const metadata = { width: canvas.width / scale, height: canvas.height / scale, alt: this.#plot.ariaLabel };
+    return { canvas, metadata };
+  }
+
   get #isLog(): boolean {
     return this.#log ?? this.#about.log;
   }
@@ -122,7 +137,7 @@ export class Chart {
         ...lines.map(
           ({ name, stride }, index): uPlot.Series => ({
             label: stride > 1 ? `${name} (1 point of ${stride})` : name,
-            stroke: () => this.#colour(`--line-${index % COLOURS}`),
+            stroke: () => this.#colour(lineColour(index)),
             width: 1.75,
             ...(index >= COLOURS && { dash: [6, 4] }),
             points: { show: (u) => (u.data[0]?.length ?? 0) < 40 },
@@ -175,6 +190,10 @@ export class Chart {
     this.#probe.style.color = `var(${name})`;
     return getComputedStyle(this.#probe).color;
   }
+}
+
+function lineColour(index: number): string {
+  return `--line-${index % COLOURS}`;
 }
 
 /** Without what is not a number, from left to right. A y that is none leaves a gap. */

@@ -5,6 +5,7 @@
 import type { Connection, FromControl, Refusal, ToControl } from "./links";
 import { camera, microphone } from "./media";
 import { pad } from "./pad";
+import type { Picture } from "./rich";
 import "./controls.css";
 
 /** What Python says of it, by kind. */
@@ -52,6 +53,14 @@ export class Control {
     this.#parts = MAKERS[about.kind](this, about);
     if (this.#port) this.#port.onmessage = ({ data }: MessageEvent<ToControl>) => this.#hear(data);
     else this.end(); // of a notebook that was saved
+  }
+
+  /** Of one that is drawn on. */
+  get picture(): Picture | undefined {
+    const canvas = this.element.querySelector("canvas");
+    if (!canvas) return undefined;
+    const { clientWidth: width, clientHeight: height, ariaLabel: alt } = canvas;
+    return { canvas, metadata: { width, height, alt, pixelated: true } };
   }
 
   /** Nobody reads it any more. */

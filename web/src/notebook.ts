@@ -106,7 +106,8 @@ function readOutput(output: Record<string, unknown>): NotebookOutput[] {
     kind,
     isText(value) ? joined(value) : value,
   ]);
-  return data.length ? [{ output_type: "display_data", data: Object.fromEntries(data), metadata: {} }] : [];
+  if (!data.length) return [];
+  return [{ output_type: "display_data", data: Object.fromEntries(data), metadata: Object(output.metadata) }];
 }
 
 function isText(value: unknown): boolean {

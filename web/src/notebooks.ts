@@ -4,10 +4,11 @@ import type { Cells } from "./cellrun";
 import { resultsOf } from "./cellview";
 import type { Editor } from "./editor";
 import { download } from "./files";
-import type { CellOutputs, NotebookOutput } from "./notebook";
+import { CONTROL } from "./links";
+import type { Bundle, CellOutputs, NotebookOutput } from "./notebook";
 import type { Notice } from "./notice";
 import type { Output } from "./output";
-import type { Bundle } from "./rich";
+import type { Metadata, Rich } from "./rich";
 import type { Workspace } from "./workspace";
 
 /** Colab opens what lies on GitHub or Drive, or what is uploaded: it takes no notebook from a page. */
@@ -67,7 +68,13 @@ function show(output: Output, shown: NotebookOutput): void {
   }
   try {
     const bundle = Object.fromEntries(Object.entries(shown.data).map(([type, value]) => [type, content(type, value)]));
-    output.display({ event: "display", bundle, metadata: {}, id: undefined, mode: "new" });
+    output.display({
+      event: "display",
+      bundle,
+      metadata: ofImages(shown.metadata as Metadata),
+      id: undefined,
+      mode: "new",
+    });
   } catch {
     output.line("note", "An output of the notebook is damaged.");
   }
@@ -81,7 +88,7 @@ function content(type: string, value: unknown): string | Uint8Array {
 }
 
 function isBinary(type: string): boolean {
-  return /^image\/(?!svg)/.test(type);
+  return /^image\/(?!svg)|^application\/vnd\.tabtorch\.points$/.test(type);
 }
 
 /** What is shown, as a notebook holds it. */
@@ -89,18 +96,28 @@ function written(output: Output): NotebookOutput[] {
   const all: NotebookOutput[] = [];
   for (const { text, rich } of output.shown()) {
     const last = all.at(-1);
-    if (rich) all.push({ output_type: "display_data", data: writtenBundle(rich.bundle), metadata: {} });
+    if (rich) all.push({ output_type: "display_data", ...writtenRich(rich) });
     else if (last?.output_type === "stream" && last.name === text?.stream) last.text += text.text;
     else if (text) all.push({ output_type: "stream", name: text.stream, text: text.text });
   }
   return all;
 }
 
-function writtenBundle(bundle: Bundle): Record<string, unknown> {
-  return Object.fromEntries(
+/** With a picture of what only this page draws. A canvas is nothing but that: who was to draw on it is gone. */
+function writtenRich({ bundle, metadata, picture }: Rich): { data: Bundle; metadata: Metadata } {
+  const data = Object.fromEntries(
     Object.entries(bundle).map(([type, value]) => {
       if (value instanceof Uint8Array) return [type, toBase64(value)];
       return [type, /[/+]json$/.test(type) ? JSON.parse(value) : value];
     }),
   );
+  if (!picture) return { data, metadata: ofImages(metadata) };
+  delete data[CONTROL];
+  data["image/png"] = picture.canvas.toDataURL("image/png").replace(/^.*,/, "");
+  return { data, metadata: { "image/png": picture.metadata } };
+}
+
+/** What is said of them, such as their size; of other things it is for this page alone. */
+function ofImages(metadata: Metadata): Metadata {
+  return Object.fromEntries(Object.entries(metadata).filter(([type]) => type.startsWith("image/")));
 }

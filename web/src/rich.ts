@@ -29,6 +29,14 @@ export interface View {
   dispose?(): void;
   /** It is not taken away to make room. */
   stays?: boolean;
+  /** What it shows now, for a notebook, where nothing draws it. */
+  picture?(): Picture | undefined;
+}
+
+export interface Picture {
+  canvas: HTMLCanvasElement;
+  /** As for an image. */
+  metadata: Record<string, unknown>;
 }
 
 type Maker = (bundle: Bundle, metadata: Metadata) => View;
@@ -56,6 +64,7 @@ export class Rich {
   #type: string | undefined;
   #view: View | undefined;
   #bundle: Bundle = {};
+  #metadata: Metadata = {};
   readonly #id: string | undefined;
 
   constructor({ bundle, metadata, id }: Shown) {
@@ -75,12 +84,22 @@ export class Rich {
     return this.#bundle;
   }
 
+  get metadata(): Metadata {
+    return this.#metadata;
+  }
+
+  /** Of what is no image itself. */
+  get picture(): Picture | undefined {
+    return this.#view?.picture?.();
+  }
+
   get stays(): boolean {
     return this.#view?.stays ?? false;
   }
 
   show(bundle: Bundle, metadata: Metadata): void {
     this.#bundle = bundle;
+    this.#metadata = metadata;
     const [type, make] = MAKERS.find(([type]) => type in bundle) ?? [];
     if (type === this.#type && this.#view?.update) {
       this.#view.update(bundle, metadata);
@@ -132,6 +151,7 @@ function chartView(bundle: Bundle): View {
       latest = bundle;
       chart?.show(bundle);
     },
+    picture: () => chart?.picture,
     dispose() {
       gone = true;
       chart?.dispose();
@@ -157,6 +177,7 @@ function controlView(bundle: Bundle, metadata: Metadata): View {
   return {
     element,
     stays: true,
+    picture: () => control?.picture,
     dispose() {
       gone = true;
       ending.delete(end);
