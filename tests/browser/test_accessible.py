@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,48 @@ def test_the_page(editor: Editor) -> None:
     page.keyboard.press("Escape")
 
 
+SHOWS = """import tabtorch
+open("a file with a name that is longer than a phone is wide, as some are.txt", "w").close()
+tabtorch.plot("loss", [3.0, 2.0, 1.0])
+tabtorch.show([[0.0, 1.0], [1.0, 0.0]], title="a picture")
+tabtorch.slider("speed", 0, 10)
+tabtorch.button("again")
+tabtorch.pad("digit")
+tabtorch.canvas(8, 8).draw([[1.0] * 8] * 8)
+"""
+
+
+def test_what_opens_and_what_is_shown(editor: Editor) -> None:
+    page = editor.page
+    page.click("#new")
+    editor.run(SHOWS)
+    page.wait_for_selector(".chart canvas")
+    page.wait_for_selector(".control.canvas canvas")
+    page.click("#files")
+    page.wait_for_selector("#folder li")
+    page.click("#share")
+    for form in ("frame", "tag"):
+        page.select_option("#shared-form", form)
+        assert findings(page) == {}, form
+    page.click("#shared-close")
+    page.get_by_role("button", name=re.compile("^Delete: a file")).click()
+    page.wait_for_selector("#notice:not([hidden])")
+    page.click("#menu")
+    assert findings(page) == {}, "the menu, and a notice"
+    page.click("#actions [data-act=rename]")
+    assert findings(page) == {}, "a name is asked for"
+    page.keyboard.press("Escape")
+    page.click("#files")
+    page.click("#gallery-open")
+    page.wait_for_function("document.querySelector('#gallery img').complete")
+    assert findings(page) == {}, "the gallery"
+    page.keyboard.press("Escape")
+    page.click("#menu")
+    page.click("#actions [data-act=remove]")
+    assert findings(page) == {}, "a script is deleted, which can be undone"
+    page.click("#notice [aria-label=Close]")
+
+
 def test_the_inspector(editor: Editor) -> None:
     page = editor.page
     editor.write("import torch\nw = torch.ones(3, 3, requires_grad=True)\nloss = (w @ w).sum()\nprint(loss.item())\n")
@@ -95,7 +138,7 @@ def test_the_inspector(editor: Editor) -> None:
     page.wait_for_selector(".graph svg", timeout=30_000)
     for tab in ("Autograd", "Live", "Device"):
         page.get_by_role("tab", name=tab).click()
-        assert findings(page, "#inspector") == {}, tab
+        assert findings(page) == {}, tab
     page.click("#inspect")
 
 

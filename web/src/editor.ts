@@ -129,7 +129,8 @@ function extensionsFor(onRun: () => void, onEdit: () => void) {
       ...lintKeymap,
       indentWithTab,
     ]),
-    EditorView.contentAttributes.of({ "aria-label": "Python script", "aria-describedby": "keys" }),
+    // what is editable is in the order of Tab anyway; said in so many words, checkers see that it scrolls by keyboard
+    EditorView.contentAttributes.of({ "aria-label": "Python script", "aria-describedby": "keys", tabindex: "0" }),
     // what a run found was of the text that ran
     EditorState.transactionExtender.of(({ docChanged }) =>
       docChanged ? { effects: setDiagnosticsEffect.of([]) } : null,
