@@ -6,6 +6,7 @@ The page fetches that part first, and the whole library when something is import
 import importlib
 import io
 import sys
+import tokenize
 import zipfile
 
 ARCHIVE = f"/lib/python{sys.version_info.major}{sys.version_info.minor}.zip"
@@ -30,19 +31,38 @@ async def _load():
         importlib.import_module(name)
 
 
+def _files():
+    """What is loaded from the archive. Frozen modules are inside the interpreter; their files only show lines of them."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None) or ""
+        spec = getattr(module, "__spec__", None)
+        if file.startswith(f"{ARCHIVE}/") and not (spec and spec.origin == "frozen"):
+            yield file.removeprefix(f"{ARCHIVE}/")
+
+
+def _without_comments(source):
+    """The same program, and the same lines of it: a fifth of the bytes is comments."""
+    lines = source.decode().splitlines(keepends=True)
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
+    return "".join(lines).encode()
+
+
 async def excerpt():
-    """The archive's bytes: sources of what is loaded, as they are, and the names of those that are not."""
+    """The archive's bytes: sources of what is loaded, and the names of those that are not."""
     await _load()
-    files = (getattr(module, "__file__", None) or "" for module in list(sys.modules.values()))
-    wanted = {file.removeprefix(f"{ARCHIVE}/") for file in files if file.startswith(f"{ARCHIVE}/")}
+    wanted = set(_files())
     made = io.BytesIO()
     with zipfile.ZipFile(ARCHIVE) as whole, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as part:
-        absent = []
+        missing = []
         for info in whole.infolist():
             if info.filename in wanted:
-                part.writestr(info, whole.read(info), zipfile.ZIP_DEFLATED, 9)
+                part.writestr(info, _without_comments(whole.read(info)), zipfile.ZIP_DEFLATED, 9)
             elif info.filename.endswith(".py"):
-                absent.append(info.filename)
-        names = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in absent}
-        part.writestr(zipfile.ZipInfo("_absent.py", (1980, 1, 1, 0, 0, 0)), f"NAMES = {sorted(names)}\n")
+                missing.append(info.filename)
+        names = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in missing}
+        absent = zipfile.ZipInfo("_absent.py", (1980, 1, 1, 0, 0, 0))
+        part.writestr(absent, f"NAMES = {sorted(names)}\n", zipfile.ZIP_DEFLATED, 9)
     return made.getvalue()

@@ -6,7 +6,6 @@ import os
 import re
 import site
 import sys
-import sysconfig
 import types
 import warnings
 
@@ -91,7 +90,7 @@ def _put_back(namespace, names):
 
 def _forget_own_modules():
     """Those that lie beside a script are read anew; those of the distribution are kept, which takes seconds to load."""
-    installed = (*site.getsitepackages(), sysconfig.get_path("stdlib"))
+    installed = tuple(os.path.dirname(folder) for folder in site.getsitepackages())  # the library, with packages in it
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if name not in _kept["modules"] and file and not file.startswith(installed) and ".zip/" not in file:
