@@ -68,7 +68,8 @@ async def run(source: str, filename: str, argv: list[str], watch: Callable[[Any]
     except RuntimeError as error:  # no such device: nothing in the script is to blame
         print(f"tabtorch: {error}", file=sys.stderr)
         return 2
-    watch(bridge.get_bridge().runtime)
+    here: Any = bridge.get_bridge()  # Pyodide's, whose runtime is in this JavaScript
+    watch(here.runtime)
 
     main = types.ModuleType("__main__")
     main.__file__ = os.path.abspath(filename)
