@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from browser.pages import Editor
 
 # The longest time between two turns of the page's own, from now until it is asked.
@@ -26,17 +28,18 @@ def dropped(output: str) -> int:
     return int(found[1].replace(",", "")) if found else 0
 
 
-def test_an_endless_print(editor: Editor) -> None:
+@pytest.mark.parametrize(("begins", "place"), [("", "#output"), ("# %% a cell\n", ".cell-output pre")])
+def test_an_endless_print(editor: Editor, begins: str, place: str) -> None:
     """The page answers all the time, keeps so many lines, and Stop works."""
     page = editor.page
     page.evaluate(WATCH)
-    editor.start("x = 1\ni = 0\nwhile True:\n    print('line', i)\n    i += 1\n")
-    page.wait_for_function("document.getElementById('output').textContent.startsWith('… ')")
-    page.wait_for_function("document.querySelectorAll('#output *').length > 10")
+    editor.start(f"{begins}x = 1\ni = 0\nwhile True:\n    print('line', i)\n    i += 1\n")
+    page.wait_for_function("place => document.querySelector(place)?.textContent.startsWith('… ')", arg=place)
     page.wait_for_timeout(2000)
     editor.stop()
     assert page.evaluate(LONGEST) < 250 * SLOW
-    output = editor.output
+    page.wait_for_timeout(120)  # drawn once a frame
+    output = str(page.locator(place).evaluate("e => e.textContent"))
     lines = re.findall(r"^line (\d+)$", output, re.M)
     assert 4000 < len(lines) <= 5000
     numbers = [int(line) for line in lines]
