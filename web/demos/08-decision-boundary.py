@@ -22,6 +22,7 @@ model = nn.Sequential(
     nn.Linear(2, 40), nn.SiLU(), nn.Linear(40, 40), nn.SiLU(), nn.Linear(40, 40), nn.SiLU(), nn.Linear(40, 1)
 ).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+print(f"{len(x)} points on two spirals, and a network of {sum(p.numel() for p in model.parameters()):,} numbers")
 
 side = torch.linspace(-1, 1, SIZE, device=device)
 plane = torch.cartesian_prod(-side, side).flip(1)  # every pixel, row by row

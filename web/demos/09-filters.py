@@ -34,6 +34,7 @@ def convolve(image, kernel):
     return F.conv2d(padded, kernel[None, None])[:, 0]
 
 
+print(f"{SIZE} by {SIZE} pixels, and kernels of 9 by 9 and of 3 by 3")
 torch.manual_seed(0)
 distance = torch.arange(-4.0, 5.0)
 bell = torch.exp(-(distance**2) / 8)

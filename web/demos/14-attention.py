@@ -31,6 +31,9 @@ class Reverser(nn.Module):
         return self.out((maps @ v).transpose(1, 2).flatten(2)), maps
 
 
+spell = lambda numbers: "".join(chr(ord("a") + i) for i in numbers)  # noqa: E731
+print(f"it is to turn words of {LENGTH} letters around: {spell(range(LENGTH))} -> {spell(reversed(range(LENGTH)))}")
+
 torch.manual_seed(0)
 model = Reverser().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
@@ -50,6 +53,5 @@ for step in range(STEPS + 1):
         right = (guess.argmax(-1) == words.flip(1)).float().mean().item()
         print(f"step {step:3d}  loss {loss.item():.4f}  right {right:.3f}")
 
-word = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]], device=device)
-spell = lambda numbers: "".join(chr(ord("a") + i) for i in numbers)  # noqa: E731
+word = torch.arange(LENGTH, device=device)[None]
 print(spell(word[0].tolist()), "->", spell(model(word)[0].argmax(-1)[0].tolist()))

@@ -36,6 +36,7 @@ class VAE(nn.Module):
 
 torch.manual_seed(0)
 data = digits().to(device)
+print(f"{len(data):,} digits of {data.shape[1]} numbers: each becomes two numbers, and is drawn again from these")
 model = VAE().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=6e-3)
 quantiles = torch.special.ndtri(torch.linspace(0.03, 0.97, GRID))
