@@ -75,6 +75,7 @@ def editor(loaded: Editor) -> Editor:
     """The page with the editor, Python there and idle."""
     if loaded.page.evaluate("document.documentElement.dataset.state") != "ready" or "?" in loaded.page.url:
         loaded.load()
+    loaded.page.bring_to_front()  # Firefox gives keys to no other page, once a test has opened one
     return loaded
 
 
