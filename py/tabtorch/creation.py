@@ -21,6 +21,7 @@ from .layout import check_layout, format_strides, preserve_format
 from .ops.core import register
 from .ops.inplace import write_out
 from .ops.out_types import same, type_beside
+from .ops.promotion import INDICES, REAL_NUMBERS, SINGLE_DOUBLE, check_kernel
 from .shapes import dense_strides, integer, ints, type_name
 from .tensor import Tensor
 
@@ -413,8 +414,7 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
     if dtype is None:
         floating = any(isinstance(v, float) for v in (start, end, step))
         dtype = dtypes.get_default_dtype() if floating else dtypes.int64
-    if dtype is dtypes.bool_ or dtype.is_complex:
-        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{type_name(dtype)}'")
+    check_kernel("arange_cpu", dtype, REAL_NUMBERS)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if dtype.category == 1 and int(step) == 0:
@@ -490,6 +490,7 @@ def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[
         if v < 0:
             raise RuntimeError(f"{what} must be non-negative, got{v}")
     dtype = dtypes.given_dtype(name, kw.pop("dtype", None)) or dtypes.int64
+    check_kernel(name, dtype, INDICES)
     device = kw.pop("device", None)
     unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
     rows: list[int] = []
@@ -522,6 +523,18 @@ _COMPLEX = Map("complex", lambda re, im: Complex(re, im))
 _COMPLEX_OUT = same("Expected object of scalar type {Want} but got scalar type {Have} for argument 'out'")
 
 
+def _check_parts(a: Dtype, b: Dtype) -> None:
+    """RuntimeError for the types of what complex numbers are made of."""
+    if not {a, b} <= SINGLE_DOUBLE | {dtypes.float16}:
+        raise RuntimeError(
+            f"Expected both inputs to be Half, Float or Double tensors but got {type_name(a)} and {type_name(b)}"
+        )
+    if a is not b:
+        raise RuntimeError(
+            f"Expected object of scalar type {type_name(a)} but got scalar type {type_name(b)} for second argument"
+        )
+
+
 @register("complex")
 def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
@@ -531,15 +544,7 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
     check_tensors("complex", real=real, imag=imag)
     real, imag = together((real, imag))
     a, b = real._meta, imag._meta
-    if a.dtype.category != 2 or b.dtype.category != 2:
-        raise RuntimeError(
-            "Expected both inputs to be Half, Float or Double tensors but got "
-            f"{type_name(a.dtype)} and {type_name(b.dtype)}"
-        )
-    if a.dtype is not b.dtype:
-        raise RuntimeError(
-            f"Expected object of scalar type {type_name(a.dtype)} but got scalar type {type_name(b.dtype)} for second argument"
-        )
+    _check_parts(a.dtype, b.dtype)
     if a.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"torch.complex of {a.dtype!r} is not supported by tabtorch (there is no complex32)")
     from .autograd.tape import record
@@ -565,6 +570,8 @@ def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
 
     check_tensors("polar", abs=abs, angle=angle)
     abs, angle = together((abs, angle))
+    _check_parts(abs._meta.dtype, angle._meta.dtype)
+    check_kernel("polar_cpu", abs._meta.dtype, SINGLE_DOUBLE)
     r = complex_(abs.detach() * angle.detach().cos(), abs.detach() * angle.detach().sin())
     if abs._rg or angle._rg:
         from .autograd.tape import record

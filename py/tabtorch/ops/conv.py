@@ -24,6 +24,7 @@ from .core import function, register
 from .formulas import conj
 from .launch import run, view_meta
 from .mixing import together
+from .promotion import FLOATING_COMPLEX, NUMBERS, check_kernel
 from .windows import Ints, expand_ints, framed, out_size, padded
 
 #: stride, padding, dilation (one number a dimension each), groups
@@ -326,6 +327,21 @@ def _check(
         raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
     if x.dtype is not w.dtype:
         raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
+    if x.numel():
+        _check_kernel(x.dtype, w.shape[2:], geo, transposed)
+
+
+def _check_kernel(d: Any, size: Ints, geo: Geometry, transposed: bool) -> None:
+    """NotImplementedError for the types that PyTorch's kernels for such kernel sizes and geometries have not."""
+    stride, padding, dilation, groups = geo
+    n = max(len(size), 2)
+    if transposed:
+        check_kernel(f"slow_conv_transpose{n}d_out_cpu", d, FLOATING_COMPLEX | {dtypes.int64})
+    elif max(dilation) > 1:
+        check_kernel("slow_conv_dilated<>", d, FLOATING_COMPLEX | {dtypes.int64})
+    else:
+        columns = n == 3 and (max(*size, *stride, groups) > 1 or max(padding) > 0)
+        check_kernel("compute_columns3d" if columns else f"slow_conv{n}d_cpu", d, NUMBERS)
 
 
 def _batched(name: str, x: Tensor, n: int) -> tuple[Tensor, bool]:

@@ -24,6 +24,7 @@ from .asserts import Complaint, assert_range
 from .core import register
 from .launch import run
 from .places import every_example, host_values, row_sums
+from .promotion import SINGLE_DOUBLE, check_kernel
 from .ranges import Range
 
 
@@ -159,8 +160,7 @@ def ctc_loss(
     """
     batched = log_probs.ndim == 3
     d = log_probs.dtype
-    if d.name not in ("float32", "float64"):
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{type_name(d)}'")
+    check_kernel("ctc_loss_cpu", d, SINGLE_DOUBLE)
     if targets.dtype.name not in ("int32", "int64"):
         raise RuntimeError(
             "Expected object of scalar type Long or Int for argument #2 'targets' in call to ctc_loss, but got "

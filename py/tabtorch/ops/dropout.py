@@ -16,12 +16,12 @@ from ..creation import empty_like, fill_node, zeros
 from ..engine import philox
 from ..engine.graph import Map, emit, inst
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import type_name
 from ..tensor import Tensor
 from .convert import converted
 from .core import function, register
 from .dispatch import expanded, laid_out, layout_of, table
 from .draw import bernoulli_law, drawn, fill, generator_for, host_node, uniform_law
+from .promotion import FLOATING, check_kernel
 
 _SCALED = Map("dropout", lambda x, keep, scale: x * keep * scale)
 _insts = table()
@@ -178,9 +178,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
 def _rrelu(input: Tensor, lower: float, upper: float, training: bool, generator: Any, in_place: bool) -> Tensor:
     if not lower <= upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
-    if input.dtype.category != 2:
-        kernel = "rrelu_with_noise_out_cpu" if training else "leaky_relu_cpu"
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(input.dtype)}'")
+    check_kernel("rrelu_with_noise_out_cpu" if training else "leaky_relu_cpu", input.dtype, FLOATING)
     name = f"RreluWithNoiseBackward{int(in_place)}"
     if not in_place:
         input = input.contiguous()  # as PyTorch's result is

@@ -14,6 +14,7 @@ from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
 from .mixing import together
+from .promotion import FLOATING, check_kernel
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -124,10 +125,7 @@ def _sampler(name: str) -> None:
                 f"grid_sampler(): expected input and grid to have same dtype, but input has {c_name(input)} and grid has "
                 f"{c_name(grid)}"
             )
-        if input.dtype.category != 2:
-            raise NotImplementedError(
-                f"\"grid_sampler_{input.ndim - 2}d_cpu\" not implemented for '{type_name(input.dtype)}'"
-            )
+        check_kernel(f"grid_sampler_{input.ndim - 2}d_cpu", input.dtype, FLOATING)
         if interpolation_mode == BICUBIC and input.ndim == 5:
             raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
         n, channels, *size = input.shape

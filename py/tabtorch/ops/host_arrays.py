@@ -12,6 +12,10 @@ from ..errors import LinAlgError
 from ..shapes import type_name
 from ..tensor import Tensor
 from .mixing import together
+from .promotion import FLOATING_COMPLEX, check_kernel
+
+#: the types that it has kernels for
+LAPACK = frozenset(d for d in FLOATING_COMPLEX if d.itemsize > 2)
 
 
 def numpy() -> Any:
@@ -89,9 +93,7 @@ def need_float(name: str, A: Tensor, low: bool = True) -> None:
 
 def need_kernel(kernel: str, A: Tensor) -> None:
     """NotImplementedError for types that LAPACK has not."""
-    d = A._meta.dtype
-    if d.category < 2 or d.itemsize == 2:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(d)}'")
+    check_kernel(kernel, A._meta.dtype, LAPACK)
 
 
 def need_equation(name: str, A: Tensor, B: Tensor, left: bool) -> None:

@@ -12,7 +12,7 @@ from ..autograd.tape import Saved, edge
 from ..autograd.views import before_write, check_inplace, rebase
 from ..engine.graph import Inst, emit
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import dense_strides, remembered, type_name, wrap_dim, wrap_dims
+from ..shapes import dense_strides, remembered, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .core import NOTHING, blame, missing, overridden, own_code, register, required
 from .mixing import WIDE
@@ -181,12 +181,6 @@ def hashable(dim: Any) -> Any:
     if isinstance(dim, (list, tuple)):
         return tuple([int(d) for d in dim])
     return int(dim)
-
-
-def check_dtype(name: str, d: Any, bad: tuple[str, ...]) -> None:
-    """NotImplementedError, as PyTorch's kernels raise it, for dtypes that they lack."""
-    if d.name in bad:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
 
 
 def warn_resized(have: Meta, want: Meta) -> None:

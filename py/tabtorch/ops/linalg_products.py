@@ -80,6 +80,10 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 @register("linalg_vander")
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 to N - 1 of each element, as rows."""
+    if x.dtype is dtypes.bool_ or (x.dtype.is_floating_point and x.dtype.itemsize == 2):
+        raise RuntimeError(
+            f"linalg.vander supports floating point, complex, and integer tensors, but got {type_name(x.dtype)}"
+        )
     n = x.shape[-1] if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")

@@ -7,7 +7,7 @@ from typing import Any
 from ..autograd.mode import STATE
 from ..autograd.tape import named, record
 from ..layout import contiguous_format
-from ..shapes import unsqueezed, wrap_dim
+from ..shapes import type_name, unsqueezed, wrap_dim
 from ..tensor import Tensor
 from .contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
 from .convert import in_order
@@ -18,6 +18,7 @@ from .launch import in_place, into, operation
 from .mixing import together
 from .old_order import beta_and_alpha_among
 from .out_types import EXACT, safely, same
+from .promotion import NUMBERS, SINGLE_DOUBLE, check_kernel
 
 _MM = ((0, 1), (1, 2), (0, 2))
 _BMM = ((0, 1, 2), (0, 2, 3), (0, 1, 3))
@@ -419,6 +420,7 @@ _LINEAR: dict[int, Any] = {}
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y_o = x1ᵀ W_o x2 + b_o. `input1` (*, I), `input2` (*, J), `weight` (O, I, J). Returns (*, O)."""
     input1, input2, weight = together((input1, input2, weight))
+    check_kernel("bmm", input1._meta.dtype, NUMBERS)
     lead = tuple(range(3, input1.ndim + 2))
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
     r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
@@ -436,6 +438,7 @@ def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    check_kernel("trace", input._meta.dtype, NUMBERS)
     return input.diagonal().sum()
 
 
@@ -533,9 +536,21 @@ def cross(input: Tensor, other: Any, dim: int | None = None, *, out: Any = None)
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[d]} and {other.shape[d]}"
         )
+    check_kernel("cross", input._meta.dtype, NUMBERS)
     a1, b1 = input.roll(-1, d), other.roll(-1, d)
     a2, b2 = input.roll(-2, d), other.roll(-2, d)
     return into(out, a1 * b2 - a2 * b1, rule=EXACT)
+
+
+def _check_cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str) -> None:
+    """PyTorch's errors for types: what it has no product of matrices for is the work of a kernel that has no halves."""
+    for name, t in (("X1", x1), ("X2", x2)):
+        if t.dtype.category != 2:
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_name(t.dtype)}")
+    many = compute_mode[-9:] != "necessary" or max(x1.shape[-2], x2.shape[-2]) > 25
+    product = p == 2 and many and not compute_mode.startswith("donot")
+    if not product and x1.numel() and x2.numel():
+        check_kernel("cdist", x1._meta.dtype, SINGLE_DOUBLE)
 
 
 @operation("cdist", method=False)
@@ -548,6 +563,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    _check_cdist(x1, x2, p, compute_mode)
     from .norms import distances
 
     return distances(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)

@@ -19,6 +19,7 @@ from .joining import CAT_OUT
 from .launch import into
 from .out_types import DATA_TYPE
 from .places import every_example, row_sums
+from .promotion import FLOATING, check_kernel
 from .ranges import Range
 
 # ---- normalizations that also return their statistics
@@ -51,6 +52,7 @@ def native_layer_norm(
 
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, bias, "*, ")
+    check_kernel("LayerNormKernelImpl", input.dtype, FLOATING)
     y, mean, rstd = _standard(_wide(input.contiguous()), tuple(range(-len(shape), 0)), eps)
     kind = input.dtype if weight is None else weight.dtype
     return _affine(y, weight, bias, shape).to(input.dtype), mean.detach().to(kind), rstd.detach().to(kind)
@@ -61,6 +63,7 @@ def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(`group_norm`, mean, 1 / sqrt(var + eps)), the statistics (N, group)."""
+    check_kernel("GroupNormKernelImpl", input.dtype, FLOATING)
     y, mean, rstd = _standard(_wide(input).reshape(N, group, C // group * HxW), (2,), eps)
     shape = (1, C, *[1] * (input.ndim - 2))
     y = _affine(y.reshape(input.shape), weight, bias, shape).to(input.dtype)
@@ -76,6 +79,7 @@ def _batch_norm(
     if not training:
         y = normalize_batch(x, mean, var, weight, bias, False, momentum, eps)
         return y, x.new_empty((0,)), x.new_empty((0,))
+    check_kernel("batch_norm", x.dtype, FLOATING)
     wide = _wide(x)
     dims = tuple(d for d in range(x.ndim) if d != 1)
     _, m, rstd = _standard(wide.detach(), dims, eps)
@@ -130,11 +134,17 @@ def _safe_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return ops.softmax(input.masked_fill(empty, 0.0), dim, dtype=dtype).masked_fill(empty, 0.0)
 
 
+def _check_softmax_backward(name: str, grad_output: Tensor, dim: int) -> None:
+    last = "_lastdim" if wrap_dim(dim, grad_output.ndim) == max(grad_output.ndim, 1) - 1 else ""
+    check_kernel(f"{name}_backward{last}_kernel_impl", grad_output.dtype, FLOATING)
+
+
 @register("_softmax_backward_data")
 def _softmax_backward_data(
     grad_output: Tensor, output: Any, dim: int, input_dtype: Any, *, grad_input: Any = None
 ) -> Tensor:
     """The gradient of softmax, of its output."""
+    _check_softmax_backward("softmax", grad_output, dim)
     output = _wide(output)
     y = output * grad_output
     return into(grad_input, in_order((y - output * y.sum(dim, keepdim=True)).to(input_dtype)))
@@ -145,6 +155,7 @@ def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any, *, out: Any = None
 ) -> Tensor:
     """The gradient of log_softmax, of its output."""
+    _check_softmax_backward("log_softmax", grad_output, dim)
     return into(out, in_order((grad_output - output.exp() * grad_output.sum(dim, keepdim=True)).to(input_dtype)))
 
 
@@ -177,6 +188,7 @@ def max_pool2d_with_indices_backward(
     indices: Tensor,
 ) -> Tensor:
     """Gradients put where the maxima were."""
+    check_kernel("max_pool2d_backward", grad_output.dtype, FLOATING)
     lead = self.shape[:-2]
     r = grad_output.new_zeros((*lead, self.shape[-2] * self.shape[-1]))
     r = r.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(self.shape)
@@ -313,6 +325,7 @@ def _segment_reduce(
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     if bounds.ndim != axis + 1:
         raise RuntimeError(f"Expected {'offsets' if lengths is None else 'lengths'}.dim() to be equal to axis + 1")
+    check_kernel("_segment_reduce_cpu", data.dtype, FLOATING)
     n = data.shape[axis]
     if lengths is not None:
         size, ends = lengths, lengths.cumsum(-1)

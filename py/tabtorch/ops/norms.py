@@ -117,8 +117,10 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if isinstance(ord, str) and ord != "nuc":
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "nuc" or abs(ord) == 2:
+        from .host_arrays import need_float
         from .spectral import svdvals
 
+        need_float("linalg.matrix_norm", x, low=False)
         v = svdvals(x.movedim((rows, cols), (-2, -1)))
         r = v.sum(-1) if ord == "nuc" else _extreme(v, ord, -1)
         return r.unsqueeze(min(rows, cols)).unsqueeze(max(rows, cols)) if keepdim else r

@@ -8,13 +8,14 @@ from .. import dtypes
 from ..autograd.tape import named as grad_named
 from ..autograd.tape import record
 from ..layout import contiguous_format
-from ..shapes import type_name, wrap_dim
+from ..shapes import wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint
 from .core import function
 from .launch import into, into_two, named, operation
 from .out_types import same
 from .places import check_reals
+from .promotion import REAL, REAL_NUMBERS, check_kernel
 from .ranges import Range
 from .reduce import quiet, sum
 from .sort import order_of, picked, sort
@@ -43,8 +44,7 @@ _MEDIAN_OUT = (
 
 
 def _median(name: str, kind: Any, x: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:
-    if x.is_complex() or x.dtype is dtypes.bool_:
-        raise NotImplementedError(f"\"median_out_impl\" not implemented for '{type_name(x.dtype)}'")
+    check_kernel("median_out_impl", x.dtype, REAL_NUMBERS)
     if dim is None:
         flat = x.reshape(-1)
         if flat.shape[0] == 0:
@@ -181,6 +181,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
             n = input.shape[d]
             if n == 0:
                 raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
+            check_kernel("mode_cpu", input._meta.dtype, REAL)
             order = order_of(input, d)
             s = input.gather(d, order)
             arange = function("arange")

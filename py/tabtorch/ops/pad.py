@@ -13,6 +13,7 @@ from ..shapes import ints, permuted
 from ..tensor import Tensor
 from .convert import as_cloned
 from .core import register
+from .promotion import NUMBERS, check_kernel
 from .windows import Ints
 
 #: (before, after) of each dimension
@@ -133,6 +134,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     return r
 
 
+_KERNELS = {"reflect": "reflection_pad{}d", "replicate": "replication_pad{}d"}
 _NAMES = {"reflect": "ReflectionPad{}DBackward0", "replicate": "ReplicationPad{}DBackward0", "circular": "CopySlices"}
 
 
@@ -182,6 +184,8 @@ def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) 
             return _padded(constant_pad_nd(input, crop), tuple(max(v, 0) for v in pads), mode)
         if n + a + b < 1:
             raise RuntimeError(f"input (W: {n}) is too small. Calculated output W: {n + a + b}")
+    if mode in _KERNELS:
+        check_kernel(_KERNELS[mode].format(k), m.dtype, NUMBERS)
     padded = tuple(n + a + b for n, (a, b) in zip(m.shape, sides))
     if 0 in padded:
         r = input.new_empty(padded)

@@ -24,6 +24,7 @@ from .launch import into, run
 from .out_types import EXACT
 from .places import check_range
 from .pool_windows import SPREAD_MAX, SPREAD_SUM, Geometry, back_to_places, frame, geometry, over, pool_ints
+from .promotion import FLOATING, FLOATING_LONG, REAL_NUMBERS, check_kernel
 from .reduce import AMAX, SUM, WINDOW_ARGMAX
 from .windows import Ints
 
@@ -74,8 +75,7 @@ def _order(m: Meta, n: int) -> Ints:
 
 def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
     d = x._meta.dtype
-    if d.is_complex or d is dtypes.bool_:
-        raise NotImplementedError(f"\"{kernel_name}\" not implemented for '{type_name(d)}'")
+    check_kernel(kernel_name, d, REAL_NUMBERS)
     xp = frame(x, geo, "lowest")
     tracked = STATE.grad and x._rg
     # the maxima alone of vectors are the work of another kernel of PyTorch's
@@ -218,9 +218,8 @@ def _avg_pool(
     if divisor == 0:
         raise RuntimeError("divisor must be not zero")
     geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
-    d = x._meta.dtype
-    if d.category != 2 and d is not dtypes.int64:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(d)}'")
+    # 3-d pools of halves are what PyTorch's GPUs alone have
+    check_kernel("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", x._meta.dtype, FLOATING_LONG)
     grad_name = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
     return _avg_forward(x, geo, with_pad, divisor, grad_name)
 
@@ -315,13 +314,14 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
     o = _adaptive_args("avg", x, n, output_size)
     size = tuple(x.shape[-n:])
     d = x._meta.dtype
-    if d.category != 2:
-        raise NotImplementedError(f"\"adaptive_avg_pool{n}d\" not implemented for '{type_name(d)}'")
-    if 0 in o:
-        return x.new_zeros((*x.shape[:-n], *o)) + 0 * x.sum()
+    if n < 3 and d.category != 2 and not x.numel():  # there is nothing to ask the kernel for
+        return x.new_zeros((*x.shape[:-n], *o))
     order = _order(x._meta, n) if n < 3 else ()
     if o == (1,) * n:
         return _strided(x.mean(tuple(range(-n, 0)), keepdim=True), order)
+    check_kernel("adaptive_avg_pool2d" if n < 3 else "adaptive_avg_pool3d_cpu", d, FLOATING)
+    if 0 in o:
+        return x.new_zeros((*x.shape[:-n], *o)) + 0 * x.sum()
     if all(s % w == 0 for s, w in zip(size, o)):
         k = tuple(s // w for s, w in zip(size, o, strict=True))
         name = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
@@ -411,8 +411,7 @@ _ADAPTIVE_PLACE = Map("place of maximum", _adaptive_place_at, indexed=True, cost
 def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     o = _adaptive_args("max", x, n, output_size)
     m = x._meta
-    if m.dtype.category != 2:
-        raise NotImplementedError(f"\"adaptive_max_pool{n}d\" not implemented for '{type_name(m.dtype)}'")
+    check_kernel("adaptive_max_pool2d" if n < 3 else "adaptive_max_pool3d_cpu", m.dtype, FLOATING)
     size = tuple(m.shape[-n:])
     lead = tuple(m.shape[: m.ndim - n])
     w, static = _windows(x, n, o, "lowest")
@@ -507,6 +506,7 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
     shown = "x".join(map(str, size if n > 1 else (*size, 1)))  # PyTorch unpools vectors as images
     text = f"Found an invalid max index: {{i}} (output volumes are of size {shown})"
     check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
+    check_kernel(f"max_unpool{max(n, 2)}d", x._meta.dtype, FLOATING)
     zeros = x.new_zeros((*lead, _numel(size)))
     y = zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
     return recorded_in_order(y, suggested_order(x._meta) if n == 2 else ())

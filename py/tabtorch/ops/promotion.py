@@ -6,11 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
-from ..dtypes import bool_, dtype
+from ..dtypes import bool_, dtype, float32, float64, int64
+
+#: types that kernels of PyTorch's have in common
+EVERY = frozenset(dtypes.PUBLIC.values())
+REAL = frozenset(d for d in EVERY if not d.is_complex)
+NUMBERS = EVERY - {bool_}
+REAL_NUMBERS = REAL & NUMBERS
+INTEGERS = frozenset(d for d in EVERY if d.category == 1)
+FLOATING = frozenset(d for d in EVERY if d.is_floating_point)
+FLOATING_COMPLEX = FLOATING | (EVERY - REAL)
+FLOATING_LONG = FLOATING | {int64}
+INDICES = frozenset((dtypes.int32, int64))
+SINGLE_DOUBLE = frozenset((float32, float64))
 
 
 def not_implemented(kernel: str, d: dtype) -> NotImplementedError:
     return NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.TYPE_NAMES[d.name]}'")
+
+
+def check_kernel(kernel: str, d: dtype, types: frozenset[dtype]) -> None:
+    """NotImplementedError, as PyTorch's, for a type that its kernel of that name lacks; `types` are those that it has."""
+    if d not in types:
+        raise not_implemented(kernel, d)
 
 
 def common_dtype(operands: list[Any]) -> dtype:

@@ -20,7 +20,7 @@ from ..tensor import Tensor
 from . import core
 from .launch import dims_of, hashable, into, into_two, named, operation, run, view_meta
 from .out_types import ASK, CASTABLE, EXACT, castable, same
-from .promotion import not_implemented
+from .promotion import REAL, check_kernel, not_implemented
 
 # ---- the monoids
 
@@ -375,9 +375,9 @@ def _need_elements(name: str, m: Meta, dim: Any) -> None:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def _no_order(name: str, m: Meta) -> None:
+def _need_order(name: str, m: Meta) -> None:
     if m.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(m.dtype)}'")
+        raise RuntimeError(f"{name}(): does not support complex input")
 
 
 def _shared(g: Tensor, x: Tensor, r: Tensor, dim: Any, keepdim: bool, nan: bool = True) -> Tensor:
@@ -404,7 +404,7 @@ def _extreme_over(
     m = x._meta
     if m.numel == 0 or m.dtype.category == 3:
         wrap_dims(() if dim is None else (dim,) if isinstance(dim, int) else dim, m.ndim)
-        _no_order(kernel, m)
+        check_kernel(kernel, m.dtype, REAL)
         _need_elements(name, m, dim)
     i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)
     r = run(i, shown, x)
@@ -457,7 +457,7 @@ def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim
     m = x._meta
     d = wrap_dim(dim, m.ndim)
     if m.numel == 0 or m.dtype.category == 3:
-        _no_order(name, m)
+        _need_order(name, m)
         _need_elements(name, m, d)
     c = _order_compute(m.dtype)
     values = reduce(op, x, d, keepdim, None, c)
@@ -522,7 +522,7 @@ def _numpy_dim(kw: dict[str, Any]) -> dict[str, Any]:
 
 def _argument(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     m = x._meta
-    _no_order(name + "_cpu", m)
+    _need_order(name, m)
     if m.dtype.name == "bool":
         raise RuntimeError(f"{name}(): does not support bool input")
     dim = hashable(dim)

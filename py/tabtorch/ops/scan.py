@@ -21,12 +21,13 @@ from ..engine.graph import Custom, inst
 from ..engine.lower import Kernel, Ref
 from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta
-from ..shapes import remembered, type_name, wrap_dim
+from ..shapes import remembered, wrap_dim
 from ..tensor import Tensor
 from .core import function
 from .formulas import logaddexp
 from .launch import in_place, into, into_two, named, operation, run
 from .out_types import EXACT, SCALAR_TYPE
+from .promotion import FLOATING_COMPLEX, REAL, check_kernel
 from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less, quiet
 
 _STATE = {
@@ -339,8 +340,7 @@ def _cumprod_back_twice(g: Any, x: Any, dim: int) -> Any:
 @operation("logcumsumexp")
 def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
     """Running log(sum(exp(x))) along `dim`."""
-    if input._meta.dtype.category < 2:
-        raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{type_name(input._meta.dtype)}'")
+    check_kernel("logcumsumexp_out_cpu", input._meta.dtype, FLOATING_COMPLEX)
     return into(out, _logcumsumexp(input, _now(dim), False), rule=SCALAR_TYPE)
 
 
@@ -402,8 +402,7 @@ CumminResult = named("cummin", "values", "indices")
 
 def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: int, out: Any) -> Any:
     m = x._meta
-    if m.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{type_name(m.dtype)}'")
+    check_kernel(f"{name}_cpu", m.dtype, REAL)
     d = wrap_dim(dim, m.ndim)
     c = "i32" if m.dtype.name == "bool" else m.dtype.compute
     values = scan(op, x, d, compute=c)

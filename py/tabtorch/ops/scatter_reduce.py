@@ -19,7 +19,7 @@ from .launch import with_out
 from .mixing import beside
 from .out_types import EXACT
 from .places import check_range
-from .promotion import not_implemented
+from .promotion import NUMBERS, REAL_NUMBERS, check_kernel, not_implemented
 from .scatter import _check_src, _scatter_node, base_node, finish
 
 _MODES = {"sum": "add", "mean": "add", "prod": "prod", "amax": "amax", "amin": "amin"}
@@ -73,11 +73,12 @@ def _reduced(
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = beside(x, index), beside(x, src)
     _check_src(x, index, src, d)
-    c = x._meta.dtype.category
-    if index._meta.numel and ((c == 0 and reduce == "mean") or (c == 3 and reduce in ("amax", "amin"))):
+    if index._meta.numel and reduce in ("amax", "amin") and x._meta.dtype.is_complex:
         raise not_implemented("scatter_gather_tensor_cpu_reduce_" + reduce, x._meta.dtype)
     if in_place:
         check_overlap(x, (index, src), True)
+    if reduce == "mean":
+        check_kernel("scatter_gather_tensor_cpu_reduce_mean", x._meta.dtype, NUMBERS)
     n = x._meta.shape[d] if x._meta.ndim else 1
     check_range(index, n, 0, range_error(d), "scatter_reduce")
     return _finish(x, d, index, src, reduce, include_self, in_place, name)
@@ -197,6 +198,7 @@ def _index_reduce(
         )
     if in_place:
         check_overlap(x, (index, source), True)
+    check_kernel("index_func_" if include_self else "index_reduce_func_exclude_input_init", m.dtype, REAL_NUMBERS)
     size = m.shape[d] if m.ndim else 1
     if not include_self:  # PyTorch fills those places first, which takes negative indices
         check_range(index, size, -size, range_error(d, IndexError), "index_reduce")

@@ -22,6 +22,7 @@ from ..tensor import Tensor
 from .inplace import check_overlap
 from .launch import into, into_two, named, operation, run
 from .out_types import EXACT, same
+from .promotion import REAL_NUMBERS, check_kernel
 from .reduce import greater, less, quiet
 
 _BLOCK = 32
@@ -299,6 +300,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
         check_overlap(out[0], (input,), True)
     if not 1 <= k <= n:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
+    if input.ndim:
+        check_kernel("kthvalue_cpu", input._meta.dtype, REAL_NUMBERS)
     indices = order_of(input, d)
     if input.ndim:
         indices = own(indices.narrow(d, k - 1, 1).clone(memory_format=contiguous_format))

@@ -13,13 +13,11 @@ from .. import ops, shapes
 from ..autograd.tape import needs_record, record
 from ..shapes import type_name
 from ..tensor import Tensor
-from .host_arrays import check_info, host, need_float, need_matrix, numpy
-from .launch import check_dtype, into, into_two, named, operation
+from .host_arrays import LAPACK, check_info, host, need_float, need_kernel, need_matrix, numpy
+from .launch import into, into_two, named, operation
 from .mixing import together
 from .out_types import EXACT, safely
 from .places import every_example
-
-_LOW = ("float16", "bfloat16")
 
 
 def _apart(x: Any) -> Any:
@@ -31,6 +29,12 @@ def _need_invariance(a: Tensor, b: Tensor, text: str) -> None:
     """RuntimeError unless a and b are near: the loss depends on what the decomposition leaves open. Waits for the device."""
     if not ops.allclose(every_example(a), every_example(b), 1e-2, 1e-2):
         raise RuntimeError(text)
+
+
+def need_eps(A: Tensor) -> None:
+    """PyTorch's RuntimeError where the usual tolerance is asked for, a multiple of what only these types have."""
+    if A._meta.dtype not in LAPACK:
+        raise RuntimeError("This function doesn't handle types other than float and double")
 
 
 # ---- singular values
@@ -50,7 +54,7 @@ def svd_of(A: Tensor, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
     """(U, S, Vh), recorded; without `vectors`, and where no gradient is wanted, U and Vh are None."""
     need_matrix("linalg.svd", A)
     need_float("linalg.svd", A)
-    check_dtype("linalg_svd_cpu", A._meta.dtype, _LOW)
+    need_kernel("linalg_svd_cpu", A)
     vectors = vectors or needs_record(A)
     k = min(A.shape[-2:])
     f = partial(svd_arrays, full=full, vectors=vectors)
@@ -176,11 +180,10 @@ def _eig_back(g: list[Any], L: Any, V: Any, hermitian: bool) -> Any:
 def eigh_of(A: Tensor, UPLO: str, vectors: bool) -> tuple[Any, Any]:
     """(L, Q) of Hermitian matrices, recorded; without `vectors`, and where no gradient is wanted, Q is None."""
     need_matrix("linalg.eigh", A, square=True)
-    need_float("linalg.eigh", A)
     side = UPLO.upper() if isinstance(UPLO, str) else UPLO
     if side not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    check_dtype("linalg_eigh_cpu", A._meta.dtype, _LOW)
+    need_kernel("linalg_eigh_cpu", A)
     vectors = vectors or needs_record(A)
 
     def f(a: Any) -> Any:
@@ -221,7 +224,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
 def _eig_of(A: Tensor, vectors: bool) -> tuple[Any, Any]:
     need_matrix("linalg.eig", A, square=True)
     need_float("linalg.eig", A)
-    check_dtype("linalg_eig_out_cpu", A._meta.dtype, _LOW)
+    need_kernel("linalg_eig_out_cpu", A)
     alone = not (vectors or needs_record(A))
 
     def f(a: Any) -> Any:
@@ -308,7 +311,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         )
     if driver is not None and driver not in _DRIVERS:
         raise RuntimeError(name + f"parameter `driver` should be one of ({', '.join(_DRIVERS)})")
-    check_dtype("linalg_lstsq_cpu", A._meta.dtype, ("bool", "uint8", "int8", "int16", "int32", "int64", *_LOW))
+    if rcond is None:
+        need_eps(A)
+    need_kernel("linalg_lstsq_cpu", A)
     driver = driver or "gelsy"
     m, n = A.shape[-2:]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from .. import ops
 from ..autograd.tape import record
-from ..dtypes import int64
+from ..dtypes import bfloat16, float32, int64
 from ..shapes import type_name
 from ..tensor import Tensor
 from .core import register
-from .host_arrays import host, need_float, need_matrix, numpy
-from .launch import check_dtype, into, operation
+from .host_arrays import LAPACK, host, need_float, need_kernel, need_matrix, numpy
+from .launch import into, operation
 from .mixing import beside
 from .out_types import safely
-from .spectral import _LOW, pinv_back, svd_arrays, svd_of, svdvals
+from .spectral import need_eps, pinv_back, svd_arrays, svd_of, svdvals
 
 # ---- pseudoinverses and ranks
 
@@ -50,7 +50,7 @@ def pinv(
 
     Singular values up to max(atol, rtol · the largest) count as 0. atol, rtol: numbers, or tensors of shape (*).
     """
-    if A.ndim < 2 or A.dtype.category < 2:
+    if A.ndim < 2 or A.dtype not in LAPACK:
         raise RuntimeError(
             f"linalg.pinv({type_name(A.dtype)}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float, "
             "double, cfloat or cdouble types"
@@ -58,7 +58,6 @@ def pinv(
     tensors, low = _tolerance("torch.linalg.pinv", A, atol, rcond if rtol is None else rtol)
     if hermitian:
         need_matrix("linalg.eigh", A, square=True)
-    check_dtype("linalg_eigh_cpu" if hermitian else "linalg_svd_cpu", A._meta.dtype, _LOW)
 
     def f(a: Any, *tols: Any) -> Any:
         np = numpy()
@@ -97,11 +96,14 @@ def matrix_rank(
             f"{type_name(out.dtype)}"
         )
     need_matrix(name, input, "input")
+    if tol is None and rtol is None:
+        need_eps(input)
     tensors, low = _tolerance(name, input, atol if tol is None else tol, rtol if tol is None else 0.0)
     if hermitian:
         need_matrix("linalg.eigh", input, square=True)
-    need_float("linalg.eigh" if hermitian else "linalg.svd", input)
-    check_dtype("linalg_eigh_cpu" if hermitian else "linalg_svd_cpu", input._meta.dtype, _LOW)
+    else:
+        need_float("linalg.svd", input)
+    need_kernel("linalg_eigh_cpu" if hermitian else "linalg_svd_cpu", input)
 
     def f(a: Any, *tols: Any) -> Any:
         np = numpy()
@@ -165,7 +167,7 @@ def svd_lowrank(
         A = A.mH
     Ah = A.mH
     basis = lambda X: ops.linalg_qr(X)[0]  # noqa: E731
-    dtype = A.dtype if A.dtype.category > 1 else None
+    dtype = A.dtype if A.dtype.category > 1 and A.dtype is not bfloat16 else float32  # as PyTorch has it
     Q = basis(A @ ops.randn(A.shape[-1], 6 if q is None else q, dtype=dtype, device=A.device))
     for _ in range(2 if niter is None else niter):
         Q = basis(A @ basis(Ah @ Q))

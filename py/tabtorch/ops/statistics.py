@@ -14,6 +14,7 @@ from .core import register
 from .launch import into_two, named, operation
 from .out_types import same
 from .places import check_reals, every_example
+from .promotion import SINGLE_DOUBLE, check_kernel
 from .ranges import Range
 from .unique import HIST_OUT
 
@@ -163,8 +164,7 @@ def _histogram(
 ) -> tuple[Tensor, list[Tensor]]:
     """Counts of the rows of `x` (N, D) in a grid of cells, and the edges of its D dimensions."""
     n, dims = x.shape
-    if x.dtype.name not in ("float32", "float64"):
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{type_name(x.dtype)}'")
+    check_kernel("histogramdd", x.dtype, SINGLE_DOUBLE)
     if bounds is not None and len(bounds) != 2 * dims:
         raise RuntimeError(
             f"torch.histogramdd: for a {dims}-dimensional histogram range should have {2 * dims} elements, but got {len(bounds)}"

@@ -18,6 +18,7 @@ from .launch import into, operation, run
 from .mixing import together
 from .out_types import same
 from .places import check_range, every_example, wrapped
+from .promotion import FLOATING, INTEGERS, REAL, REAL_NUMBERS, check_kernel
 from .ranges import Range
 from .reduce import greater, quiet
 from .sort import order_of, order_of_rows
@@ -64,6 +65,7 @@ def _starts(s: Tensor) -> Tensor:
 
 
 def _distinct(x: Tensor, sort: bool, inverse: bool, counts: bool, dim: Any) -> Any:
+    check_kernel("unique" if dim is None else "unique_dim", x._meta.dtype, REAL)
     with quiet():
         if dim is None:
             flat = x.detach().reshape(-1)
@@ -146,10 +148,10 @@ _BAD_SORTER = Complaint(RuntimeError, "torch.searchsorted(): sorter index out of
 def _search_inst(metas: tuple[Meta, ...], right: bool, dtype: Any) -> Inst:
     seq, val = metas[0], metas[1]
     kind = dtypes.promote_types(seq.dtype, val.dtype)
+    if val.numel:
+        check_kernel("searchsorted_out_cpu", kind, REAL_NUMBERS)
     out = contiguous_meta(val.shape, dtype, val.device)
-    return inst(
-        _SEARCH, metas, out, static=(right, seq.ndim == 1), compute="i32" if kind.name == "bool" else kind.compute
-    )
+    return inst(_SEARCH, metas, out, static=(right, seq.ndim == 1), compute=kind.compute)
 
 
 _SEARCH_OUT = [
@@ -197,8 +199,6 @@ def searchsorted(
             f"and input value tensor must match, but we got boundaries tensor {list(seq.shape)} and input value tensor "
             f"{list(input.shape)}"
         )
-    if seq.is_complex() or input.is_complex():
-        raise NotImplementedError("\"searchsorted_out_cpu\" not implemented for 'ComplexFloat'")
     if sorter is not None:
         if sorter.shape != seq.shape:
             raise RuntimeError(
@@ -241,8 +241,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each value of a vector of small integers occurs, or the sum of their weights. Reads the largest."""
     if input.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
-    if input.dtype.category != 1:
-        raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{type_name(input.dtype)}'")
+    check_kernel("bincount_cpu", input.dtype, INTEGERS)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     dtype = dtypes.int64
@@ -274,8 +273,7 @@ HIST_OUT = same(
 @operation("histc")
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """How many elements fall into each of `bins` equal parts of [min, max] (both 0: of the range of the data)."""
-    if input.dtype.category != 2:
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{type_name(input.dtype)}'")
+    check_kernel("histogram_cpu", input.dtype, FLOATING)
     if bins <= 0:
         raise RuntimeError(f"bins must be > 0, but got {bins} for dimension 0")
     x = input.detach().reshape(-1)

@@ -4,7 +4,7 @@ import warnings
 
 import tabtorch as torch
 
-from ...autograd.tape import named  # noqa: F401
+from ...autograd.tape import named, type_string  # noqa: F401
 from ...dtypes import TYPE_NAMES
 from ...ops.asserts import Complaint, assert_range
 from ...ops.places import every_example
@@ -69,6 +69,15 @@ def wrapped_dim(dim, ndim):
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim % n
+
+
+def check_argument(function, position, name, t, dtypes):
+    """PyTorch's RuntimeError for a tensor of another type than ``dtypes``."""
+    if t.dtype not in dtypes:
+        raise RuntimeError(
+            f"Expected tensor for argument #{position} '{name}' to have one of the following scalar types: "
+            f"{', '.join(map(scalar_type, dtypes))}; but got {type_string(t)} instead (while checking arguments for {function})"
+        )
 
 
 def scalar_type(dtype):

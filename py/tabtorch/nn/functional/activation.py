@@ -9,6 +9,7 @@ from ...autograd.mode import quiet
 from ...autograd.tape import record
 from ...dtypes import given_dtype
 from ...ops.convert import in_order, keep_strides
+from ...ops.promotion import FLOATING, check_kernel, not_implemented
 from ._common import named, scalar_type, widened, wrapped_dim
 
 
@@ -170,6 +171,7 @@ def glu(input, dim=-1):
     d = wrapped_dim(dim, input.dim())
     if input.size(d) % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {d} is size {input.size(d)}")
+    check_kernel("glu_cpu", input.dtype, FLOATING)
     a, b = input.chunk(2, d)
     return named(a * b.sigmoid(), "GluBackward0")
 
@@ -187,6 +189,10 @@ def prelu(input, weight):
             )
     if weight.dim() > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.dim()}")
+    if input.dtype != weight.dtype:
+        types = f"{scalar_type(input.dtype)} and {scalar_type(weight.dtype)}"
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {types}")
+    check_kernel("prelu_cpu", input.dtype, FLOATING)
     if input.dim() != 1:
         weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2) if input.dim() else ())
     out = torch.where(input > 0, input, input * weight)
@@ -221,7 +227,7 @@ def _to_softmax(name, input, dim, dtype, stacklevel):
     if not (input.is_floating_point() or input.is_complex()):
         kernel = "log_softmax" if name == "log_softmax" else "softmax"
         last = "_lastdim" if d == max(input.dim(), 1) - 1 else ""
-        raise NotImplementedError(f"\"{kernel}{last}_kernel_impl\" not implemented for '{scalar_type(input.dtype)}'")
+        raise not_implemented(f"{kernel}{last}_kernel_impl", input.dtype)
     return input, d
 
 

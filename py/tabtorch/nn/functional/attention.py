@@ -7,7 +7,7 @@ import tabtorch as torch
 
 from ...autograd.tape import named
 from ...ops.pad import pad
-from ._common import widened
+from ._common import scalar_type, widened
 from .activation import softmax
 from .dropout import dropout
 from .linear import linear
@@ -32,6 +32,8 @@ def scaled_dot_product_attention(
             f"query.dtype: {_dtype_word(query)} key.dtype: {_dtype_word(key)} and "
             f"value.dtype: {_dtype_word(value)} instead."
         )
+    if not (query.is_floating_point() or query.is_complex()):
+        raise RuntimeError(f"expected scalar type Float but found {scalar_type(query.dtype)}")
     if attn_mask is not None and is_causal:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:

@@ -5,7 +5,7 @@ import warnings
 import tabtorch as torch
 
 from ...ops.places import row_steps
-from ._common import assert_between, named
+from ._common import assert_between, check_argument, named
 
 _MODES = ("sum", "mean", "max")
 
@@ -100,6 +100,7 @@ def embedding_bag(
             raise ValueError("max mode does not support scaling the gradient by the frequency")
         if sparse:
             raise ValueError("max mode does not support sparse weights")
+    check_argument("embedding_bag", 1, "weight", weight, (torch.half, torch.bfloat16, torch.float, torch.double))
     rows = weight.size(0)
     text = f"Index {{k}} of input takes value {{i}} which is not in the valid range [0, {rows})"
     if padding_idx is not None:

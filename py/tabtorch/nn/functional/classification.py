@@ -8,6 +8,7 @@ from ... import ops as _ops
 from ...ops.convert import recorded_in_order
 from ...ops.gather import index_prepared
 from ...ops.mixing import beside
+from ...ops.promotion import FLOATING, check_kernel
 from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
 from .activation import log_softmax
 from .linear import linear
@@ -77,6 +78,8 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     if input.dim() == 1 and target.dim() == 1:
         target = target.reshape(())
     kernel = "nll_loss_forward" if input.dim() <= 2 else "nll_loss2d_forward"
+    frame = "nll_loss_out_frame" if input.dim() <= 2 else "nll_loss2d_forward_out_frame"
+    check_kernel(frame, input.dtype, FLOATING)
     target = beside(input, target, ("target", kernel))
     _check_classes(target, input.size(dim), ignore_index)
     kept = target != ignore_index
@@ -247,6 +250,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
         raise RuntimeError(f"inconsistent weight size, expected {rows.size(1)} but got {size_list(weight.shape)}")
     if target.dtype != torch.int64:
         raise RuntimeError(f"expected scalar type Long but found {scalar_type(target.dtype)}")
+    check_kernel("multi_margin_loss_cpu_kernel", input.dtype, FLOATING)  # halves: what PyTorch's GPUs alone have
     assert_between(target, 0, rows.size(1) - 1, "multi_margin_loss", RuntimeError, "target out of range")
     loss = _multi_margin(rows, target.reshape(-1), p, margin, weight)
     loss = loss if target.dim() else loss.squeeze(0)
@@ -285,6 +289,8 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
         raise RuntimeError(
             f"inconsistent target size: {size_list(target.shape)} for input of size: {size_list(input.shape)}"
         )
+    # halves are what PyTorch's GPUs alone have
+    check_kernel("multilabel_margin_loss_forward_out_frame", input.dtype, FLOATING)
     if input.dim() < 2:
         loss = multilabel_margin_loss(input.reshape(1, -1), target.reshape(1, -1), reduction=reduction)
         return named(loss.squeeze(0), "MultilabelMarginLossBackward0") if reduction == "none" else loss

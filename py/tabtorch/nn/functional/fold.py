@@ -1,7 +1,11 @@
 """Sliding windows as columns, and back."""
 
+from ...dtypes import bool_
 from ...ops.pool_windows import columns, from_columns
+from ...ops.promotion import FLOATING_COMPLEX, check_kernel
 from ._common import named, ntuple
+
+_TYPES = FLOATING_COMPLEX | {bool_}
 
 
 def _windows(size, kernel, dilation, padding, stride):
@@ -21,6 +25,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         )
     if input.dim() == 3:
         return named(unfold(input.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0), "Im2ColBackward0")
+    check_kernel("im2col_out_cpu", input.dtype, _TYPES)
     n, channels, *size = input.shape
     counts = _windows(size, kernel, dilation, padding, stride)
     if min(counts) < 1:
@@ -45,6 +50,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         )
     if input.dim() == 2:
         return named(fold(input.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0), "Col2ImBackward0")
+    check_kernel("col2im_out_cpu", input.dtype, _TYPES)
     n, rows_of_input, length = input.shape
     if rows_of_input % (kernel[0] * kernel[1]):
         raise RuntimeError(

@@ -12,7 +12,8 @@ from ...ops.mixing import beside
 from ...ops.norms import distances
 from ...ops.out_types import EXACT
 from ...ops.places import every_example, host_values
-from ._common import assert_between, named, size_list
+from ...ops.promotion import SINGLE_DOUBLE, check_kernel
+from ._common import assert_between, check_argument, named, scalar_type, size_list
 
 
 def linear(input, weight, bias=None, *, out=None):
@@ -70,11 +71,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         if padding_idx > 0 and padding_idx >= rows or padding_idx < 0 and padding_idx < -rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
-    if input.dtype not in (torch.int64, torch.int32):
-        raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
-            f"but got {input.type()} instead (while checking arguments for embedding)"
-        )
+    check_argument("embedding", 1, "indices", input, (torch.int64, torch.int32))
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
     input = beside(weight, input, ("index", "_index_select"))
@@ -118,6 +115,9 @@ def one_hot(tensor, num_classes=-1):
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps)) along ``dim``."""
+    common = torch.promote_types(x1.dtype, x2.dtype)
+    if not common.is_floating_point:
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {scalar_type(common)}")
     x1, x2 = torch.broadcast_tensors(x1, x2)
     n1 = x1.norm(2, dim, keepdim=True).clamp_min(eps)
     n2 = x2.norm(2, dim, keepdim=True).clamp_min(eps)
@@ -139,9 +139,13 @@ def pdist(input, p=2.0):
     """Distances between all pairs of rows: (N, M) to (N·(N-1)/2,)."""
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
+    if not input.dtype.is_floating_point:
+        raise RuntimeError("pdist only supports floating-point dtypes")
     n = input.size(0)
     if n < 2:
         return named(input.sum(1)[:0], "PdistBackward0")
+    if input.numel():
+        check_kernel("pdist", input.dtype, SINGLE_DOUBLE)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
     return named(distances(input[i] - input[j], p), "PdistBackward0")
 

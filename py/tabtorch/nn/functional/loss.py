@@ -6,6 +6,9 @@ import warnings
 import tabtorch as torch
 
 from ... import ops as _ops
+from ...dtypes import CXX_NAMES
+from ...ops.out_types import CASTABLE
+from ...ops.promotion import FLOATING, FLOATING_COMPLEX, check_kernel
 from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type
 from .linear import pairwise_distance
 
@@ -40,9 +43,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
     """(x - y)²."""
     _warn_size(input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if not (input.dtype.is_floating_point or target.dtype.is_floating_point or input.dtype.is_complex):
-        dtype = torch.promote_types(input.dtype, target.dtype)
-        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{scalar_type(dtype)}'")
+    check_kernel("mse_cpu", torch.promote_types(input.dtype, target.dtype), FLOATING)
     d = input - target
     loss = _weighted(d * d, weight, reduction)
     return named(loss, "MseLossBackward0", input, target) if weight is None else loss
@@ -61,9 +62,10 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     reduction = legacy_reduction(size_average, reduce, reduction)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    d = (input - target).abs()
     if beta == 0.0:
-        return reduced(d, reduction)
+        return reduced((input - target).abs(), reduction)
+    check_kernel("smooth_l1_cpu", torch.promote_types(input.dtype, target.dtype), FLOATING)
+    d = (input - target).abs()
     near = torch.where(d > beta, beta, d)  # an infinite distance has no part in the square's gradient
     loss = torch.where(d >= beta, d - 0.5 * beta, near * near * (0.5 / beta))
     return named(reduced(loss, reduction), "SmoothL1LossBackward0", input, target)
@@ -74,6 +76,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     _warn_size(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    common = torch.promote_types(input.dtype, target.dtype)
+    check_kernel("huber_cpu", common, FLOATING)
+    CASTABLE(common, input.dtype)  # the type of PyTorch's result
     d = (input - target).abs()
     near = torch.where(d > delta, delta, d)  # an infinite distance has no part in the square's gradient
     loss = _weighted(torch.where(d > delta, (d - 0.5 * delta) * delta, near * near * 0.5), weight, reduction)
@@ -91,6 +96,10 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
             "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
             stacklevel=2,
         )
+    if input.is_complex() or target.is_complex():
+        raise RuntimeError("kl_div: Complex inputs not supported.")
+    if not (input.is_floating_point() and target.is_floating_point()):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     loss = target.exp() * (target - input) if log_target else torch.xlogy(target, target) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.size(0) if input.dim() else loss.sum()
@@ -136,6 +145,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         )
     if input.dtype != target.dtype:
         raise RuntimeError(f"Found dtype {scalar_type(target.dtype)} but expected {scalar_type(input.dtype)}")
+    check_kernel("binary_cross_entropy", input.dtype, FLOATING)
     for name, t in (("input", input), ("target", target)):
         text = f"all elements of {name} should be between 0 and 1"
         assert_between(t, 0.0, 1.0, "binary_cross_entropy", RuntimeError, text)
@@ -199,6 +209,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
+    if var.dtype not in FLOATING_COMPLEX:
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {CXX_NAMES[var.dtype.name]}")
     # The clamp is not differentiated: below eps the gradient still pushes the variance.
     var = var + (var.detach().clamp(min=eps) - var.detach())
     d = input - target
@@ -211,17 +223,21 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-y · x)), y being ±1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    z = -target * input
+    if input.dtype not in FLOATING_COMPLEX:
+        CASTABLE(torch.get_default_dtype(), input.dtype)  # the type of PyTorch's result
     # softplus without its threshold: its second gradient does not overflow where e^2x does
-    return named(
-        reduced(torch.nn.functional.softplus(-target * input, 1, math.inf), reduction), "SoftMarginLossBackward0"
-    )
+    loss = z.exp().log1p() if z.is_complex() else torch.nn.functional.softplus(z, 1, math.inf)
+    return named(reduced(loss, reduction), "SoftMarginLossBackward0")
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """x where y = 1, max(0, margin - x) where y = -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    far = torch.where(target == 1, 0.0, (margin - input).clamp_min(0))
-    near = torch.where(target == -1, 0.0, input)
+    if input.dtype not in FLOATING_COMPLEX:
+        margin = torch.full((), margin, dtype=input.dtype, device=input.device)
+    far = torch.where(target == 1, 0, (margin - input).clamp_min(0))
+    near = torch.where(target == -1, 0, input)
     return reduced(far + near, reduction)
 
 

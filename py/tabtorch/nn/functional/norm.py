@@ -7,7 +7,8 @@ import tabtorch as torch
 from ...layout import suggested_order
 from ...ops.convert import recorded_in_order
 from ...ops.pad import pad
-from ._common import named, scalar_type, size_list, widened
+from ...ops.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
+from ._common import named, size_list, widened
 
 
 def _standardized(x, dims, eps):
@@ -50,14 +51,18 @@ def _check_normalized_shape(input, shape, weight, bias, star):
         )
 
 
+def _check_norm_kernel(kernel, input, *parameters):
+    """PyTorch's errors for an input that is not floating."""
+    if not input.dtype.is_floating_point and any(p is not None and p.dtype != input.dtype for p in parameters):
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    check_kernel(kernel, input.dtype, FLOATING)
+
+
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) · weight + bias over the last dimensions (Ba et al., 2016)."""
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, bias, "*, ")
-    if not input.dtype.is_floating_point:
-        if weight is not None or bias is not None:
-            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
-        raise NotImplementedError(f"\"LayerNormKernelImpl\" not implemented for '{scalar_type(input.dtype)}'")
+    _check_norm_kernel("LayerNormKernelImpl", input, weight, bias)
     dims = tuple(range(-len(shape), 0))
     y, _, _ = _standardized(widened(input.contiguous()), dims, eps)
     return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0", input, weight, bias)
@@ -67,6 +72,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x²) + eps) · weight over the last dimensions (Zhang and Sennrich, 2019)."""
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, None, "*")
+    check_kernel("rms_norm", input.dtype, FLOATING_COMPLEX)
     # PyTorch has a formula for what is channels last or complex, else a kernel, which gives rows
     x = widened(input if suggested_order(input._meta) or input.is_complex() else input.contiguous())
     if eps is None:
@@ -123,8 +129,7 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     if input.dim() < 2 and input.numel() == 0:
         return input.clone()
-    if not (input.dtype.is_floating_point or input.dtype.is_complex):
-        raise NotImplementedError(f"\"batch_norm\" not implemented for '{scalar_type(input.dtype)}'")
+    check_kernel("batch_norm", input.dtype, FLOATING)
     channels = input.size(1)
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()
@@ -167,6 +172,7 @@ def normalize_instances(input, running_mean, running_var, weight, bias, use_inpu
             raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
         y = normalize_batch(input, running_mean, running_var, weight, bias, False, momentum, eps)
         return named(y, "ViewBackward0")
+    check_kernel("batch_norm", input.dtype, FLOATING)
     ndim = input.dim()
     y, mean, var = _standardized(widened(input), tuple(range(2, ndim)), eps)
     if running_mean is not None or running_var is not None:
@@ -199,6 +205,7 @@ def normalize_groups(input, num_groups, weight, bias, eps):
                 f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} "
                 f"of shape {size_list(t.shape)} and input of shape {size_list(input.shape)}"
             )
+    _check_norm_kernel("GroupNormKernelImpl", input, weight, bias)
     grouped = widened(input).reshape(n, num_groups, channels // num_groups * math.prod(input.shape[2:]))
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
@@ -214,6 +221,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
         raise ValueError(f"Expected 3D or higher dimensionality                          input (got {dim} dimensions)")
     if input.numel() == 0:
         return input
+    check_kernel("avg_pool2d" if dim == 3 else "avg_pool3d_out_frame", input.dtype, FLOATING_LONG)
     squares = input * input
     padded = pad(squares, (0, 0) * (dim - 2) + (size // 2, (size - 1) // 2))
     total = padded.unfold(1, size, 1).sum(-1, dtype=squares.dtype)

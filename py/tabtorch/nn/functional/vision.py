@@ -5,9 +5,11 @@ import warnings
 
 import tabtorch as torch
 
+from ...dtypes import uint8
 from ...layout import suggested_format, suggested_order
 from ...ops.convert import recorded_in_order
 from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ...ops.promotion import FLOATING, check_kernel
 from ._common import named, size_list, widened
 
 _NAMES = {
@@ -18,6 +20,19 @@ _NAMES = {
     "trilinear": "Trilinear",
     "bicubic": "Bicubic",
 }
+#: mode, or mode and dimensions -> PyTorch's kernel
+_KERNELS = {
+    "nearest": "compute_indices_weights_nearest",
+    ("nearest", 2): "upsample_nearest2d_channels_last",
+    "nearest-exact": "compute_indices_weights_nearest",
+    ("nearest-exact", 2): "upsample_nearest2d_channels_last",
+    "linear": "compute_indices_weights_linear",
+    "bilinear": "upsample_bilinear2d_channels_last",
+    "trilinear": "compute_indices_weights_linear",
+    "bicubic": "compute_indices_weights_cubic",
+}
+_PIXELS = FLOATING | {uint8}
+_FLOATING = ("linear", "trilinear")
 _LINEAR_NDIM = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4, "lanczos": 4}
 
 
@@ -74,6 +89,7 @@ def interpolate(
         return resize_smoothly(input, sizes, factors or (None, None), mode, align_corners)
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, tuple(sizes))
+    check_kernel(_KERNELS.get((mode, n)) or _KERNELS[mode], input.dtype, FLOATING if mode in _FLOATING else _PIXELS)
     given = input
     if mode not in ("nearest", "nearest-exact"):
         input = widened(input)  # halves are rounded once, at the end
@@ -277,6 +293,7 @@ def resize_smoothly(input, size, factors, mode, align_corners):
     for d in (3, 2):
         out, factor = size[d - 2], factors[d - 2]
         if out != x.size(d) or factor not in (None, 1.0):
+            check_kernel("compute_index_ranges_weights", x.dtype, _PIXELS)  # halves: what PyTorch's GPUs alone have
             matrix = _filter_matrix(x, x.size(d), out, factor, mode, align_corners)
             wide = x.to(matrix.dtype)
             wide = wide @ matrix.t() if d == 3 else matrix @ wide
