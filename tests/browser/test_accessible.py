@@ -95,6 +95,9 @@ tabtorch.canvas(8, 8).draw([[1.0] * 8] * 8)
 
 def test_what_opens_and_what_is_shown(editor: Editor) -> None:
     page = editor.page
+    editor.write("# %% what is shown when the other is deleted\nx = 1  # a comment\n")
+    page.keyboard.press("ControlOrMeta+Home")  # the line with the cursor has a colour of its own
+    assert findings(page) == {}, "a marked line"
     page.click("#new")
     editor.run(SHOWS)
     page.wait_for_selector(".chart canvas")
