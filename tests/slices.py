@@ -21,23 +21,23 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
     ("tests/test_demo.py", "every_epoch", 2),
-    ("tests/test_elementwise.py", "webgpu", 4),
-    ("tests/test_modules_db.py", "webgpu", 3),
+    ("tests/test_elementwise.py", "webgpu", 6),
+    ("tests/test_modules_db.py", "webgpu", 6),
     ("tests/test_out_dtypes.py", "webgpu", 4),
     ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_nn_recurrent.py", "webgpu-", 3),
     ("tests/test_soak.py", "grows_on", 3),
     ("tests/test_projects.py", "webgpu", 5),
-    ("tests/test_projects.py", "cpu", 3),
+    ("tests/test_projects.py", "cpu", 5),
     ("tests/browser/test_projects.py", "", 4),
-    ("tests/browser/test_demos.py", "chromium", 5),
-    ("tests/browser/test_demos.py", "firefox", 7),
+    ("tests/browser/test_demos.py", "chromium", 6),
+    ("tests/browser/test_demos.py", "firefox", 8),
     ("tests/test_cli.py", "firefox", 3),
 )
 
 #: of the files below a folder, those of their tests whose name holds a word: one file of so many is run, whole, since its
 #: tests share a page. The rest is in other commits' slices, and in the other browser's
-FOLDERS: tuple[tuple[str, str, int], ...] = (("tests/browser/", "chromium", 4), ("tests/browser/", "firefox", 6))
+FOLDERS: tuple[tuple[str, str, int], ...] = (("tests/browser/", "chromium", 6), ("tests/browser/", "firefox", 8))
 
 
 @functools.cache
