@@ -33,6 +33,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/browser/test_demos.py", "chromium", 6),
     ("tests/browser/test_demos.py", "firefox", 8),
     ("tests/test_cli.py", "firefox", 3),
+    ("tests/test_cli.py", "TestRun", 2),
+    ("tests/test_cli_run.py", "", 2),
 )
 
 #: of the files below a folder, those of their tests whose name holds a word: one file of so many is run, whole, since its
