@@ -21,7 +21,7 @@ from .arguments import as_operand, bind, class_name
 from .core import NOTHING, ROWS, Row, overridden
 from .mixing import device_of, together
 from .out_types import CASTABLE
-from .promotion import FLOATING, check_kernel, promoted, types_of
+from .promotion import promoted, types_of
 from .tape import record_binary, record_binary_named, record_nary, record_unary, row_class
 
 _new = object.__new__
@@ -288,8 +288,6 @@ def infer(
         if isinstance(v, (int, float, complex)) and not isinstance(v, bool) and not as_constant:
             if name == "alpha":
                 check_alpha(computed, v)
-            elif name == "decimals":
-                check_kernel("round_cpu", computed, FLOATING)
             pattern.append(("opt", name, "s"))
             numbers.append(v)
         else:
