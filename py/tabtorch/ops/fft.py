@@ -165,6 +165,7 @@ def _check_out(name: str, x: Tensor, out: Any, real: bool) -> None:
     if real and not out.dtype.is_floating_point:
         raise RuntimeError(f"{name} expects a floating point output tensor, but got {type_name(out.dtype)}")
     if not real and not out.is_complex():
+        # PyTorch's message calls these two by the names of the forward transforms
         shown = name.removeprefix("i") if name in ("ifft2", "ifftn") else name
         raise RuntimeError(f"{shown} expects a complex output tensor, but got {type_name(out.dtype)}")
 
