@@ -78,6 +78,12 @@ def outcome(call: Any) -> tuple[str, Any]:
         return "error", (type(e).__name__, str(e).split("\n")[0])
 
 
+def said(f: Any, args: Any, kwargs: Any) -> str:
+    """The error of `f(*args, **kwargs)` as "type name: first line", or that there was none."""
+    kind, what = outcome(lambda: f(*args, **kwargs))
+    return ": ".join(what) if kind == "error" else "computed"
+
+
 def compare(
     expression: str, make: Any, device: str, *, exact: bool = True, strides: bool = True, names_too: bool = True
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import tabtorch
 from conformance import checks, translate
+from sidebyside import said
 
 #: the types that `out=` is given in, and those that are written in place
 OUT = (torch.float32, torch.int64, torch.float64, torch.int32, torch.bool, torch.complex64)
@@ -31,20 +32,12 @@ LEFT = {
 PARTS = 8
 
 
-def _said(call: Callable[[], Any]) -> str:
-    try:
-        call()
-    except Exception as e:
-        return f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
-    return "taken"
-
-
 def _both(theirs: Any, mine: Any, args: Any, kwargs: dict[str, Any], device: str) -> tuple[str, str]:
     to = translate.Translator(device)
     given, named = to(args), to(kwargs)
     with tabtorch.device(device):
-        ours = _said(lambda: mine(*given, **named))
-    return _said(lambda: theirs(*args, **kwargs)), ours
+        ours = said(mine, given, named)
+    return said(theirs, args, kwargs), ours
 
 
 def _on(device: str, *values: Any) -> bool:

@@ -6,7 +6,7 @@ Asked is every operator of PyTorch's table, with its first sample cast to each d
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from conformance import checks, translate
+from sidebyside import said
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _HALVES = (torch.float16, torch.bfloat16)
@@ -60,15 +61,6 @@ def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
     return pytree.tree_map(leaf, value)
 
 
-def _said(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The kind and the first line of the exception of a call, or that there was none."""
-    try:
-        f(*args, **kwargs)
-    except Exception as e:
-        return f"{type(e).__name__}: {str(e).partition(chr(10))[0]}"
-    return "computed:"
-
-
 def _answers() -> Iterator[tuple[str, torch.dtype, str, str]]:
     """(operator, dtype, what PyTorch says, what is said here)."""
     for name, op in checks.operators().items():
@@ -84,7 +76,7 @@ def _answers() -> Iterator[tuple[str, torch.dtype, str, str]]:
                 question = translated(args), translated(kwargs)
             except translate.Unsupported:
                 continue
-            yield name, d, _said(op.op, args, kwargs), _said(here, *question)
+            yield name, d, said(op.op, args, kwargs), said(here, *question)
 
 
 @pytest.mark.filterwarnings("ignore")
