@@ -219,6 +219,23 @@ def test_a_training_step_is_scheduled_once(name: str, optimizer: str) -> None:
     assert found[-1][2] <= 6, found
 
 
+def test_a_full_cache_loses_what_was_used_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that runs in a loop goes on unscheduled, whatever runs beside it."""
+    monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(graph, "MOST_PLANS", 16)
+    training = Training("perceptron")
+    batch = training.batch(8)
+    for _ in range(3):
+        training.step(*batch)
+    x = torch.rand(64)
+    for size in range(1, 50):
+        (x[:size] * 3).tolist()
+        with counted() as count:
+            training.step(*batch)
+        assert (count.kernels, count.planned) == (0, 0), size
+    assert len(graph._plans) <= 16
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_reading_the_loss_changes_nothing(name: str) -> None:
     """A step that is watched by `item()` is scheduled once, too."""

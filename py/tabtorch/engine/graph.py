@@ -506,6 +506,8 @@ _limits: dict[int, int] = {}
 
 
 _plans: dict[tuple, Any] = {}
+#: kept of them
+MOST_PLANS = 4096
 
 
 class Window:
@@ -622,15 +624,13 @@ def _send(q: Queue, wanted: Node | None = None) -> None:
         if plan is None:
             from .plan import make_plan
 
-            if len(_plans) > 4096:
-                for old in _plans.values():
-                    old.forget()
-                _plans.clear()
+            if len(_plans) >= MOST_PLANS:
+                evict(_plans)
             plan = _plans[k] = make_plan(q.device, nodes, w.live, w.inputs, w.free)
             plans_made.append(len(nodes))
             del plans_made[:-64]
             counts["plans"] += 1
-        counts["flushes"] += 1
+        counts["flushes"] = plan.used = counts["flushes"] + 1
         plan.run(nodes, w.inputs, w.scalars)
         if w.aliased:
             w.alias()
@@ -641,6 +641,13 @@ def _send(q: Queue, wanted: Node | None = None) -> None:
     finally:
         planning = 0
         interrupts.release(handler)
+
+
+def evict(plans: dict[tuple, Any]) -> None:
+    """Makes room: an eighth of them goes, those that were not used for longest. All at once would make a program that runs in
+    a loop schedule its windows again."""
+    for k in sorted(plans, key=lambda k: plans[k].used)[: max(1, len(plans) // 8)]:
+        plans.pop(k).forget()
 
 
 # ---- a function that is recorded, and other threads

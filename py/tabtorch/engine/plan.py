@@ -505,6 +505,7 @@ class Plan:
         self.types = types
         self.steps = steps
         self.temps = temps
+        self.used = 0  # when it ran last, as `graph.counts["flushes"]` counts
         self.bridge = bridge()
         self.empty = not steps
         self.id = self.bridge.define_plan(
