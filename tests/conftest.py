@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
 import tabtorch
 from sidebyside import DEVICES
 from slices import sliced
+from tabtorch.bridge import get_bridge
 
 # what a shell starts in the background ignores Ctrl+C, and so would the processes that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,3 +46,11 @@ def webgpu() -> Iterator[None]:
         pytest.skip("webgpu was not asked for")
     with tabtorch.device("webgpu"):
         yield
+
+
+@pytest.fixture
+def whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where windows are cut does not depend on the machine: a tab cuts them by the speed of its GPU, so at other places once
+    something else keeps the machine busy."""
+    always = property(lambda bridge: inf, lambda bridge, portion: None)
+    monkeypatch.setattr(type(get_bridge()), "portion", always, raising=False)

@@ -20,6 +20,8 @@ from tabtorch.engine import graph
 from tabtorch.modes import STATE
 from tabtorch.nn import functional as F
 
+pytestmark = pytest.mark.usefixtures("whole_windows")
+
 
 def sent(call: Any) -> tuple[Any, dict[str, Any]]:
     """What a call gives, and the runtime's counters and plans of it."""

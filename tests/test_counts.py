@@ -18,7 +18,7 @@ from tabtorch.engine import graph
 from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
 
-pytestmark = pytest.mark.usefixtures("webgpu")
+pytestmark = pytest.mark.usefixtures("webgpu", "whole_windows")
 
 
 @contextmanager
