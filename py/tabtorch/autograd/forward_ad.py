@@ -218,26 +218,29 @@ def _send(grads: dict[GradFn, Any], e: Any, g: Tensor) -> None:
 def _gradients(fn: GradFn, g: Any, wanted: list[bool], frozen: bool) -> Sequence[Tensor | None]:
     """`fn.apply(g)`, but only what is wanted; frozen: what was saved counts as constant."""
     if isinstance(fn, RowFn) and not isinstance(fn, PackedFn):
-        if fn.args is FREED:
+        out, args = fn.out, fn.args  # in this order, as `apply`
+        if args is FREED:
             raise freed_error()
-        args = [*fn.args, None]
+        args = [*args, None]
         for k, v in enumerate(fn.versions or ()):
             if v >= 0 and args[k]._storage.version != v:
-                args[k] = _past(args[k]._storage, args[k]._meta, v) if frozen else None
-                if args[k] is None:
-                    raise modified_error(fn.args[k], v, fn.args[k]._fn)
-        if fn.out is not None:
-            old = _past(*fn.out) if frozen and fn.out[0].version != fn.out[2] else None
-            args[-1] = fn._unpack_out() if old is None else old
+                past = _past(args[k]._storage, args[k]._meta, v) if frozen else None
+                if past is None:
+                    raise modified_error(args[k], v, args[k]._fn)
+                args[k] = past
+        if out is not None:
+            old = _past(*out) if frozen and out[0].version != out[2] else None
+            args[-1] = fn.unpack_out(out) if old is None else old
         if frozen:
             args = [_constant(x) for x in args]
         options = fn.options or {}
         return [f(g, *args, **options) if w and f is not None else None for f, w in zip(fn.grads, wanted, strict=True)]
     if isinstance(fn, OpFn):
-        if fn.saved is FREED:
+        kept = fn.saved
+        if kept is FREED:
             raise freed_error()
         saved: list[Any] = []
-        for s in fn.saved:
+        for s in kept:
             old = None
             if frozen and isinstance(s, Saved) and s.tensor._storage.version != s.version:
                 old = _past(s.tensor._storage, s.tensor._meta, s.version)

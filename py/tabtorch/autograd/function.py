@@ -64,11 +64,12 @@ class BackwardCFunction(GradFn, FunctionCtx):
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
         if self.forward_saved is not None:
             return self.forward_saved
-        if self.saved is FREED:
+        saved = self.saved
+        if saved is FREED:
             raise freed_error()
-        if not self.saved and self.to_save:  # still inside forward
+        if not saved and self.to_save:  # still inside forward
             return self.to_save
-        return tuple(s.unpack(self) if s is not None else None for s in self.saved)
+        return tuple([s.unpack(self) if s is not None else None for s in saved])
 
     saved_variables = saved_tensors
 

@@ -96,17 +96,20 @@ class SavedTensor:
         """The tensor, unpacked; RuntimeError if it has been freed."""
         fn, i = self.fn, self.place
         if isinstance(fn, OpFn):
-            if fn.saved is FREED:
+            saved = fn.saved
+            if saved is FREED:
                 raise freed_error()
-            s = fn.saved[i]
+            s = saved[i]
             return s if s is None else s.unpack(fn)
-        kept = getattr(fn, "packed", fn.args)
+        out = fn.out  # before what the operands are: `release` frees those first, and another thread may be there
+        packed = hasattr(fn, "packed")
+        kept = fn.packed if packed else fn.args
         if kept is FREED:
             raise freed_error()
-        if kept is not fn.args:
+        if packed:
             x = kept[i]
             return x.unpack(fn) if isinstance(x, (Packed, Saved)) else x
-        return fn._unpack_out() if i < 0 else fn.args[i]
+        return fn.unpack_out(out) if i < 0 else kept[i]
 
     def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         """Gives the tensor to `pack_hook` now, and what that returned to `unpack_hook` when backward needs it.

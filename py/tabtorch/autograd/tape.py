@@ -444,7 +444,7 @@ class OpFn(GradFn):
         except RuntimeError as e:
             failed = e
         if failed is not None:  # out of the handler, or what is told first would be told as well
-            self._unpack_by_name()
+            self._unpack_by_name(saved)
             raise failed
         for n in self.noticed:
             n.check()
@@ -456,13 +456,13 @@ class OpFn(GradFn):
         r = b(g, *values)
         return r if type(r) is tuple or type(r) is list else (r,)
 
-    def _unpack_by_name(self) -> None:
+    def _unpack_by_name(self, saved: Sequence[Saved | Packed | None]) -> None:
         """Unpacks what is saved in PyTorch's order: of several that were written to, the first is told."""
         from .saved import names_of
 
-        places = [(self.saved[i].is_output, name, i) for name, i in names_of(self).items() if self.saved[i] is not None]
-        for _, _, i in sorted(places):
-            self.saved[i].unpack(self)
+        named = [(name, saved[i]) for name, i in names_of(self).items() if i < len(saved)]
+        for _, _, s in sorted([(s.is_output, name, s) for name, s in named if s is not None]):
+            s.unpack(self)
 
     @property
     def saves(self) -> bool:

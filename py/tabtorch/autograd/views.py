@@ -300,9 +300,9 @@ class CopySlices(GradFn):
         return True  # PyTorch lets go of `inner` too, whatever that saves
 
     def release(self) -> None:
-        if self.inner is not None:
-            self.inner.release()
-            self.inner = None
+        inner, self.inner = self.inner, None
+        if inner is not None:
+            inner.release()
 
 
 def _extent(m: Meta) -> int:

@@ -179,34 +179,36 @@ class Joint:
         """The function of the tape for one run. ends: edges to the inputs of that run."""
         fn: Any = object.__new__(CompiledFunctionBackward)
         fn.joint = self
-        fn.saved = saved
         fn.scalars = scalars
         used = {r[1] for r in self.refs if r[0] == "old"}
-        fn.values = {i: (values[i], roots[i], roots[i].version) for i in used}
-        fn.watched = [(results[k]._storage, results[k]._storage.version) for k in self.taken]
-        fn.others = [r for r in self.refs if r[0] not in ("old", "saved", "grad")]
+        fn.saved = (
+            saved,
+            {i: (values[i], roots[i], roots[i].version) for i in used},
+            [(results[k]._storage, results[k]._storage.version) for k in self.taken],
+        )
         fn.edges = tuple([e if m is not None else None for e, m in zip(ends, self.metas, strict=True)])
         fn.metas = self.input_metas
         fn.outs = tuple([m for m, _ in self.outputs])
         fn.seq = next_seq()
         return fn
 
-    def run(self, fn: Any, given: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Gradients of the inputs."""
+    def run(self, fn: Any, saved: Any, given: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Gradients of the inputs. saved: what `fn` had saved when it was asked."""
+        tensors, values, watched = saved
         with graph.LOCK:
             if self.plan is None:
                 self._plan()
-        for root, version in fn.watched:
+        for root, version in watched:
             if root.version != version:
                 raise _modified(root, version)
         sources = []
         for kind, k, *_ in self.refs:
             if kind == "saved":
-                sources.append(fn.saved[k]._storage.node)
+                sources.append(tensors[k]._storage.node)
             elif kind == "grad":
                 sources.append(_given(given[k], self.outputs[k][1]))
             elif kind == "old":
-                node, root, version = fn.values[k]
+                node, root, version = values[k]
                 if root.version != version:
                     raise _modified(root, version)
                 sources.append(node)
@@ -293,17 +295,16 @@ class CompiledFunctionBackward(GradFn):
     """The backward pass of a compiled function."""
 
     joint: Joint
-    saved: Any
+    saved: Any  # tensors; (value, root, its version) of what was there before; (root, its version) of what is looked at
     scalars: Any
-    values: Any
-    watched: Any
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
-        if self.saved is FREED:
+        saved = self.saved
+        if saved is FREED:
             raise freed_error()
         if STATE.grad:
             raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
-        return self.joint.run(self, g)
+        return self.joint.run(self, saved, g)
 
     @property
     def saves(self) -> bool:
@@ -312,4 +313,3 @@ class CompiledFunctionBackward(GradFn):
     def release(self) -> None:
         if self.saves:  # where no function of the tape has saved anything, a second pass goes through, as in eager
             self.saved = FREED
-            self.values = self.watched = None

@@ -44,6 +44,7 @@ class RowFn(GradFn):
     order: Sequence[int] = ()  # in which hooks are given the operands, if it is not theirs
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
+        out = self.out  # before `args`: `release` frees those first, and another thread may be there
         args = self.args
         versions = self.versions
         if versions is not None:
@@ -56,9 +57,9 @@ class RowFn(GradFn):
             for x, v in zip(args, versions):
                 if v >= 0 and x._storage.version != v:
                     raise self._modified(args, versions)
-        out = self.out
-        if out is not None:
-            out = self._unpack_out()
+        return self._gradients(g, args, None if out is None else self.unpack_out(out))
+
+    def _gradients(self, g: Any, args: Sequence[Any], out: Tensor | None) -> Sequence[Tensor | None]:
         grads = self.grads
         edges = self.edges
         options = self.options
@@ -83,8 +84,9 @@ class RowFn(GradFn):
         k = min((k for k, v in enumerate(versions) if v >= 0 and args[k]._storage.version != v), key=lambda k: names[k])
         return modified_error(args[k], versions[k], maker(args[k]))
 
-    def _unpack_out(self) -> Tensor:
-        storage, m, version = self.out
+    def unpack_out(self, out: Any) -> Tensor:
+        """What is kept of the output as a tensor; RuntimeError if it has been written to."""
+        storage, m, version = out
         t: Tensor = _new(Tensor)
         t._storage = storage
         t._meta = m
@@ -109,28 +111,20 @@ class PackedFn(RowFn):
     """A row's node recorded under `saved_tensors_hooks`: what it saved is with the hooks."""
 
     packed: Any = ()  # of the operands, then of the output
-    unpacked: Any = None
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
-        none, out = self.args, self.out
-        *self.args, self.unpacked = self._unpack()
-        self.out = self.unpacked
-        try:
-            return super().apply(g)
-        finally:
-            self.args, self.out, self.unpacked = none, out, None
+        *args, out = self._unpack()
+        return self._gradients(g, args, out)
 
     def _unpack(self) -> list[Any]:
-        if self.packed is FREED:
+        packed = self.packed
+        if packed is FREED:
             raise freed_error()
-        values = list(self.packed)
+        values = list(packed)
         for k in (*self.order, *range(len(self.order), len(values))):
             if isinstance(values[k], (Packed, Saved)):
                 values[k] = values[k].unpack(self)
         return values
-
-    def _unpack_out(self) -> Tensor:
-        return self.unpacked
 
     @property
     def saves(self) -> bool:
@@ -158,7 +152,7 @@ def keep_apart(fn: Any) -> list[Any]:
     """What `fn` has saved as a list of `Packed`, `Saved`, and what is no tensor, each of which may then be replaced."""
     if not isinstance(fn, PackedFn):
         saved = [Saved(x, False, 0) if isinstance(x, Tensor) else x for x in fn.args]
-        fn.packed = [*saved, None if fn.out is None else Saved(fn._unpack_out(), True, 0)]
+        fn.packed = [*saved, None if fn.out is None else Saved(fn.unpack_out(fn.out), True, 0)]
         _as_packed(fn)
     kept: list[Any] = fn.packed
     return kept
