@@ -12,7 +12,7 @@
 #   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make thumbnails         runs the demos, and keeps a picture of each for the gallery (NAMES=...: of these)
-#   make wheel   dist/tabtorch-*.whl            make site   web/dist
+#   make wheel   dist/tabtorch-*.whl (for a tab), dist/pip (for pip)     make site   web/dist
 #   make runtime the bundled JavaScript         make clean  remove what was built
 
 PYTHON ?= python3

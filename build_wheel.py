@@ -1,22 +1,27 @@
-"""Build the wheel: Python, WGSL and the bundled JavaScript, in one file that is the same every time.
+"""Build the wheels: Python as it is written, WGSL and the bundled JavaScript, in files that are the same every time.
 
-`python build_wheel.py` writes `dist/tabtorch-VERSION-py3-none-any.whl`. It needs Node only where the JavaScript has changed
-since it was bundled. It is also the PEP 517 backend of pyproject.toml, so `pip install .` and `pip install -e .` make the same
-thing.
+`python build_wheel.py` writes two:
+
+- `dist/tabtorch-VERSION-py3-none-any.whl`, which a tab loads: the package in one compressed archive (`tabtorch/library.xz`, read by
+  `tabtorch._archive`), without what only a host outside the tab needs.
+- `dist/pip/tabtorch-VERSION-py3-none-any.whl`, for `pip install` and an index: plain files, all of them.
+
+It is also the PEP 517 backend of pyproject.toml: `pip install .` installs the plain one, `pip install -e .` a pointer to `py/`.
+It needs Node only where the JavaScript has changed since it was bundled.
+
+Why no backend that others keep: the tab's wheel is a format of its own (an archive, files left out, a RECORD of that), so the
+writer below is needed anyway, and the hooks that make it a backend are its last 20 lines. hatchling with a hook would need four
+packages more from the network whenever somebody installs from a checkout, and would leave this file about as long as it is.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
-import io
 import lzma
-import re
 import shutil
 import subprocess
 import sys
-import tokenize
 import tomllib
 import zipfile
 from pathlib import Path
@@ -26,8 +31,29 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "py" / "tabtorch"
 BUNDLES = (PACKAGE / "bridge" / "runtime.js", PACKAGE / "bridge" / "host.mjs")
 SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
-#: folders of the package whose docstrings are for those who work on it
-INTERNAL = {"bridge", "cli", "compiled", "engine"}
+#: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node. A tab has no use for it
+HOST_ONLY = {
+    "pytest_tabtorch.py",
+    "tabtorch/bridge/host.mjs",
+    "tabtorch/bridge/node.py",
+    "tabtorch/cli/__main__.py",
+    "tabtorch/cli/bare.py",
+    "tabtorch/cli/browsers.py",
+    "tabtorch/cli/completion.py",
+    "tabtorch/cli/info.py",
+    "tabtorch/cli/keep.py",
+    "tabtorch/cli/node.py",
+    "tabtorch/cli/packages.py",
+    "tabtorch/cli/pytest_host.py",
+    "tabtorch/cli/run-node.mjs",
+    "tabtorch/cli/run.py",
+    "tabtorch/cli/shown.py",
+    "tabtorch/cli/site.py",
+    "tabtorch/cli/status.py",
+    "tabtorch/cli/watch.py",
+}
+#: what stays a file in the tab's wheel: it is there before the archive can be opened
+OPENERS = {"tabtorch/__init__.py", "tabtorch/_archive.py"}
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip file can hold
 
 
@@ -62,119 +88,6 @@ def contents() -> dict[str, Path]:
     return found
 
 
-class Slim(ast.NodeTransformer):
-    """What a browser need not download: most annotations, imports for the type checker, docstrings of what is private.
-
-    Annotated fields of dataclasses and named tuples stay: there they mean something when the program runs.
-    """
-
-    def __init__(self, internal: bool, registered: set[str]) -> None:
-        self.internal = internal  # nothing in the module is for users
-        self.registered = registered  # functions that users know by another name
-
-    def undocumented(self, node: Any) -> None:
-        if ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-
-    def visit_FunctionDef(self, node: Any) -> Any:
-        self.generic_visit(node)
-        node.returns = None
-        a = node.args
-        known = node.name in self.registered or any("register" in ast.unparse(x) for x in node.decorator_list)
-        for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
-            if arg is not None:
-                # which arguments of an operation are tensors is asked when the program runs (`ops.core._tensors`)
-                tensor = known and arg not in a.args[:1] and arg.annotation and "Tensor" in ast.unparse(arg.annotation)
-                arg.annotation = ast.Constant("Tensor") if tensor else None
-        private = node.name.startswith("_") and not node.name.endswith("__") and not node.decorator_list
-        if self.internal or (private and node.name not in self.registered):
-            self.undocumented(node)
-        return node
-
-    visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        bases = ast.unparse(ast.Tuple([*node.bases, *node.decorator_list], ast.Load()))
-        fields = "dataclass" in bases or "NamedTuple" in bases
-        body: list[Any] = []
-        for x in node.body:
-            if fields and isinstance(x, ast.AnnAssign) and "ClassVar" not in ast.unparse(x.annotation):
-                x.annotation = ast.Constant(None)
-            else:
-                x = self.visit(x)
-            body += x if isinstance(x, list) else [x] if x is not None else []
-        node.body = body or [ast.Pass()]
-        if self.internal or node.name.startswith("_"):
-            self.undocumented(node)
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        self.generic_visit(node)
-        if node.value is None:
-            return None
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
-
-    def visit_If(self, node: ast.If) -> Any:
-        self.generic_visit(node)
-        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            return node.orelse or None
-        node.body = node.body or [ast.Pass()]
-        return node
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        return None if node.module == "__future__" else node
-
-
-def unhinted(tree: ast.AST) -> None:
-    """Takes away the imports that only annotations have used."""
-    used = {
-        getattr(x, "id", getattr(x, "value", None)) for x in ast.walk(tree) if isinstance(x, (ast.Name, ast.Constant))
-    }
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for x in list(body) if isinstance(body, list) else []:
-            if isinstance(x, ast.ImportFrom) and not x.level and x.module in ("collections.abc", "typing"):
-                x.names = [a for a in x.names if (a.asname or a.name) in used]
-                if not x.names:
-                    body.remove(x)
-
-
-def lines(text: str) -> str:
-    """A module's text with one blank an indentation, and no empty lines but those inside strings."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    empty = {x.start[0] for x in tokens if x.type == tokenize.NL and not x.line.strip()}
-    text = "\n".join(line for n, line in enumerate(text.split("\n"), 1) if n not in empty)
-    return re.sub("^(    )+", lambda indent: " " * (len(indent[0]) // 4), text, flags=re.MULTILINE)
-
-
-def slim(source: str, internal: bool, package: bool) -> str:
-    """A module as it is shipped. Comments, layout, and what a module that is no package says of itself, are the repository's."""
-    tree = ast.parse(source)
-    calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call) and getattr(x.func, "id", "") == "register"]
-    slimmer = Slim(internal, {x.id for call in calls for x in ast.walk(call) if isinstance(x, ast.Name)})
-    tree = slimmer.visit(tree)
-    if not package:
-        slimmer.undocumented(tree)
-    unhinted(tree)
-    for node in ast.walk(tree):
-        if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]
-    return lines(ast.unparse(ast.fix_missing_locations(tree)) + "\n")
-
-
-def shipped(path: Path) -> bytes:
-    """The bytes of a file in the wheel."""
-    if path.suffix == ".wgsl":
-        return re.sub(r"^ *//.*\n", "", path.read_text(), flags=re.MULTILINE).encode()
-    if path.parent.name == "kernels":
-        return re.sub(r"^ *(//.*\n|/\*\*.*\*/\n)?", "", path.read_text(), flags=re.MULTILINE).encode()
-    if path.suffix != ".py":
-        return path.read_bytes()
-    folders = set(path.relative_to(PACKAGE.parent).parts)
-    internal = bool(INTERNAL & folders) or (path.parent == PACKAGE and re.match("_[a-z]", path.name) is not None)
-    return slim(path.read_text(), internal, path.name == "__init__.py" and not internal).encode()
-
-
 def operations() -> bytes:
     """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family."""
     code = "from tabtorch.ops import core; print('MODULES =', core.table())"
@@ -187,28 +100,22 @@ TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "l
 
 
 def packed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The same files with most of the package in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
+    """What a tab loads of `files`: all but HOST_ONLY, in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
 
-    LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. What other programs
-    open (JavaScript) stays a file, and so do the modules beside it. Names and texts are divided by zeros.
+    LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. Names and texts are
+    divided by zeros; files of one kind are side by side.
     """
-    apart = (
-        "pytest_tabtorch.py",
-        "tabtorch/__init__.py",
-        "tabtorch/_archive.py",
-        "tabtorch/bridge/",
-        "tabtorch/cli/run-node.mjs",
-    )
-    inside = {name: data for name, data in files.items() if not name.startswith(apart)}
+    inside = {name: data for name, data in files.items() if name not in HOST_ONLY | OPENERS}
     parts = [
         part for name, data in sorted(inside.items(), key=lambda x: (x[0][-3:], x[0])) for part in (name.encode(), data)
     ]
-    rest = {name: data for name, data in files.items() if name not in inside}
-    return rest | {"tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)}
+    return {name: files[name] for name in OPENERS} | {
+        "tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)
+    }
 
 
-def metadata(table: dict[str, Any]) -> str:
-    """The METADATA file, core metadata 2.4."""
+def metadata(table: dict[str, Any], in_tab: bool) -> str:
+    """The METADATA file, core metadata 2.4. A tab shows nobody the long description."""
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {table['name']}",
@@ -226,17 +133,17 @@ def metadata(table: dict[str, Any]) -> str:
         lines.append(f"Provides-Extra: {extra}")
         lines += [f'Requires-Dist: {need}; extra == "{extra}"' for need in needs]
     readme = ROOT / table["readme"]
-    if readme.exists():
+    if readme.exists() and not in_tab:
         lines += ["Description-Content-Type: text/markdown", "", readme.read_text()]
     return "\n".join(lines) + "\n"
 
 
-def dist_info(table: dict[str, Any]) -> dict[str, bytes]:
-    """Name in the wheel -> bytes, of everything in `.dist-info` but RECORD."""
+def dist_info(table: dict[str, Any], in_tab: bool) -> dict[str, bytes]:
+    """Name in the wheel -> bytes, of everything in `.dist-info` but RECORD. Entry points lead to what a tab has not (HOST_ONLY)."""
     base = f"{table['name']}-{table['version']}.dist-info"
-    groups = {"console_scripts": table["scripts"], **table["entry-points"]}
+    groups = {} if in_tab else {"console_scripts": table["scripts"], **table["entry-points"]}
     files = {
-        "METADATA": metadata(table),
+        "METADATA": metadata(table, in_tab),
         "WHEEL": "Wheel-Version: 1.0\nGenerator: build_wheel.py\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "entry_points.txt": "".join(
             f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
@@ -247,11 +154,11 @@ def dist_info(table: dict[str, Any]) -> dict[str, bytes]:
     return {f"{base}/{name}": text.encode() for name, text in files.items()}
 
 
-def write(folder: str | Path, files: dict[str, bytes]) -> Path:
+def write(folder: str | Path, files: dict[str, bytes], in_tab: bool = False) -> Path:
     """Write a wheel of `files` into `folder`."""
     table = project()
     base = f"{table['name']}-{table['version']}"
-    files = dict(sorted(files.items())) | dist_info(table)
+    files = dict(sorted(files.items())) | dist_info(table, in_tab)
     record = ""
     for name, data in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -271,14 +178,23 @@ def write(folder: str | Path, files: dict[str, bytes]) -> Path:
     return path
 
 
+def everything() -> dict[str, bytes]:
+    """Name in the wheel -> bytes, of the whole package, with the JavaScript bundled and the operations listed."""
+    bundle()
+    return {name: path.read_bytes() for name, path in contents().items()} | {"tabtorch/ops/names.py": operations()}
+
+
+def build_tab_wheel(folder: str) -> str:
+    """Write the tab's wheel: its name."""
+    return write(folder, packed(everything()), in_tab=True).name
+
+
 # The hooks of PEP 517 and PEP 660.
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
-    """Everything, packed: the file's name."""
-    bundle()
-    files = {name: shipped(path) for name, path in contents().items()}
-    return write(wheel_directory, packed(files | {"tabtorch/ops/names.py": operations()})).name
+    """Write the plain wheel: its name."""
+    return write(wheel_directory, everything()).name
 
 
 def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
@@ -292,9 +208,10 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
 
 
 def main() -> None:
-    """Write the wheel to `dist/`, and say how large it is."""
-    path = ROOT / "dist" / build_wheel(str(ROOT / "dist"))
-    print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1000:.1f} kB")
+    """Write both wheels, and say how large they are."""
+    files = everything()
+    for path in (write(ROOT / "dist", packed(files), in_tab=True), write(ROOT / "dist" / "pip", files)):
+        print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1000:.1f} kB")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -446,14 +444,3 @@ def test_a_custom_operator_says_how_it_is_mapped(device: str) -> None:
     x, y = torch.arange(6.0).view(2, 3), torch.ones(2, 3) * 2
     got = mapped(tabtorch, to_tab(x, device), to_tab(y, device))
     assert [g.tolist() for g in got] == [(x * y).tolist(), (x * 4 + 1).T.tolist(), (x * y).tolist()]
-
-
-def test_the_wheel_knows_which_arguments_of_an_operation_are_tensors() -> None:
-    """Without it no operation in a tab lets a second argument override it."""
-    path = Path(__file__).parent.parent / "build_wheel.py"
-    builder = importlib.util.module_from_spec(importlib.util.spec_from_file_location("build_wheel", path))  # type: ignore[arg-type]
-    builder.__spec__.loader.exec_module(builder)  # type: ignore[union-attr]
-    source = "@register('take')\ndef take(self: Tensor, index: Tensor, n: int = 0) -> Tensor:\n    return self\n"
-    space: dict[str, Any] = {"register": lambda name: lambda f: f}
-    exec(builder.slim(source, False, False), space)
-    assert list(space["take"].__annotations__) == ["index"]

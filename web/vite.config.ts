@@ -15,7 +15,7 @@ const here = import.meta.dirname;
 const root = resolve(here, "..");
 const pyodide = join(root, "node_modules", "pyodide");
 
-/** The newest wheel of build_wheel.py, or the one that TABTORCH_WHEEL names. */
+/** The newest wheel for a tab of build_wheel.py, or the one that TABTORCH_WHEEL names. */
 function findWheel(): string {
   const named = process.env.TABTORCH_WHEEL;
   if (named) return resolve(named);

@@ -1,4 +1,4 @@
-"""Modules and kernels from `library.xz`, in which a wheel keeps most of the package as one text (see build_wheel.py)."""
+"""Modules, kernels and JavaScript from `library.xz`, in which the tab's wheel keeps the package as one text (see build_wheel.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package's own files that are not Python: in a wheel most of them are in an archive, with the modules."""
+"""The package's own files that are not Python: in the tab's wheel they are in an archive, with the modules."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def kernel(name: str) -> str:
         if (folder / name).exists():
             return (folder / name).read_text(encoding="utf-8")
     raise FileNotFoundError(name)
+
+
+def javascript(name: str) -> str:
+    """The text of `bridge/NAME`, which `make runtime` bundles."""
+    found = text(str(PACKAGE), f"bridge/{name}")
+    return (PACKAGE / "bridge" / name).read_text(encoding="utf-8") if found is None else found

@@ -33,7 +33,7 @@ TIMEOUT = 1500.0
 
 
 def wheel() -> Path:
-    """The newest wheel. Raises FileNotFoundError if none has been built."""
+    """The newest wheel of those for a tab. Raises FileNotFoundError if none has been built."""
     found = sorted((ROOT / "dist").glob("tabtorch-*.whl"), key=lambda p: p.stat().st_mtime)
     if not found:
         raise FileNotFoundError("there is no wheel: `make wheel`")
@@ -50,7 +50,8 @@ def inside(scratch: Path, spec: dict[str, Any], options: list[str], output: Any 
     channel.make(scratch)
     site = str(Path(sysconfig.get_paths()["purelib"]).resolve())
     spec = {"root": str(ROOT), "site": site, "scratch": str(scratch), "env": {}, **spec}
-    environ = {**os.environ, "PYTHONPATH": str(scratch / "package"), "TABTORCH_WASM": json.dumps(spec)}
+    package = {"TABTORCH_PACKAGE": str(scratch / "package" / "tabtorch"), "PYTHONPATH": str(ROOT / "py")}
+    environ = {**os.environ, **package, "TABTORCH_WASM": json.dumps(spec)}
     command = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node", *options]
     process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=output, stderr=output and subprocess.STDOUT)
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from typing import Any, NoReturn
 
 from pyodide.code import run_js
 from pyodide.ffi import JsException, can_run_sync
 from pyodide.ffi import run_sync as _run_sync
 
-from tabtorch import modes
+from tabtorch import files, modes
 from tabtorch.bridge.base import Bridge, check_device, owned, requested_device
 from tabtorch.bridge.block import CPU
 from tabtorch.errors import AcceleratorError
@@ -277,7 +276,7 @@ def _cannot_wait(what: str, instead: str) -> NoReturn:
 def load_runtime() -> None:
     """Puts `tabtorchRuntime` into this realm."""
     if not run_js("'tabtorchRuntime' in globalThis"):
-        run_js(files(__package__).joinpath("runtime.js").read_text())
+        run_js(files.javascript("runtime.js"))
 
 
 def _create() -> Any:

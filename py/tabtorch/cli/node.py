@@ -20,7 +20,7 @@ from tabtorch.cli.status import Status
 
 __all__ = ["in_node"]
 
-PACKAGE = Path(tabtorch.__file__).resolve().parent  # what is in an archive (_archive.py) has no folder
+PACKAGE = Path(tabtorch.__file__).resolve().parent
 
 
 def in_node(spec: dict[str, Any], until: Until, status: Status, output: Output | None) -> int:
@@ -31,7 +31,7 @@ def in_node(spec: dict[str, Any], until: Until, status: Status, output: Output |
     spec = {
         **spec,
         "status": "in place" if status.in_place else "lines" if status.lines else None,
-        "package": str(PACKAGE),
+        "package": os.environ.get("TABTORCH_PACKAGE", str(PACKAGE)),
         "wgsl": str(CHECKOUT / "wgsl") if (CHECKOUT / "wgsl").is_dir() and PACKAGE.parent.name == "py" else None,
     }
     node = find_node()
