@@ -90,7 +90,7 @@ def contents() -> dict[str, Path]:
 
 def operations() -> bytes:
     """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family."""
-    code = "from tabtorch.ops import core; print('MODULES =', core.table())"
+    code = "from tabtorch.ops.machinery import registry; print('MODULES =', registry.table())"
     run = [sys.executable, "-c", code]
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
 

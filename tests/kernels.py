@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tabtorch import dtypes
+from tabtorch.base import dtypes
 from tabtorch.bridge import get_bridge
 from tabtorch.engine.expr import cast, fit
 from tabtorch.engine.lower import Kernel, Ref, map_kernel

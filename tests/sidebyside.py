@@ -126,8 +126,8 @@ def compare(
 def _functional() -> Any:
     from types import SimpleNamespace
 
-    from tabtorch.ops.gather import embedding
-    from tabtorch.ops.pad import pad
+    from tabtorch.ops.indexing.gather import embedding
+    from tabtorch.ops.shaping.pad import pad
 
     return SimpleNamespace(pad=pad, embedding=lambda i, w: embedding(w, i))
 

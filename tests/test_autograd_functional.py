@@ -130,7 +130,7 @@ def test_errors(call: Any) -> None:
         call(torch)
     with pytest.raises(want.type) as got:
         call(tabtorch)
-    assert str(got.value).replace("tabtorch.tensor", "torch").replace("tabtorch", "torch") == str(want.value)
+    assert str(got.value).replace("tabtorch.core.tensor", "torch").replace("tabtorch", "torch") == str(want.value)
 
 
 def test_what_is_close() -> None:

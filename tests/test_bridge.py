@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from tabtorch import bridge as module
+from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 from tabtorch.bridge import CPU, WEBGPU, BlockWriter, Bridge
 from tabtorch.bridge.base import raise_errors
-from tabtorch.errors import AcceleratorError, OutOfMemoryError
 
 NAMES = ["", "KERNEL", "PLAN", "RUN", "FREE", "UPLOAD", "COPY", "ALIAS", "ALLOC", "FORGET"]
 

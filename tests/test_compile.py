@@ -14,10 +14,10 @@ import torch as real
 
 import tabtorch as torch
 from tabtorch import nn
+from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import get_bridge
 from tabtorch.compiled import driver
 from tabtorch.engine import graph
-from tabtorch.modes import STATE
 from tabtorch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("whole_windows")

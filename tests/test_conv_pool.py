@@ -130,7 +130,7 @@ def test_names_of_backward_nodes(device: str) -> None:
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_three_dimensions_and_back(device: str, n: int) -> None:
     """Pools of 1 to 3 dimensions by the functions of `ops.pool`, and back with max_unpool."""
-    from tabtorch.ops import pool
+    from tabtorch.ops.sliding import pool
 
     x = inputs()["x1" if n == 1 else "x2" if n == 2 else "x3"].detach()
     x = (x if n < 3 else x[..., :4, :].clone()).requires_grad_()

@@ -184,7 +184,7 @@ def test_float64_on_webgpu_says_so() -> None:
 
 
 def test_small_data_is_known_on_the_host() -> None:
-    from tabtorch.ops.places import host_values
+    from tabtorch.ops.indexing.index_maps import host_values
 
     t = tabtorch.tensor([[3, 1], [2, 0]])
     assert list(host_values(t)) == [3, 1, 2, 0]

@@ -276,12 +276,12 @@ _EXTRA = {"absolute_"}
 
 
 def test_rows_are_public_where_pytorch_has_them() -> None:
-    from tabtorch.ops import core
+    from tabtorch.ops.machinery import registry
 
-    core.load_all()
-    names = [n for n in core.ROW_NAMES if not n.startswith("_")]
+    registry.load_all()
+    names = [n for n in registry.ROW_NAMES if not n.startswith("_")]
     assert {n for n in names if hasattr(tabtorch, n)} - _EXTRA == {n for n in names if hasattr(torch, n)}
-    methods = {n for n in names if core.method(n) is not None}
+    methods = {n for n in names if registry.method(n) is not None}
     assert methods <= {n for n in names if hasattr(torch.Tensor, n)}
     assert not hasattr(tabtorch, "silu") and not hasattr(tabtorch.Tensor, "silu")
     assert tabtorch.nn.functional.silu(tabtorch.zeros(2)).tolist() == [0.0, 0.0]
@@ -292,18 +292,19 @@ def test_the_table_of_a_wheel() -> None:
     """It knows every name, and with it an operation loads its own family and no other."""
     script = """
 import sys, types
-from tabtorch.ops import core
+from tabtorch.ops.machinery import registry
 if sys.argv[1:]:
     sys.modules["tabtorch.ops.names"] = types.SimpleNamespace(MODULES=eval(sys.argv[1]))
     import tabtorch
     assert callable(tabtorch.Tensor.exp) and callable(tabtorch.kron) and callable(tabtorch.Tensor.kron)
     assert not hasattr(tabtorch, "no_such_name") and not hasattr(tabtorch.Tensor, "no_such_name")
     loaded = {m for m in sys.modules if m.startswith("tabtorch.ops.")}
-    assert "tabtorch.ops.conv" not in loaded and "tabtorch.ops.sort" not in loaded, loaded
+    assert "tabtorch.ops.sliding.conv" not in loaded and "tabtorch.ops.reductions.sort" not in loaded, loaded
 else:
-    table = core.table()
+    table = registry.table()
     names = {n for text in table.values() for n in text.split()}
-    assert names == {*core.FUNCTIONS, *core.METHODS, *core.ROW_NAMES}, names ^ {*core.FUNCTIONS, *core.METHODS, *core.ROW_NAMES}
+    known = {*registry.FUNCTIONS, *registry.METHODS, *registry.ROW_NAMES}
+    assert names == known, names ^ known
     print(table)
 """
     first = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
@@ -313,11 +314,11 @@ else:
 
 
 def test_a_submodule_does_not_hide_a_function() -> None:
-    import tabtorch.ops.dropout  # noqa: F401
-    import tabtorch.ops.random as submodule
+    import tabtorch.ops.random_numbers.dropout  # noqa: F401
+    import tabtorch.ops.random_numbers.random_tensors as submodule
     from tabtorch import ops
 
-    assert callable(ops.dropout) and submodule.__name__ == "tabtorch.ops.random"
+    assert callable(ops.dropout) and submodule.__name__ == "tabtorch.ops.random_numbers.random_tensors"
 
 
 @pytest.mark.parametrize("python", [bool, int, float, complex])

@@ -14,11 +14,11 @@ import tabtorch
 from conformance import left_out
 from tabtorch import ops
 from tabtorch.bridge import get_bridge
-from tabtorch.ops import core
+from tabtorch.ops.machinery import registry
 
-core.load_all()
+registry.load_all()
 
-PUBLIC = [n for n in core.ROWS if not n.startswith("_")]
+PUBLIC = [n for n in registry.ROWS if not n.startswith("_")]
 #: functions that choose among rows
 CHOOSERS = {"div": 2, "pow": 2, "clamp": 3, "nan_to_num": 1, "isclose": 2, "polygamma": 1}
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -66,7 +66,7 @@ def real(name: str) -> Any:
 def ours(name: str) -> Any:
     if name == "polygamma":
         return lambda x, n: ops.polygamma(n, x)
-    return core.function(name)
+    return registry.function(name)
 
 
 def public(name: str) -> Any:
@@ -75,13 +75,13 @@ def public(name: str) -> Any:
 
 
 def operands_of(name: str) -> int:
-    return CHOOSERS[name] if name in CHOOSERS else core.ROWS[name].operands
+    return CHOOSERS[name] if name in CHOOSERS else registry.ROWS[name].operands
 
 
 def domain_of(name: str) -> tuple[float, float]:
     if name in CHOOSERS:
         return {"pow": (0.1, 4.0), "polygamma": (0.3, 6.0)}.get(name, (-3.0, 3.0))
-    return core.ROWS[name].domain
+    return registry.ROWS[name].domain
 
 
 def is_integer(name: str) -> bool:
@@ -184,7 +184,7 @@ def test_types(name: str, options: dict[str, Any], device: str) -> None:
 def differentiable(name: str) -> bool:
     if name in CHOOSERS:
         return name != "isclose"
-    return any(g is not None and not hasattr(g, "refuses") for g in core.ROWS[name].grads or ())
+    return any(g is not None and not hasattr(g, "refuses") for g in registry.ROWS[name].grads or ())
 
 
 @pytest.mark.parametrize(("name", "options"), [c for c in CASES if differentiable(str(c.values[0]))])
@@ -192,7 +192,7 @@ def test_gradients(name: str, options: dict[str, Any], device: str) -> None:
     """First gradients of all operands, and second ones (of the operands and of the incoming gradient)."""
     xs = [torch.from_numpy(x) for x in samples(name)]
     theirs, mine = arguments(name, xs, device)
-    grads: tuple[Any, ...] = (True,) * 3 if name in CHOOSERS else core.ROWS[name].grads or ()
+    grads: tuple[Any, ...] = (True,) * 3 if name in CHOOSERS else registry.ROWS[name].grads or ()
     chosen = [
         k for k, x in enumerate(theirs) if isinstance(x, torch.Tensor) and grads[k] and not hasattr(grads[k], "refuses")
     ]
@@ -238,14 +238,14 @@ def _gradients(
         return first, []
 
 
-@pytest.mark.parametrize("name", [n for n in PUBLIC if core.ROWS[n].inplace])
+@pytest.mark.parametrize("name", [n for n in PUBLIC if registry.ROWS[n].inplace])
 def test_in_place(name: str, device: str) -> None:
     xs = [torch.from_numpy(x) for x in samples(name)]
     theirs, mine = arguments(name, xs, device)
     want = real(name)(*theirs)
     if want.dtype != xs[0].dtype:  # PyTorch writes a bool result to a float tensor
         want = want.to(xs[0].dtype)
-    f = core.function(name + "_")
+    f = registry.function(name + "_")
     assert f is not None
     assert f(*mine) is mine[0]
     check(mine[0], want)
@@ -254,7 +254,7 @@ def test_in_place(name: str, device: str) -> None:
     check(base, torch.stack([xs[0], want]))
 
 
-@pytest.mark.parametrize("name", [n for n in PUBLIC if core.ROWS[n].out and n not in ("polygamma",)])
+@pytest.mark.parametrize("name", [n for n in PUBLIC if registry.ROWS[n].out and n not in ("polygamma",)])
 def test_out(name: str, device: str) -> None:
     xs = [torch.from_numpy(x) for x in samples(name)]
     theirs, mine = arguments(name, xs, device)
@@ -418,7 +418,7 @@ def test_special_namespace() -> None:
 
 def test_aliases() -> None:
     """Every alias is PyTorch's name too."""
-    for row in (core.ROWS[n] for n in PUBLIC):
+    for row in (registry.ROWS[n] for n in PUBLIC):
         for alias in row.aliases:
             where: Any = torch.special if alias.startswith("special_") else torch
             assert hasattr(where, alias.removeprefix("special_")), alias

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tabtorch import dtypes
-from tabtorch.device import webgpu as GPU
+from tabtorch.base import dtypes
+from tabtorch.base.device import webgpu as GPU
 from tabtorch.engine import graph, plan, target, view
 from tabtorch.engine.expr import const, exp, maximum
 from tabtorch.engine.graph import Contract, Map, Node, Reduce, Write, emit, inst

@@ -287,7 +287,7 @@ def test_functional_form_nests(device: str) -> None:
     outs, push = ours.linearize(f, [a])
     assert push([b])[2] is None and not outs[0].requires_grad
     compared(torch.func.jvp(lambda y: f(y)[0], (x,), (v,))[1], push([b])[0])
-    assert not tabtorch.autograd.mode.STATE.duals
+    assert not tabtorch.autograd.grad_mode.STATE.duals
 
 
 def test_views_require_grad_with_their_base_after_a_level() -> None:

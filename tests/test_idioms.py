@@ -15,7 +15,7 @@ import tabtorch
 from sidebyside import compare, outcome, to_tab
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
-from tabtorch.ops import asserts
+from tabtorch.ops.machinery import asserts
 
 
 def steady(step: Any, times: int = 8) -> list[dict[str, int]]:

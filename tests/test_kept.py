@@ -11,9 +11,9 @@ import torch
 
 import tabtorch
 from fuzz.steps import error_of
-from tabtorch.ops import core
+from tabtorch.ops.machinery import registry
 
-core.load_all()
+registry.load_all()
 
 
 def there(name: str, lib: Any) -> Any:
@@ -41,7 +41,7 @@ def asked(row: Any) -> bool:
     return bool(row.grads and public and len(row.names) - len(row.defaults) <= row.operands)
 
 
-ROWS = [r for r in core.ROWS.values() if asked(r)]
+ROWS = [r for r in registry.ROWS.values() if asked(r)]
 
 
 def outcome(lib: Any, row: Any, wanted: tuple[bool, ...], changed: int, in_place: bool) -> Any:

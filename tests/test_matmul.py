@@ -131,7 +131,7 @@ def test_in_place(device: str) -> None:
     ],
 )
 def test_linear_is_one_backward_node(device: str, shape: tuple[int, ...], bias: bool, name: str) -> None:
-    from tabtorch.ops.matmul import linear
+    from tabtorch.ops.linalg.matmul import linear
 
     x, w, b = torch.randn(shape), torch.randn(5, 3), torch.randn(5)
     want = torch.nn.functional.linear(x, w, b if bias else None)
@@ -142,7 +142,7 @@ def test_linear_is_one_backward_node(device: str, shape: tuple[int, ...], bias: 
 
 def test_gradients_of_a_product_are_matrix_products() -> None:
     """The contraction of a gradient keeps rows and columns apart, so that a tile kernel can take it."""
-    from tabtorch.ops.contract import _arrange
+    from tabtorch.ops.linalg.contract import _arrange
 
     assert _arrange((0, 1), (1, 2), (0, 2)) == ((), [0], [2], False)
     # gradient of the second factor: the first operand's label comes last in it

@@ -14,7 +14,7 @@ import torch
 import tabtorch
 from sidebyside import outcome
 
-place: Any = importlib.import_module("tabtorch.device")
+place: Any = importlib.import_module("tabtorch.base.device")
 
 
 @pytest.fixture

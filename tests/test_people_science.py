@@ -21,7 +21,7 @@ LIBRARIES = (torch, tt)
 def on_cpu() -> Any:
     with tt.device("cpu"):
         yield
-    overriding = sys.modules.get("tabtorch._overriding")
+    overriding = sys.modules.get("tabtorch.interception.torch_function")
     if overriding is not None:  # the classes of a test are gone: other tests find functions as they are without any
         type(overriding.STATE).classes = False  # of all threads
         overriding.switch()
@@ -120,7 +120,7 @@ def test_the_first_call_that_meets_one(call: str, want: Any) -> None:
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    code = "import sys, tabtorch as t; t.nn.Linear(2, 2)(t.ones(1, 2)).sum().backward(); print('tabtorch._overriding' in sys.modules)"
+    code = "import sys, tabtorch as t; t.nn.Linear(2, 2)(t.ones(1, 2)).sum().backward(); print('tabtorch.interception.torch_function' in sys.modules)"
     r = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TABTORCH_DEVICE": "cpu"}
     )

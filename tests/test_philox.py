@@ -9,7 +9,7 @@ import pytest
 
 import tabtorch
 from sidebyside import outcome
-from tabtorch import dtypes
+from tabtorch.base import dtypes
 from tabtorch.engine import graph, philox
 from tabtorch.engine.expr import const
 from tabtorch.engine.view import contiguous_meta

@@ -17,7 +17,7 @@ import tabtorch
 from sidebyside import DEVICES, outcome, same, to_tab
 from tabtorch import bridge
 from tabtorch.engine import graph
-from tabtorch.ops import draw
+from tabtorch.ops.random_numbers import draws
 
 #: evaluated in both libraries after the same seed; names are those of `names()`
 MAKE = """
@@ -564,7 +564,7 @@ def test_webgpu_refuses_float64(webgpu: None) -> None:
 
 def test_generators_are_found(device: str) -> None:
     assert tabtorch.default_generator is tabtorch.random.default_generator
-    assert draw.generator_for(None, tabtorch.zeros(1).device, "rand") is tabtorch.default_generator
+    assert draws.generator_for(None, tabtorch.zeros(1).device, "rand") is tabtorch.default_generator
     assert DEVICES
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabtorch import random_streams as rs
+from tabtorch.base import random_streams as rs
 
 HARNESS = r"""
 const types = { f32: Float32Array, f64: Float64Array, i32: Int32Array, u32: Uint32Array, u8: Uint8Array, i8: Int8Array,

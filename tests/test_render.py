@@ -10,7 +10,7 @@ import torch
 
 from conformance.left_out import NO_EDGES
 from kernels import build, run_all
-from tabtorch import dtypes
+from tabtorch.base import dtypes
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import expr as ex
 from tabtorch.engine import functions as fn
@@ -18,11 +18,11 @@ from tabtorch.engine import special_functions as sf
 from tabtorch.engine.expr import Complex, Expr, bitcast, call, cast, const, define, variable, where
 from tabtorch.engine.js import JavaScript
 from tabtorch.engine.wgsl import Wgsl
-from tabtorch.ops import core
-from tabtorch.ops.dispatch import _arranged
-from tabtorch.ops.promotion import RULES
+from tabtorch.ops.machinery import registry
+from tabtorch.ops.machinery.dispatch import _arranged
+from tabtorch.ops.machinery.promotion import RULES
 
-core.load_all()
+registry.load_all()
 
 WEBGPU, CPU = 0, 1
 
@@ -35,7 +35,7 @@ def on_webgpu() -> None:
 # ---- every row, for every type
 
 
-def types_of(row: core.Row, d: Any) -> tuple[Any, Any] | None:
+def types_of(row: registry.Row, d: Any) -> tuple[Any, Any] | None:
     """(computed, result) for operands of dtype d, or None where the row refuses it."""
     rule: Any = RULES[row.rule] if isinstance(row.rule, str) else row.rule
     try:
@@ -47,7 +47,7 @@ def types_of(row: core.Row, d: Any) -> tuple[Any, Any] | None:
         return None
 
 
-def expression(row: core.Row) -> Any:
+def expression(row: registry.Row) -> Any:
     """The row's expression over tensors; options without a default are numbers."""
     return _arranged(row.expr, ("t",) * row.operands) if row.name != "threshold" else lambda x: row.expr(x, x, x)
 
@@ -71,7 +71,7 @@ NAMES = [
 @pytest.mark.parametrize("device", [WEBGPU, CPU], ids=["wgsl", "js"])
 def test_every_row_renders(device: int) -> None:
     count, rendered = 0, set()
-    for row in list(core.ROWS.values()):
+    for row in list(registry.ROWS.values()):
         for d in (dtypes.PUBLIC[n] for n in NAMES):
             if device == WEBGPU and d.name in ("float64", "complex128"):
                 continue
@@ -89,14 +89,14 @@ def test_every_row_renders(device: int) -> None:
             build(device, row.name, expression(row), [d] * row.operands, result, computed.compute, 8)
             rendered.add(row.name)
             count += 1
-    assert rendered == set(core.ROWS) and count > 700
+    assert rendered == set(registry.ROWS) and count > 700
 
 
 def test_every_row_compiles() -> None:
     """The WGSL of all rows for float32, int32, int64 and complex64, through the compiler that browsers use, in one batch."""
     on_webgpu()
     cases = []
-    for row in list(core.ROWS.values()):
+    for row in list(registry.ROWS.values()):
         for name in ("float32", "int64", "int32", "complex64", "uint8"):
             d = dtypes.PUBLIC[name]
             found = types_of(row, d)

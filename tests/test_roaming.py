@@ -12,7 +12,7 @@ import pytest
 
 import tabtorch as tt
 
-device: Any = importlib.import_module("tabtorch.device")
+device: Any = importlib.import_module("tabtorch.base.device")
 
 
 @pytest.fixture(autouse=True)

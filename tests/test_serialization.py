@@ -246,7 +246,7 @@ def test_whole_modules_both_ways(device: str) -> None:
 def test_every_class_is_written_under_a_name_that_torch_has() -> None:
     import importlib
 
-    from tabtorch._pickler import public
+    from tabtorch.serialization.pickler import public
 
     for space in ("nn", "optim"):
         here, there = getattr(tabtorch, space), getattr(torch, space)
@@ -300,7 +300,7 @@ def test_checkpoints_of_cuda(device: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert tabtorch.load(file, map_location={"cuda:0": "cpu"}).device.type == "cpu"
     import sys
 
-    monkeypatch.setattr(sys.modules["tabtorch.device"], "_cuda_alias", True)
+    monkeypatch.setattr(sys.modules["tabtorch.base.device"], "_cuda_alias", True)
     if device == "webgpu":
         assert tabtorch.load(file).device.type == "webgpu"
         second = archive(records | {"archive/data.pkl": pkl.replace(b"cuda:0", b"cuda:1")})
@@ -413,7 +413,7 @@ def test_types_that_are_not_here_are_named() -> None:
 
 
 def archive(records: dict[str, bytes]) -> io.BytesIO:
-    from tabtorch._zip import Writer
+    from tabtorch.serialization.zip_archive import Writer
 
     file = io.BytesIO()
     w = Writer(file.write, "archive")

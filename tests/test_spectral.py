@@ -158,7 +158,7 @@ def test_loops_in_functions(device: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (total,) = repeat("t", 3, lambda k, s: (n > 0.0, s + n * k), x)
         return total
 
-    from tabtorch.ops.core import ROW_NAMES, ROWS, Row, elementwise, function
+    from tabtorch.ops.machinery.registry import ROW_NAMES, ROWS, Row, elementwise, function
 
     row = Row("_fibonacci_test", fibonacci, None, "float", method=False, inplace=False, out=False)
     monkeypatch.setitem(ROWS, row.name, row)  # so that both tables lose it when the test is over

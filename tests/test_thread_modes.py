@@ -12,7 +12,7 @@ import torch
 
 import tabtorch as tt
 from at_once import BOTH, eager_switching, elsewhere  # noqa: F401  a fixture
-from tabtorch import modes
+from tabtorch.base import thread_state
 
 
 class Mode(torch.overrides.TorchFunctionMode):
@@ -206,9 +206,9 @@ def test_transforms_are_their_threads_own() -> None:
 def test_modes_of_threads_that_have_ended() -> None:
     """Nobody's modes differ any more: operations ask as little as before."""
     gc.collect()
-    assert type(modes.STATE) is modes._Alike
+    assert type(thread_state.STATE) is thread_state._Alike
     elsewhere(lambda: tt.set_grad_enabled(False))
-    assert type(modes.STATE) is modes._Alike and tt.is_grad_enabled()
+    assert type(thread_state.STATE) is thread_state._Alike and tt.is_grad_enabled()
     with tt.no_grad():
-        assert type(modes.STATE) is modes._Different
-    assert type(modes.STATE) is modes._Alike
+        assert type(thread_state.STATE) is thread_state._Different
+    assert type(thread_state.STATE) is thread_state._Alike

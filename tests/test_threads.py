@@ -23,7 +23,7 @@ from sidebyside import DEVICES
 from tabtorch.autograd import tape
 from tabtorch.bridge import base, get_bridge
 from tabtorch.engine import graph
-from tabtorch.ops import asserts
+from tabtorch.ops.machinery import asserts
 
 # ---- programs
 

@@ -89,7 +89,7 @@ def test_views_share_memory(device: str) -> None:
 
 
 def test_view_of_a_view_is_one_lookup() -> None:
-    from tabtorch import shapes
+    from tabtorch.core import shapes
 
     x = tabtorch.zeros(3, 4)
     assert x.transpose(0, 1)._meta is x.transpose(0, 1)._meta

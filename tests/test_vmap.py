@@ -11,8 +11,8 @@ import torch
 
 import tabtorch
 from sidebyside import outcome, same, to_tab
+from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import get_bridge
-from tabtorch.modes import STATE
 
 X = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(0))
 Y = torch.randn(4, 5, 2, generator=torch.Generator().manual_seed(1))

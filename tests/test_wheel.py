@@ -99,7 +99,7 @@ def test_tracebacks_show_true_lines(tab_wheel: Path, tmp_path: Path) -> None:
     script = """
 import inspect, sys, traceback
 import tabtorch
-from tabtorch.ops import promotion
+from tabtorch.ops.machinery import promotion
 from tabtorch.engine import fuse
 assert "library.xz" in promotion.__file__
 assert fuse.__doc__ and inspect.getsource(fuse) == open("{ROOT}/py/tabtorch/engine/fuse.py").read()
@@ -136,13 +136,13 @@ import tabtorch; tabtorch.install()
 import torch
 assert torch.__file__.startswith(PREFIX), torch.__file__
 import os.path
-from tabtorch.ops import core
-assert os.path.exists(core.__file__) and "site-packages" in core.__file__  # plain files
+from tabtorch.ops.machinery import registry
+assert os.path.exists(registry.__file__) and "site-packages" in registry.__file__  # plain files
 x = torch.arange(6.0, device="cpu").reshape(2, 3)
 assert (x @ x.T + 1).tolist() == [[6.0, 15.0], [15.0, 51.0]]
-from tabtorch.ops import core
-public = {name: core.function(name) for name in core.all_functions()}
-public |= {f"Tensor.{name}": core.method(name) for name in core.all_methods()}
+from tabtorch.ops.machinery import registry
+public = {name: registry.function(name) for name in registry.all_functions()}
+public |= {f"Tensor.{name}": registry.method(name) for name in registry.all_methods()}
 undocumented = [name for name, f in public.items() if callable(f) and not f.__doc__ and not isinstance(f, type)]
 assert not undocumented, undocumented
 assert {"conv2d", "svd_lowrank", "Tensor.logdet"} <= public.keys(), len(public)  # of every module, loaded or not

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .device import device
-from .dtypes import dtype
-from .engine.view import Size
-from .layout import layout, memory_format
-from .modes import STATE
-from .random import Generator
-from .tensor import TensorMeta as _TensorMeta
-from .tensor import disabled_torch_function as _disabled_torch_function_impl
+from tabtorch.base.device import device
+from tabtorch.base.dtypes import dtype
+from tabtorch.base.layout import layout, memory_format
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import TensorMeta as _TensorMeta
+from tabtorch.core.tensor import disabled_torch_function as _disabled_torch_function_impl
+from tabtorch.engine.view import Size
+from tabtorch.random import Generator
 
 __all__ = [
     "Generator",
@@ -45,13 +45,13 @@ def _are_functorch_transforms_active() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
-        from . import overrides
+        from tabtorch import overrides
 
         return getattr(overrides, name)
     if name == "_nn":
         from types import SimpleNamespace
 
-        from .nn.modules._traverse import _parse_to
+        from tabtorch.nn.modules._traverse import _parse_to
 
         return SimpleNamespace(_parse_to=_parse_to)
     raise AttributeError(f"module 'torch._C' has no attribute '{name}' (tabtorch has no compiled module)")

@@ -5,7 +5,7 @@ __all__ = ["parallel_info", "show"]
 
 def show() -> str:
     """What there is of the libraries that PyTorch can be built with: none, for everything is WGSL and JavaScript."""
-    from .version import TABTORCH, TORCH
+    from tabtorch.version import TABTORCH, TORCH
 
     without = "USE_CUDA USE_CUDNN USE_MKL USE_MKLDNN USE_MPI USE_NCCL USE_OPENMP USE_ROCM".split()
     return (

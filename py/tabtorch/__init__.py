@@ -11,12 +11,12 @@ import math
 import sys
 from typing import Any
 
-from . import _archive
+from tabtorch import _archive
 
 _archive.extend(__path__, __name__)
 
-from . import autograd, dtypes, operators
-from .autograd.mode import (
+from tabtorch import autograd
+from tabtorch.autograd.grad_mode import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -24,11 +24,11 @@ from .autograd.mode import (
     no_grad,
     set_grad_enabled,
 )
-from .device import device, set_default_device
-from .dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
-from .engine.view import Size
-from .errors import AcceleratorError, OutOfMemoryError
-from .layout import (
+from tabtorch.base import dtypes
+from tabtorch.base.device import device, set_default_device
+from tabtorch.base.dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
+from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
+from tabtorch.base.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -43,12 +43,13 @@ from .layout import (
     sparse_csr,
     strided,
 )
-from .ops import core as _core
-from .tensor import Tensor
-from .version import __version__
+from tabtorch.core import operators
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import Size
+from tabtorch.ops.machinery import registry as _core
+from tabtorch.version import __version__
 
 operators.install()
-del tensor  # type: ignore[name-defined]  # noqa: F821  # the module; `torch.tensor` is the function, found when first asked for
 
 for _name, _dtype in (dtypes.PUBLIC | dtypes.NAMED_ONLY).items():
     globals()[_name] = _dtype
@@ -67,8 +68,8 @@ _MODULES = (
 _ELSEWHERE = {
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
-    "PyTorchFileReader": "_file_reader",
-    "Event": "streams",
+    "PyTorchFileReader": "serialization.file_reader",
+    "Event": "core.streams",
     "Generator": "random",
     "Future": "futures",
     "GradScaler": "amp",
@@ -78,20 +79,20 @@ _ELSEWHERE = {
     "SymInt": "types",
     "compile": "compiler",
     "TypedStorage": "storage",
-    "Stream": "streams",
+    "Stream": "core.streams",
     "UntypedStorage": "storage",
     "default_generator": "random",
-    "get_printoptions": "printing",
+    "get_printoptions": "core.printing",
     "get_rng_state": "random",
     "initial_seed": "random",
     "load": "serialization",
     "manual_seed": "random",
     "plot": "display.charts",
-    "printoptions": "printing",
+    "printoptions": "core.printing",
     "save": "serialization",
     "seed": "random",
-    "set_printoptions": "printing",
-    "tensor": "hostdata",
+    "set_printoptions": "core.printing",
+    "tensor": "core.from_host",
     "set_rng_state": "random",
     "show": "display.images",
     "vmap": "func",
@@ -110,14 +111,14 @@ _ELSEWHERE = {
 
 async def init() -> None:
     """Starts the device without blocking. Needed only in a browser where Python cannot wait (one without JSPI)."""
-    from .bridge import init as start
+    from tabtorch.bridge import init as start
 
     await start()
 
 
 def install(cuda: bool = True) -> None:
     """Makes `import torch` mean tabtorch, its submodules too. With `cuda` (default), "cuda" means webgpu."""
-    from .install import install as do
+    from tabtorch.install import install as do
 
     globals()["install"] = _install  # the import has put the module there
     do(cuda)
@@ -128,14 +129,14 @@ _install = install
 
 def get_default_device() -> device:
     """The device of tensors for which none is named."""
-    from .device import default_device
+    from tabtorch.base.device import default_device
 
     return default_device().public
 
 
 def set_default_dtype(d: dtype) -> None:
     """The floating type of tensors for which none is named. TypeError for a type that is not floating."""
-    from .ops.dispatch import clear_tables
+    from tabtorch.ops.machinery.dispatch import clear_tables
 
     dtypes.set_default_dtype(d)
     clear_tables()
@@ -155,7 +156,7 @@ def is_tensor(obj: Any) -> bool:
 
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is what `Tensor.untyped_storage()` gives, or `Tensor.storage()`."""
-    from .storage import TypedStorage, UntypedStorage
+    from tabtorch.storage import TypedStorage, UntypedStorage
 
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
@@ -185,7 +186,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The type an operation on both would promote to."""
-    from .ops.promotion import common_dtype
+    from tabtorch.ops.machinery.promotion import common_dtype
 
     return common_dtype([tensor1, tensor2])
 

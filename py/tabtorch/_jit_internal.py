@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Dict, Final, List, Optional, Tuple, TypeVar, Union, get_args, get_origin  # noqa: UP035
 
-from .futures import Future
+from tabtorch.futures import Future
 
 __all__ = [
     "BroadcastingList1",

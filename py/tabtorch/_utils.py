@@ -6,12 +6,12 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
-from .dtypes import dtype as Dtype
-from .engine.view import CONJ, NEG, contiguous_strides, meta
-from .nn.parameter import Parameter
-from .storage import Storage, TypedStorage
-from .tensor import Tensor
-from .tensorbase import INSIDE, TensorBase
+from tabtorch.base.dtypes import dtype as Dtype
+from tabtorch.core.tensor import Tensor
+from tabtorch.core.tensor_base import INSIDE, TensorBase
+from tabtorch.engine.view import CONJ, NEG, contiguous_strides, meta
+from tabtorch.nn.parameter import Parameter
+from tabtorch.storage import Storage, TypedStorage
 
 
 class UnsupportedDtype(TypeError):
@@ -181,7 +181,7 @@ def set_state(t: Tensor, state: Any) -> None:
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    from .hostdata import from_numpy
+    from tabtorch.core.from_host import from_numpy
 
     return _rebuild_device_tensor_from_cpu_tensor(from_numpy(data), dtype, device, requires_grad)
 
@@ -192,7 +192,7 @@ def _rebuild_device_tensor_from_cpu_tensor(data: Any, dtype: Any, device: Any, r
 
 
 def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
-    from .creation import empty_strided
+    from tabtorch.core.creation import empty_strided
 
     return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .func import vmap
+from tabtorch.func import vmap
 
 
 def _vmap(

@@ -14,13 +14,13 @@ from functools import lru_cache
 from pickle import UnpicklingError, decode_long
 from typing import Any
 
-from . import dtypes
-from ._utils import REBUILD, NoDtype, UnsupportedDtype, _rebuild_from_type_v2
-from .device import device as Device
-from .engine.view import Size
-from .nn.parameter import Parameter
-from .storage import StorageType, TypedStorage, UntypedStorage
-from .tensor import Tensor
+from tabtorch._utils import REBUILD, NoDtype, UnsupportedDtype, _rebuild_from_type_v2
+from tabtorch.base import dtypes
+from tabtorch.base.device import device as Device
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import Size
+from tabtorch.nn.parameter import Parameter
+from tabtorch.storage import StorageType, TypedStorage, UntypedStorage
 
 #: modules from which nothing is allowed, whoever says that it is safe
 BLOCKED = ("sys", "os", "posix", "nt")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .device import device, webgpu
-from .webgpu import (
+from tabtorch.base.device import device, webgpu
+from tabtorch.webgpu import (
     current_stream,
     device_count,
     empty_cache,
@@ -21,7 +21,7 @@ from .webgpu import (
     set_stream,
     synchronize,
 )
-from .webgpu import mem_get_info as get_memory_info
+from tabtorch.webgpu import mem_get_info as get_memory_info
 
 __all__ = [
     "current_accelerator",

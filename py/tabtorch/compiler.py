@@ -9,11 +9,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ._dynamo.exc import InvalidBackend
-from .compiled import driver
-from .compiled.driver import Compiled
-from .modes import STATE
-from .nn.modules.module import Module
+from tabtorch._dynamo.exc import InvalidBackend
+from tabtorch.base.thread_state import STATE
+from tabtorch.compiled import driver
+from tabtorch.compiled.driver import Compiled
+from tabtorch.nn.modules.module import Module
 
 __all__ = [
     "OptimizedModule",

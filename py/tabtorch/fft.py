@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .ops.core import Missing, reached
+from tabtorch.ops.machinery.registry import Missing, reached
 
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        ops = importlib.import_module("tabtorch.ops.fft")
+        ops = importlib.import_module("tabtorch.ops.fourier.transforms")
         if name in ops.NAMES:
             globals()[name] = f = reached(getattr(ops, name))
             return f
@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(importlib.import_module("tabtorch.ops.fft").NAMES)
+    return sorted(importlib.import_module("tabtorch.ops.fourier.transforms").NAMES)

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 from urllib.parse import urlparse
 
-from .utils.fetch import IN_TAB, PIECE, Reader, open_reader, open_reader_async, reporter
+from tabtorch.utils.fetch import IN_TAB, PIECE, Reader, open_reader, open_reader_async, reporter
 
 __all__ = [
     "clear_cache",
@@ -102,7 +102,7 @@ def load_state_dict_from_url(
     prefix = _prefix(name, check_hash)
     if IN_TAB and model_dir is None:
         return _stream(url, name, prefix, map_location, progress, weights_only)
-    from .serialization import load
+    from tabtorch.serialization import load
 
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
     os.makedirs(folder, exist_ok=True)
@@ -118,7 +118,7 @@ def _is_safetensors(name: str) -> bool:
 
 
 def _stream(url: str, name: str, prefix: str | None, map_location: Any, progress: Any, weights_only: bool) -> Any:
-    from . import safetensors, serialization
+    from tabtorch import safetensors, serialization
 
     if _is_safetensors(name) and prefix is None:
         return safetensors.load_file(url, device=map_location, progress=progress)
@@ -136,7 +136,7 @@ async def load_state_dict_from_url_async(
     url: str, map_location: Any = None, progress: Any = True, check_hash: bool = False, file_name: str | None = None
 ) -> Any:
     """As `load_state_dict_from_url` in a tab, without blocking: for hosts that have no JSPI. Weights only."""
-    from . import safetensors, serialization
+    from tabtorch import safetensors, serialization
 
     name = file_name or os.path.basename(urlparse(url).path)
     prefix = _prefix(name, check_hash)
@@ -160,7 +160,7 @@ async def clear_cache(url: str | None = None) -> None:
     if IN_TAB:
         from pyodide.code import run_js
 
-        from .bridge.pyodide import load_runtime
+        from tabtorch.bridge.pyodide import load_runtime
 
         load_runtime()
         await run_js("(url) => tabtorchRuntime.forget(url ?? undefined)")(url)

@@ -14,11 +14,10 @@ from typing import Any
 
 #: names of torch modules that live elsewhere here
 _RENAMED = {
-    "torch.autograd.grad_mode": "tabtorch.autograd.mode",
     "torch.utils.data._utils.collate": "tabtorch.utils.data._collate",
     "torch.utils.data._utils.worker": "tabtorch.utils.data._worker",
-    "torch._tensor_str": "tabtorch.printing",
-    "torch._tensor": "tabtorch.tensor",
+    "torch._tensor_str": "tabtorch.core.printing",
+    "torch._tensor": "tabtorch.core.tensor",
     "torch._dynamo.eval_frame": "tabtorch.compiler",
     "torch.fx.experimental": "tabtorch.fx",
     "torch.fx.experimental.proxy_tensor": "tabtorch.fx",
@@ -172,5 +171,5 @@ def install(cuda: bool = True) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("tabtorch.") and isinstance(module, types.ModuleType):
             sys.modules.setdefault(name[3:], module)
-    devices: Any = sys.modules["tabtorch.device"]
+    devices: Any = sys.modules["tabtorch.base.device"]
     devices._cuda_alias = bool(cuda)

@@ -13,10 +13,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from .autograd.function import Function
-from .autograd.mode import STATE, no_grad
-from .tensor import Tensor
-from .utils._pytree import tree_leaves
+from tabtorch.autograd.function import Function
+from tabtorch.autograd.grad_mode import STATE, no_grad
+from tabtorch.core.tensor import Tensor
+from tabtorch.utils._pytree import tree_leaves
 
 __all__ = [
     "CustomOpDef",
@@ -79,7 +79,7 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._batched is not None and STATE.nesting:
-            from .func.functions import apply
+            from tabtorch.func.functions import apply
 
             rule = partial(self._batched, **kwargs)
             result = apply(SimpleNamespace(setup_context=rule, generate_vmap_rule=False, vmap=rule), args)

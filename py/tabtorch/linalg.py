@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import LinAlgError
-from .ops import core
+from tabtorch.base.errors import LinAlgError
+from tabtorch.ops.machinery import registry
 
 
 def __getattr__(name: str) -> Any:
-    f = None if name.startswith("_") else core.in_space("linalg_" + name)
+    f = None if name.startswith("_") else registry.in_space("linalg_" + name)
     if f is None:
-        raise core.Missing(
+        raise registry.Missing(
             f"module 'torch.linalg' has no attribute '{name}' (if PyTorch has it: tabtorch does not have it yet)"
         )
     globals()[name] = f
@@ -19,8 +19,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    core.load_all()
-    return sorted([n.removeprefix("linalg_") for n in core.FUNCTIONS if n.startswith("linalg_")] + ["LinAlgError"])
+    registry.load_all()
+    return sorted([n.removeprefix("linalg_") for n in registry.FUNCTIONS if n.startswith("linalg_")] + ["LinAlgError"])
 
 
 __all__ = ["LinAlgError"]

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tabtorch as torch
-
-from . import dtypes
-from .ops.core import Missing
-from .tensor import Tensor
+from tabtorch.base import dtypes
+from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery.registry import Missing
 
 # what hides elements from each operation: a number, or "low" / "high" for what no element of the type lies beyond
 _IDENTITY = {

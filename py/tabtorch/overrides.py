@@ -13,9 +13,9 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from . import _overriding
-from ._overriding import STATE, overloaded
-from .tensor import Tensor
+from tabtorch.core.tensor import Tensor
+from tabtorch.interception import torch_function
+from tabtorch.interception.torch_function import STATE, overloaded
 
 _package: Any = importlib.import_module(__package__ or "tabtorch")
 
@@ -54,7 +54,7 @@ def handle_torch_function(
             + (f" nor in mode {STATE.modes[-1]}" if STATE.modes else "")
         )
 
-    return _overriding.dispatch(public_api, found, args, kwargs, message)
+    return torch_function.dispatch(public_api, found, args, kwargs, message)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,13 +169,13 @@ class TorchFunctionMode:
     def __enter__(self) -> Any:
         STATE.modes.append(self)
         STATE.entered.append(self)
-        _overriding.switch()
+        torch_function.switch()
         return self
 
     def __exit__(self, *exc: Any) -> None:
         STATE.modes.pop()
         STATE.entered.remove(self)
-        _overriding.switch()
+        torch_function.switch()
 
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> Any:
@@ -248,7 +248,7 @@ def _functions() -> tuple[dict[Any, list[Any]], dict[Any, str]]:
         )
         mine = lists.setdefault(space, [])
         for name in dir(Tensor(0)) if prefix == "Tensor" else dir(space):
-            if name in _overriding.LEFT_OUT or (prefix != "Tensor" and name.startswith("_")):
+            if name in torch_function.LEFT_OUT or (prefix != "Tensor" and name.startswith("_")):
                 continue
             f = getattr(space, name, None)
             if isinstance(f, property):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from .tensor import Tensor
+from tabtorch.core.tensor import Tensor
 
 torch: Any = importlib.import_module(__package__ or "tabtorch")
 

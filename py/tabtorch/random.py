@@ -14,15 +14,16 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from . import bridge, dtypes
-from . import random_streams as streams
-from .device import cpu, resolve, webgpu
-from .device import device as Device
-from .engine import draws, graph
-from .engine.graph import Node
-from .engine.view import Meta, contiguous_meta
-from .modes import STATE
-from .tensor import Tensor
+from tabtorch import bridge
+from tabtorch.base import dtypes
+from tabtorch.base import random_streams as streams
+from tabtorch.base.device import cpu, resolve, webgpu
+from tabtorch.base.device import device as Device
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import draws, graph
+from tabtorch.engine.graph import Node
+from tabtorch.engine.view import Meta, contiguous_meta
 
 __all__ = [
     "Generator",
@@ -132,7 +133,7 @@ def _rebuild(device: str, state: bytes) -> Generator:
 
 
 def _bytes(t: Tensor) -> bytes:
-    from .convert import to_bytes
+    from tabtorch.core.to_host import to_bytes
 
     return to_bytes(t)
 
@@ -172,7 +173,7 @@ class HostGenerator(Generator):
     def draw(self, draw: streams.Draw, out: Meta, inputs: tuple[Node, ...] = ()) -> Node:
         """The next numbers of the stream, as `out`, which is contiguous and on cpu."""
         if STATE.levels:
-            from .func import batch
+            from tabtorch.func import batch
 
             return batch.drawn_one_by_one(lambda given: draws.run(draw, (self._state(), *given), out), out, inputs)
         for n in inputs:

@@ -16,12 +16,22 @@ from math import prod
 from operator import mul
 from typing import Any
 
-from . import dtypes
-from ._transfer import Span, pour, read_back, reserve
-from .engine.view import contiguous_meta, contiguous_strides
-from .storage import Storage
-from .tensor import Tensor
-from .utils.fetch import Reader, Work, drive, drive_async, is_url, join, open_reader, open_reader_async, read_bytes
+from tabtorch.base import dtypes
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import contiguous_meta, contiguous_strides
+from tabtorch.serialization.transfer import Span, pour, read_back, reserve
+from tabtorch.storage import Storage
+from tabtorch.utils.fetch import (
+    Reader,
+    Work,
+    drive,
+    drive_async,
+    is_url,
+    join,
+    open_reader,
+    open_reader_async,
+    read_bytes,
+)
 
 __all__ = [
     "SafetensorError",
@@ -183,7 +193,7 @@ class _Making:
     """Tensors whose bytes are still to come."""
 
     def __init__(self, device: Any) -> None:
-        from .serialization import Places
+        from tabtorch.serialization import Places
 
         self.places = Places(f"cuda:{device}" if isinstance(device, int) else device)
         self.device = device
@@ -392,7 +402,7 @@ async def load_file_async(
     found: dict[str, Tensor] = {}
     files: Iterable[tuple[Any, list[str] | None]] = [(filename, None)]
     if _is_index(filename):
-        from .utils.fetch import read_bytes_async
+        from tabtorch.utils.fetch import read_bytes_async
 
         files = _shards(filename, await read_bytes_async(_existing(filename), cache=cache))
     for file, names in files:
@@ -460,7 +470,7 @@ def _parts(tensors: Any, metadata: Any) -> tuple[bytes, list[Tensor]]:
 
 
 def _numbers(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    from .convert import _source
+    from tabtorch.core.to_host import _source
 
     return read_back(_source(t.detach()) for t in tensors)
 

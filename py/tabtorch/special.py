@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops import core
+from tabtorch.ops.machinery import registry
 
 _SAME = ("exp2", "expm1", "log1p", "sinc", "round", "softmax", "log_softmax", "logsumexp")
 _RENAMED = {"multigammaln": "mvlgamma"}
@@ -12,18 +12,18 @@ _RENAMED = {"multigammaln": "mvlgamma"}
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        f = core.in_space("special_" + name) or (
-            core.in_space(_RENAMED.get(name, name)) if name in _SAME or name in _RENAMED else None
+        f = registry.in_space("special_" + name) or (
+            registry.in_space(_RENAMED.get(name, name)) if name in _SAME or name in _RENAMED else None
         )
         if f is not None:
             globals()[name] = f
             return f
-    raise core.Missing(
+    raise registry.Missing(
         f"module 'torch.special' has no attribute '{name}' (if PyTorch has it: tabtorch does not have it yet)"
     )
 
 
 def __dir__() -> list[str]:
-    core.load_all()
-    names = {n.removeprefix("special_") for n in (*core.FUNCTIONS, *core.ROW_NAMES) if n.startswith("special_")}
+    registry.load_all()
+    names = {n.removeprefix("special_") for n in (*registry.FUNCTIONS, *registry.ROW_NAMES) if n.startswith("special_")}
     return sorted({*names, *_SAME, *_RENAMED})

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .dtypes import PUBLIC, TYPE_NAMES, uint8
-from .engine.graph import Node
-from .engine.view import contiguous_meta
+from tabtorch.base.dtypes import PUBLIC, TYPE_NAMES, uint8
+from tabtorch.engine.graph import Node
+from tabtorch.engine.view import contiguous_meta
 
 if TYPE_CHECKING:
-    from .tensor import Tensor
+    from tabtorch.core.tensor import Tensor
 
 _addresses = itertools.count(1 << 40, 1 << 40)
 
@@ -124,7 +124,7 @@ class _Memory:
 
     def whole(self) -> Tensor:
         """All of it as a tensor of one dimension, of the type in which it is kept."""
-        from .tensor import Tensor
+        from tabtorch.core.tensor import Tensor
 
         m = self._storage.node.inst.out
         t: Tensor = object.__new__(Tensor)
@@ -133,7 +133,7 @@ class _Memory:
         return t
 
     def _bytes(self) -> bytes:
-        from .engine.graph import read
+        from tabtorch.engine.graph import read
 
         return read(self._storage.node, 0, self._storage.nbytes)
 
@@ -218,8 +218,8 @@ class UntypedStorage(_Memory):
     """
 
     def __new__(cls, size: Any = 0, *, device: Any = None) -> UntypedStorage:
-        from .creation import zeros
-        from .hostdata import tensor
+        from tabtorch.core.creation import zeros
+        from tabtorch.core.from_host import tensor
 
         made = (
             zeros(size, dtype=uint8, device=device)
@@ -294,8 +294,8 @@ class TypedStorage(_Memory):
 
 def _filled(data: bytes, dtype: Any, device: str, untyped: bool = False) -> Any:
     """Unpickles a storage. One from a device that is not there goes to the default one."""
-    from .device import resolve
-    from .engine.graph import from_host
+    from tabtorch.base.device import resolve
+    from tabtorch.engine.graph import from_host
 
     try:
         where = resolve(device)
@@ -310,7 +310,7 @@ def _load_from_bytes(b: bytes) -> Any:
     """What the pickle of a single storage calls."""
     import io
 
-    from .serialization import load
+    from tabtorch.serialization import load
 
     return load(io.BytesIO(b), weights_only=False)
 
@@ -331,7 +331,7 @@ class StorageType:
     def dtype(self) -> Any:
         """TypeError for a type that tabtorch does not have."""
         if self._dtype is None:
-            from ._utils import missing_dtype
+            from tabtorch._utils import missing_dtype
 
             kind = self.name.removesuffix("Storage").lower()
             raise missing_dtype({"complexhalf": "complex32"}.get(kind, kind))

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tabtorch as torch
-
-from .hostdata import tensor
-from .tensor import Tensor
+from tabtorch.core.from_host import tensor
+from tabtorch.core.tensor import Tensor
 
 #: dtype -> (rtol, atol); every other type is compared exactly
 _TOLERANCES = {

@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import IO, TypeAlias
 
-from .autograd.graph import GradientEdge
-from .device import device as _device
-from .dtypes import dtype
-from .engine.view import Size
-from .layout import layout
-from .storage import UntypedStorage as Storage
-from .tensor import Tensor
+from tabtorch.autograd.graph import GradientEdge
+from tabtorch.base.device import device as _device
+from tabtorch.base.dtypes import dtype
+from tabtorch.base.layout import layout
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import Size
+from tabtorch.storage import UntypedStorage as Storage
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
 

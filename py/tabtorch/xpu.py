@@ -1,5 +1,5 @@
 """`torch.xpu`: not available; Intel's GPUs are reached through WebGPU, as the device "webgpu"."""
 
-from .mps import device_count, empty_cache, is_available, manual_seed
+from tabtorch.mps import device_count, empty_cache, is_available, manual_seed
 
 __all__ = ["device_count", "empty_cache", "is_available", "manual_seed"]

@@ -152,7 +152,7 @@ def values_of(tensors: list[Any], lib: Any) -> list[list[Any]]:
     if lib.__name__ != "tabtorch" and not hasattr(lib, "_tabtorch"):
         return [plain(t) for t in tensors]
     import tabtorch
-    from tabtorch.convert import _source, decode
+    from tabtorch.core.to_host import _source, decode
     from tabtorch.engine.graph import read_many
 
     with tabtorch.no_grad():

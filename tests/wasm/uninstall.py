@@ -16,4 +16,4 @@ def uninstall() -> None:
     module = sys.modules["tabtorch.install"]
     sys.meta_path[:] = [f for f in sys.meta_path if f not in (module._finder, module._safetensors)]
     tabtorch.__name__ = "tabtorch"
-    sys.modules["tabtorch.device"]._cuda_alias = False
+    sys.modules["tabtorch.base.device"]._cuda_alias = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..modes import STATE
-from . import config, exc
+from tabtorch._dynamo import config, exc
+from tabtorch.base.thread_state import STATE
 
 __all__ = [
     "OptimizedModule",
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
         "list_backends",
         "reset",
     ):
-        from .. import compiler
+        from tabtorch import compiler
 
         return compiler if name == "eval_frame" else getattr(compiler, name)
     raise AttributeError(f"module 'torch._dynamo' has no attribute '{name}'")
@@ -61,7 +61,7 @@ maybe_mark_dynamic = mark_static = mark_dynamic
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
     """Says that a tensor stays where it is from call to call. A plan refers to its inputs anew anyway. TypeError for no tensor."""
-    from ..tensor import Tensor
+    from tabtorch.core.tensor import Tensor
 
     if not isinstance(t, Tensor):
         raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
@@ -75,14 +75,14 @@ def graph_break(msg: str = "") -> None:
 
 def disallow_in_graph(fn: Any) -> Any:
     """`fn` breaks the plan of a compiled function that calls it."""
-    from ..compiler import disable
+    from tabtorch.compiler import disable
 
     return disable(fn)
 
 
 def optimize(backend: Any = "inductor", *, nopython: bool = False, **kwargs: Any) -> Any:
     """A decorator: `torch.compile` by its old name."""
-    from ..compiler import compile
+    from tabtorch.compiler import compile
 
     return compile(backend=backend, fullgraph=nopython, **kwargs)
 
@@ -94,7 +94,7 @@ def run(fn: Any) -> Any:
 
 def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """`explain(f)(*args)` runs `f` once; tells how many graphs it takes, and why it runs eagerly on every call, if it does."""
-    from ..compiled.explain import explain as tell
+    from tabtorch.compiled.explain import explain as tell
 
     return (
         (lambda *args, **kwargs: tell(f, args, kwargs))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .associative_scan import associative_scan
+from tabtorch._higher_order_ops.associative_scan import associative_scan
 
 __all__ = ["associative_scan"]

@@ -7,8 +7,7 @@ from typing import Any
 
 import tabtorch as torch
 from tabtorch import Tensor
-
-from ..utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from tabtorch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 
 def associative_scan(

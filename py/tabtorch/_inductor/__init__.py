@@ -1,5 +1,5 @@
 """`torch._inductor`: the names of it that programs use."""
 
-from . import config
+from tabtorch._inductor import config
 
 __all__ = ["config"]

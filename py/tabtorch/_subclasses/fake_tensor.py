@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
 
 __all__ = ["FakeTensor", "is_fake"]
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from . import autocast_mode
-from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
-from .grad_scaler import GradScaler
+from tabtorch.amp import autocast_mode
+from tabtorch.amp.autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available
+from tabtorch.amp.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 

@@ -10,12 +10,12 @@ import threading
 from functools import partial
 from typing import Any
 
-from .. import dtypes
-from .._exchange import LOCK, Layer
-from ..modes import kind
-from ..ops.core import GUARD
-from ..tensor import Tensor
-from ._policies import BANNED, NAMES, POLICIES, holds
+from tabtorch.amp._policies import BANNED, NAMES, POLICIES, holds
+from tabtorch.base import dtypes
+from tabtorch.base.thread_state import kind
+from tabtorch.core.tensor import Tensor
+from tabtorch.interception.code_swapping import LOCK, Layer
+from tabtorch.ops.machinery.registry import GUARD
 
 
 class _Copies(dict[int, tuple[Tensor, Tensor]]):
@@ -64,8 +64,8 @@ _OPEN = (
     "tabtorch.func",
     "tabtorch.masked",
     "tabtorch.optim",
-    "tabtorch.ops.linalg_products",
-    "tabtorch.ops.spectral_uses",
+    "tabtorch.ops.linalg.products",
+    "tabtorch.ops.linalg.spectral_uses",
     "tabtorch.utils",
 )
 _ours: dict[str, bool] = {}
@@ -78,7 +78,10 @@ def _is_ours(module: str) -> bool:
 
 def _between(frame: Any) -> bool:
     """Whether it belongs to another party that looks on, such as overrides by subclasses."""
-    return frame.f_globals.get("__name__") in ("tabtorch._exchange", "tabtorch._overriding")
+    return frame.f_globals.get("__name__") in (
+        "tabtorch.interception.code_swapping",
+        "tabtorch.interception.torch_function",
+    )
 
 
 def clear_copies() -> None:
@@ -182,9 +185,9 @@ _layer: Layer | None = None
 
 
 def _make_layer() -> Layer:
-    from .. import operators
-    from ..nn import functional
-    from ..nn.modules.rnn import RNNBase, RNNCellBase
+    from tabtorch.core import operators
+    from tabtorch.nn import functional
+    from tabtorch.nn.modules.rnn import RNNBase, RNNCellBase
 
     layer = Layer(0, lambda name: partial(_call, name) if name in NAMES else None)
     for name, make, row in (

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .. import dtypes
-from ..tensor import Tensor
-from . import _switch
+from tabtorch.amp import _switch
+from tabtorch.base import dtypes
+from tabtorch.core.tensor import Tensor
 
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
@@ -180,7 +180,7 @@ class autocast:
 
 def _cuda() -> bool:
     """Whether "cuda" means something here."""
-    return bool(sys.modules["tabtorch.device"]._cuda_alias)
+    return bool(sys.modules["tabtorch.base.device"]._cuda_alias)
 
 
 # ---- for autograd.Function

@@ -9,9 +9,8 @@ from enum import Enum
 from typing import Any
 
 import tabtorch as torch
-
-from ..engine import multi
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import multi
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -33,7 +32,7 @@ def unscale_all(grads: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> No
 
     Many are taken as one flat buffer: the dispatches hardly grow with their number.
     """
-    from ..optim._fused import _flat, _may_pack
+    from tabtorch.optim._fused import _flat, _may_pack
 
     with torch.no_grad():
         packed = len(grads) > 1 and _may_pack(grads, grads, [])

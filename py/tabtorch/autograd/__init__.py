@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import function, mode
-from .engine import backward, grad
-from .function import Function
-from .mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tabtorch.autograd import function
+from tabtorch.autograd import grad_mode as mode
+from tabtorch.autograd.engine import backward, grad
+from tabtorch.autograd.function import Function
+from tabtorch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 grad_mode = mode
 
@@ -26,15 +27,15 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("detect_anomaly", "set_detect_anomaly"):
-        from . import anomaly_mode
+        from tabtorch.autograd import anomaly_mode
 
         return getattr(anomaly_mode, name)
     if name == "Variable":
-        from .variable import Variable
+        from tabtorch.autograd.variable import Variable
 
         return Variable
     if name == "SavedTensor":
-        from .saved import SavedTensor
+        from tabtorch.autograd.saved_tensors import SavedTensor
 
         return SavedTensor
     if name in ("anomaly_mode", "forward_ad", "functional", "graph", "profiler", "variable"):

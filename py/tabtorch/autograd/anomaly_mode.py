@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from . import engine
-from .tape import GradFn
+from tabtorch.autograd import engine
+from tabtorch.autograd.tape import GradFn
 
 _check_nan = True
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from ..engine import graph
-from ..engine.view import contiguous_strides, meta
-from ..ops import core
-from ..tensor import Tensor
-from . import flat
-from .fit import fit_gradient
-from .mode import STATE
-from .tape import LEAF, GradFn, edge, next_seq
+from tabtorch.autograd import zero_curvature
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.match_input import fit_gradient
+from tabtorch.autograd.tape import LEAF, GradFn, edge, next_seq
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.engine.view import contiguous_strides, meta
+from tabtorch.ops.machinery import registry
 
 _by_seq = attrgetter("seq")
 
@@ -34,7 +34,7 @@ _warn_of_cycle = [True]
 
 def _add(a: Tensor, b: Tensor) -> Tensor:
     global _add
-    _add = core.function("add")  # type: ignore[assignment]
+    _add = registry.function("add")  # type: ignore[assignment]
     return _add(a, b)
 
 
@@ -52,7 +52,7 @@ def _collect(roots: Sequence[Any], ends: Sequence[GradFn] = ()) -> tuple[list[Gr
     found = list(stack)
     flips = STATE.flips
     if flips:
-        from .forward_ad import is_hidden
+        from tabtorch.autograd.forward_ad import is_hidden
 
         found = [fn for fn in stack if not is_hidden(fn)]
         stack = found.copy()
@@ -167,8 +167,8 @@ def run(
                     raise RuntimeError(
                         f"{fn.name()} returned an invalid gradient count: got {len(results)}, but expected {len(edges)}"
                     )
-                if create_graph and flat.is_flat(fn):
-                    results = flat.keep_edges(fn, results)
+                if create_graph and zero_curvature.is_flat(fn):
+                    results = zero_curvature.keep_edges(fn, results)
                 if check is not None:
                     check(fn, results)
                 if leaving is not None:
@@ -211,7 +211,7 @@ def run(
             results = d = g = old = None  # type: ignore[assignment]
         taken = targets.grads if targets is not None else []
         if STATE.zeros:
-            _fill(flat.reached(STATE.zeros), leaf_count, targets)
+            _fill(zero_curvature.reached(STATE.zeros), leaf_count, targets)
         return taken
     except Exception:
         if check is not None:
@@ -229,11 +229,11 @@ def _fill(reached: set[Any], leaves: dict[Any, int], targets: _Targets | None) -
         for i, e in enumerate(targets.edges):
             if targets.grads[i] is None and e is not None:
                 if (e if e.edge_kind == LEAF else (e.fn, e.nr if e.is_port else 0)) in reached:
-                    targets.grads[i] = flat.zeros(targets.inputs[i])
+                    targets.grads[i] = zero_curvature.zeros(targets.inputs[i])
         return
     for leaf in leaves if targets is None else targets.leaves:
         if leaf._grad is None and leaf in reached:
-            leaf._grad = flat.zeros(leaf)
+            leaf._grad = zero_curvature.zeros(leaf)
 
 
 def _send(
@@ -326,9 +326,9 @@ def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
         g = g if m.contiguous else g.contiguous()
         plain = contiguous_strides(want.shape)
         return g if g._meta.strides == plain else Tensor._view_of(g, m.view(m.shape, plain, m.offset))
-    from ..ops.convert import converted
-    from ..ops.dispatch import layout_of
-    from ..ops.inplace import is_dense
+    from tabtorch.ops.machinery.dispatch import layout_of
+    from tabtorch.ops.machinery.inplace import is_dense
+    from tabtorch.ops.shaping.convert import converted
 
     if not is_dense(want):
         return g if m.contiguous else g.contiguous()
@@ -417,7 +417,7 @@ def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not out._meta.dtype.is_floating_point:
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
-        ones: Any = core.function("ones_like")
+        ones: Any = registry.function("ones_like")
         return ones(out.detach())
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -447,7 +447,7 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     x = (x,) if x is None or isinstance(x, Tensor) or hasattr(x, "ownership_token") else tuple(x)
     for e in x:
         if not isinstance(e, Tensor) and hasattr(e, "ownership_token"):
-            from .graph import GradientEdge, tensor_at
+            from tabtorch.autograd.graph import GradientEdge, tensor_at
 
             return tuple([tensor_at(e) if isinstance(e, GradientEdge) else e for e in x])
     return x
@@ -521,7 +521,7 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """`torch.autograd.grad`: the gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is left alone."""
     if is_grads_batched:
-        from ..func import vmap
+        from tabtorch.func import vmap
 
         def each(*gs: Tensor) -> Any:
             found = grad(
@@ -563,7 +563,7 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     result = run(roots, gs, keep, create_graph, inputs, accumulate=False)
     if materialize_grads:
-        zeros: Any = core.function("zeros_like")
+        zeros: Any = registry.function("zeros_like")
         result = [zeros(t) if g is None else g for g, t in zip(result, inputs, strict=True)]
     elif not allow_unused:
         for i, g in enumerate(result):

@@ -14,15 +14,26 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ..modes import STATE
-from ..ops import core
-from ..ops.tape import PackedFn, RowFn
-from ..tensor import Tensor
-from . import engine
-from .engine import _add, _to_port
-from .fit import fit_gradient
-from .mode import _Mode
-from .tape import FREED, LEAF, GradFn, OpFn, Saved, edge, freed_error, grad_class, modified_error, next_seq
+from tabtorch.autograd import engine
+from tabtorch.autograd.engine import _add, _to_port
+from tabtorch.autograd.grad_mode import _Mode
+from tabtorch.autograd.match_input import fit_gradient
+from tabtorch.autograd.tape import (
+    FREED,
+    LEAF,
+    GradFn,
+    OpFn,
+    Saved,
+    edge,
+    freed_error,
+    grad_class,
+    modified_error,
+    next_seq,
+)
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery import registry
+from tabtorch.ops.machinery.row_tape import PackedFn, RowFn
 
 _by_seq = attrgetter("seq")
 
@@ -288,7 +299,7 @@ class _Linear:
         self.probes: list[Any] = [None] * len(outs)
         self.pairs: list[tuple[Any, GradFn, int]] = []  # (edge of Jᵀv, who has the tangent, which output of it)
         roots = []
-        zeros: Any = core.function("zeros_like")
+        zeros: Any = registry.function("zeros_like")
         for k, e in enumerate(edges):
             if e is not None and e.fn in down.live and e.fn not in down.ends:
                 v = _alias(zeros(outs[k].detach()))
@@ -317,7 +328,7 @@ class _Linear:
             grads = self.up.sweep(given, not record)
         finally:
             STATE.grad = before
-        zeros: Any = core.function("zeros")
+        zeros: Any = registry.function("zeros")
         results: list[Tensor | None] = []
         for e, probe in zip(self.edges, self.probes, strict=True):
             found: Tensor | None = None
@@ -382,7 +393,7 @@ def jvp(
         found = pushforward(outs, level)
     finally:
         level.leave()
-    zeros: Any = core.function("zeros_like")
+    zeros: Any = registry.function("zeros_like")
     outs = [_kept(o) for o in outs]
     result = outs, [zeros(o.detach()) if t is None else _kept(t) for o, t in zip(outs, found, strict=True)]
     level.forget()
@@ -522,7 +533,7 @@ def tangents_of(inputs: Sequence[Tensor]) -> list[tuple[Level, list[Tensor | Non
 
 def call_jvp(ctx: Any, cls: Any, outputs: Sequence[Any], levels: list[tuple[Level, list[Tensor | None]]]) -> None:
     """Asks a Function's `jvp` for the tangents of its outputs."""
-    zeros: Any = core.function("zeros")
+    zeros: Any = registry.function("zeros")
     for level, tangents in levels:
         given: list[Any] = [None] * ctx.count
         for slot, t, m in zip(ctx.slots, tangents, ctx.metas, strict=True):

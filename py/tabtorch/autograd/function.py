@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ops import core
-from ..tensor import Tensor
-from .mode import STATE, no_grad, quiet
-from .tape import FREED, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
-from .views import check_inplace, rebase
+from tabtorch.autograd.grad_mode import STATE, no_grad, quiet
+from tabtorch.autograd.tape import FREED, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
+from tabtorch.autograd.views import check_inplace, rebase
+from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery import registry
 
 
 class FunctionCtx:
@@ -82,7 +82,7 @@ class BackwardCFunction(GradFn, FunctionCtx):
             outs = self.outs if several else (self.outs,)
             for i, m in enumerate(outs):
                 if grads[i] is None and m.dtype.category > 1:
-                    zeros: Any = core.function("zeros")
+                    zeros: Any = registry.function("zeros")
                     grads[i] = zeros(m.shape, dtype=m.dtype, device=m.device)
         cls = self.forward_cls
         back = cls.backward if cls.backward is not Function.backward else cls.vjp
@@ -180,7 +180,7 @@ class Function(metaclass=_FunctionMeta):
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` and records it."""
         if STATE.nesting and not cls.__module__.startswith("tabtorch."):
-            from ..func.functions import apply
+            from tabtorch.func.functions import apply
 
             batched = apply(cls, args)
             if batched is not NotImplemented:
@@ -194,7 +194,7 @@ class Function(metaclass=_FunctionMeta):
         levels: Any = ()
         own = recording and STATE.duals and cls.__module__.startswith("tabtorch.")
         if recording and STATE.duals:
-            from .forward_ad import call_jvp, tangents_of
+            from tabtorch.autograd.forward_ad import call_jvp, tangents_of
 
             # what is part of an operation needs no jvp: its backward says all
             if not own or cls.jvp is not Function.jvp:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import forward_ad
-from .engine import grad
+from tabtorch.autograd import forward_ad
+from tabtorch.autograd.engine import grad
+from tabtorch.core.tensor import Tensor
 
 Tensors = tuple[Tensor, ...]
 Gradients = Sequence[Tensor | None]

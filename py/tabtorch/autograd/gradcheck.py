@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import forward_ad
-from .engine import grad
-from .tape import GradFn, next_seq
+from tabtorch.autograd import forward_ad
+from tabtorch.autograd.engine import grad
+from tabtorch.autograd.tape import GradFn, next_seq
+from tabtorch.core.tensor import Tensor
 
 Tensors = Sequence[Any]
 
@@ -330,7 +329,7 @@ class _Undefined(GradFn):
 
 
 def _without_gradient(t: Any) -> Any:
-    from .tape import edge
+    from tabtorch.autograd.tape import edge
 
     fn, out = _Undefined(), t.detach()
     fn.edges, fn.metas, fn.outs, fn.seq = (t._fn or edge(t),), (t._meta,), t._meta, next_seq()

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..modes import STATE
-from ..tensor import Tensor
-from ..utils.hooks import RemovableHandle
-from . import engine
-from .tape import AccumulateGrad, GradFn, Port, accumulator
+from tabtorch.autograd import engine
+from tabtorch.autograd.tape import AccumulateGrad, GradFn, Port, accumulator
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.utils.hooks import RemovableHandle
 
 
 class Node(abc.ABC):

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ..storage import UNRECORDED
-from ..tensor import Tensor
-from .tape import GradFn
+from tabtorch.autograd.tape import GradFn
+from tabtorch.core.tensor import Tensor
+from tabtorch.storage import UNRECORDED
 
 #: how often a hook was added to anything: who remembers that there is none looks again
 added = [0]
@@ -17,7 +17,7 @@ added = [0]
 
 def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
     """Appends to the ordered dict `owner.where`. The handle returned takes the hook out again."""
-    from ..utils.hooks import RemovableHandle
+    from tabtorch.utils.hooks import RemovableHandle
 
     hooks = getattr(owner, where)
     if hooks is None:
@@ -38,7 +38,7 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
     if fn.tensor_hooks is None:
         fn.tensor_hooks = {}
     hooks = fn.tensor_hooks.setdefault(t.output_nr, OrderedDict())
-    from ..utils.hooks import RemovableHandle
+    from tabtorch.utils.hooks import RemovableHandle
 
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..profiler import profiler as _profiler
-from ..profiler._record import FunctionEvent, record_function
-from ..profiler._table import EventList, FunctionEventAvg
+from tabtorch.profiler import profiler as _profiler
+from tabtorch.profiler._record import FunctionEvent, record_function
+from tabtorch.profiler._table import EventList, FunctionEventAvg
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
 

@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dtypes import TYPE_NAMES
-from ..modes import next_seq
-from ..tensor import Tensor
-from ..tensorbase import inside
-from .mode import STATE
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.base.dtypes import TYPE_NAMES
+from tabtorch.base.thread_state import next_seq
+from tabtorch.core.tensor import Tensor
+from tabtorch.core.tensor_base import inside
 
 _new = object.__new__
 
@@ -88,13 +88,13 @@ class GradFn:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_saved_", "_raw_saved_")):
-            from .saved import find
+            from tabtorch.autograd.saved_tensors import find
 
             return find(self, name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __dir__(self) -> list[str]:
-        from .saved import listed
+        from tabtorch.autograd.saved_tensors import listed
 
         return [*super().__dir__(), *listed(self)]
 
@@ -115,13 +115,13 @@ class GradFn:
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook(grad_inputs, grad_outputs)` after this node ran; what it returns replaces grad_inputs."""
-        from .hooks import add_hook
+        from tabtorch.autograd.hooks import add_hook
 
         return add_hook(self, "post_hooks", hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook(grad_outputs)` before this node runs; what it returns replaces grad_outputs."""
-        from .hooks import add_hook
+        from tabtorch.autograd.hooks import add_hook
 
         return add_hook(self, "pre_hooks", hook)
 
@@ -169,13 +169,13 @@ class AccumulateGrad:
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((), (gradient,))` after the gradient was added to `.grad`."""
-        from .hooks import add_hook
+        from tabtorch.autograd.hooks import add_hook
 
         return add_hook(self.variable, "_after_hooks", hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((gradient,))` before that; a tuple that it returns replaces it."""
-        from .hooks import add_hook
+        from tabtorch.autograd.hooks import add_hook
 
         def first(g: Tensor) -> Any:
             r = hook((g,))
@@ -212,7 +212,7 @@ def _public_edge(e: Any) -> tuple[Any, int]:
 def edge(t: Tensor) -> Any:
     """The edge to a tensor that requires grad and has no `_fn` at hand: a leaf, or a view whose base was written to."""
     if t._stale:
-        from .views import refresh
+        from tabtorch.autograd.views import refresh
 
         refresh(t)
         return t._fn
@@ -314,7 +314,7 @@ class Packed:
     __slots__ = ("edge", "is_output", "nr", "unpack_hook", "value")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
-        from .mode import no_grad
+        from tabtorch.autograd.grad_mode import no_grad
 
         if tensor._inference:
             raise inference_error()
@@ -394,7 +394,7 @@ def check_history(t: Tensor) -> None:
 def maker(t: Tensor) -> Any:
     """The present function of a tensor, on the tape, of a view whose base was written to the one that it gets for that."""
     if t._stale:
-        from .views import refresh
+        from tabtorch.autograd.views import refresh
 
         refresh(t)
     return t._fn
@@ -458,7 +458,7 @@ class OpFn(GradFn):
 
     def _unpack_by_name(self, saved: Sequence[Saved | Packed | None]) -> None:
         """Unpacks what is saved in PyTorch's order: of several that were written to, the first is told."""
-        from .saved import names_of
+        from tabtorch.autograd.saved_tensors import names_of
 
         named = [(name, saved[i]) for name, i in names_of(self).items() if i < len(saved)]
         for _, _, s in sorted([(s.is_output, name, s) for name, s in named if s is not None]):

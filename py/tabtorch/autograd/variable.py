@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
 
 
 class _VariableMeta(type):
@@ -20,7 +20,7 @@ class Variable(metaclass=_VariableMeta):
 
     def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: bool | None = None) -> Any:
         if data is None:
-            from ..ops.core import function
+            from tabtorch.ops.machinery.registry import function
 
             empty: Any = function("empty")
             data = empty(0)

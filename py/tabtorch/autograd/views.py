@@ -8,13 +8,23 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..engine.view import CONJ, NEG, Meta, contiguous_strides
-from ..ops import core
-from ..shapes import complex_as_real, real_as_complex
-from ..storage import UNRECORDED, Storage
-from ..tensor import DATA, Tensor
-from .mode import STATE
-from .tape import GradFn, OpFn, edge, freed_error, grad_class, next_seq, record, short_name, unsupported
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.tape import (
+    GradFn,
+    OpFn,
+    edge,
+    freed_error,
+    grad_class,
+    next_seq,
+    record,
+    short_name,
+    unsupported,
+)
+from tabtorch.core.shapes import complex_as_real, real_as_complex
+from tabtorch.core.tensor import DATA, Tensor
+from tabtorch.engine.view import CONJ, NEG, Meta, contiguous_strides
+from tabtorch.ops.machinery import registry
+from tabtorch.storage import UNRECORDED, Storage
 
 _new = object.__new__
 _ref = weakref.ref
@@ -121,7 +131,7 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
     others: what is written, whose gradient would have to be followed too; what is no tensor does not count.
     """
     if STATE.duals:
-        from .forward_ad import remember
+        from tabtorch.autograd.forward_ad import remember
 
         remember(x)
     if STATE.grad and not STATE.hidden:
@@ -191,7 +201,7 @@ def before_write(x: Tensor) -> Tensor:
 def rebase(x: Tensor, fn: GradFn) -> None:
     """`x` was written to, and `fn` is the operation, recorded with `before_write(x)` as its first input."""
     if STATE.hidden:
-        from .forward_ad import is_dual
+        from tabtorch.autograd.forward_ad import is_dual
 
         if not is_dual(fn):
             return
@@ -224,7 +234,7 @@ def rebase(x: Tensor, fn: GradFn) -> None:
 
 def _move_retain(x: Tensor, fn: GradFn) -> None:
     if x._retain is not None:
-        from .hooks import move_retain
+        from tabtorch.autograd.hooks import move_retain
 
         move_retain(x, fn)
 
@@ -242,7 +252,7 @@ _RETYPES: dict[str, Callable[[Meta], Any]] = {
 
 def refresh(t: Tensor) -> None:
     """Gives a view whose base was written to its new grad_fn."""
-    from ..views import unstride
+    from tabtorch.core.views import unstride
 
     base = t._base
     assert base is not None
@@ -278,7 +288,7 @@ class CopySlices(GradFn):
     region: Meta
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
-        from .flat import is_flat, keep_edges
+        from tabtorch.autograd.zero_curvature import is_flat, keep_edges
 
         inner = self.inner
         if inner is None:
@@ -318,7 +328,7 @@ def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
         result = g.contiguous().clone() if not g._meta.contiguous else g.clone()
         return result, _seen(_as_type(result, region.dtype), region)
     n = max(_extent(base), _extent_as(region, base.dtype))
-    make: Any = core.function("zeros")
+    make: Any = registry.function("zeros")
     flat = make((n,), dtype=g.dtype, device=g.device)
     result = _seen(flat, base)
     result.copy_(g)
@@ -327,7 +337,7 @@ def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
 
 def _seen(flat: Tensor, m: Meta) -> Tensor:
     """What `m` shows of a storage, of `flat`."""
-    strided: Any = core.function("as_strided")
+    strided: Any = registry.function("as_strided")
     return _shown(strided(flat, m.shape, m.strides, m.offset), m.mark)
 
 
@@ -362,12 +372,12 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
         m = m.view(tuple(g.shape), m.strides, m.offset)
     n = max(_extent_as(base, m.dtype), _extent(m))
     n += n % 2 if base.dtype is not m.dtype else 0
-    make: Any = core.function("zeros")
+    make: Any = registry.function("zeros")
     flat = make((n,), dtype=g.dtype, device=g.device)
     if _overlaps(m):
         strides = contiguous_strides(m.shape)
         index: Any = make((), dtype=core_int64(), device=g.device) + m.offset
-        arange: Any = core.function("arange")
+        arange: Any = registry.function("arange")
         for d, (size, step) in enumerate(zip(m.shape, m.strides, strict=True)):
             shape = [1] * len(strides)
             shape[d] = size
@@ -376,13 +386,13 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
     else:
         _seen(flat, m).copy_(g)
     if base.dtype is not m.dtype:
-        pairs: Any = core.function("view_as_complex" if base.dtype.is_complex else "view_as_real")
+        pairs: Any = registry.function("view_as_complex" if base.dtype.is_complex else "view_as_real")
         flat = pairs(flat.reshape(-1, 2)) if base.dtype.is_complex else pairs(flat).reshape(-1)
     return _seen(flat, base)
 
 
 def core_int64() -> Any:
-    from ..dtypes import int64
+    from tabtorch.base.dtypes import int64
 
     return int64
 

@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from . import cuda, cudnn, mps
+from tabtorch.backends import cuda, cudnn, mps
 
 __all__ = [
     "cpu",

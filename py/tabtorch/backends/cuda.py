@@ -27,7 +27,7 @@ class _Matmul:
             raise AttributeError("Unknown attribute " + name)
         self.__dict__[name] = value
         if name == "allow_tf32":
-            from .. import set_float32_matmul_precision
+            from tabtorch import set_float32_matmul_precision
 
             set_float32_matmul_precision("high" if value else "highest")
 
@@ -50,7 +50,7 @@ cufft_plan_cache = _PlanCache()
 
 def is_built() -> bool:
     """Whether "cuda" means something here: after `install()`."""
-    from ..cuda import is_available
+    from tabtorch.cuda import is_available
 
     return is_available()
 

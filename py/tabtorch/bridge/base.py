@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
+from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
-from tabtorch.errors import AcceleratorError, OutOfMemoryError
 
 __all__ = ["LOCK", "Bridge", "on_loss", "raise_errors"]
 

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
-from tabtorch import interrupts
+from tabtorch.base import interrupts
 from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, requested_device
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]

@@ -16,16 +16,16 @@ from pyodide.code import run_js
 from pyodide.ffi import JsException, can_run_sync
 from pyodide.ffi import run_sync as _run_sync
 
-from tabtorch import files, modes
+from tabtorch.base import package_files, thread_state
+from tabtorch.base.errors import AcceleratorError
 from tabtorch.bridge.base import Bridge, check_device, owned, requested_device
 from tabtorch.bridge.block import CPU
-from tabtorch.errors import AcceleratorError
 
 __all__ = ["PyodideBridge", "start", "start_async"]
 
 #: waits in JavaScript, while other tasks run
-run_sync = modes.apart(_run_sync)
-setattr(asyncio.Handle, "_run", modes.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
+run_sync = thread_state.apart(_run_sync)
+setattr(asyncio.Handle, "_run", thread_state.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
 # `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind.
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
@@ -276,7 +276,7 @@ def _cannot_wait(what: str, instead: str) -> NoReturn:
 def load_runtime() -> None:
     """Puts `tabtorchRuntime` into this realm."""
     if not run_js("'tabtorchRuntime' in globalThis"):
-        run_js(files.javascript("runtime.js"))
+        run_js(package_files.javascript("runtime.js"))
 
 
 def _create() -> Any:

@@ -60,7 +60,7 @@ async def run(source: str, filename: str, argv: list[str], watch: Callable[[Any]
     watch: is given the runtime, once that is there.
     """
     from tabtorch import bridge
-    from tabtorch.ops import asserts
+    from tabtorch.ops.machinery import asserts
 
     tabtorch.install()
     try:

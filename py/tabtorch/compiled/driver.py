@@ -8,22 +8,22 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
-from .._dynamo import config
-from .._overriding import STATE as overriding
-from ..autograd import engine
-from ..bridge import WEBGPU, on_loss
-from ..device import default_device
-from ..engine import graph
-from ..modes import STATE
-from ..ops.asserts import every_log
-from ..ops.settings import deterministic
-from ..tensor import Tensor
-from .hold import Hold
-from .record import Recorder
-from .replay import Replay, Stale
-from .scope import Scope
-from .tree import flatten
+from tabtorch._dynamo import config
+from tabtorch.autograd import engine
+from tabtorch.base import dtypes
+from tabtorch.base.device import default_device
+from tabtorch.base.thread_state import STATE
+from tabtorch.bridge import WEBGPU, on_loss
+from tabtorch.compiled.capture import Hold
+from tabtorch.compiled.guards import Scope
+from tabtorch.compiled.record import Recorder
+from tabtorch.compiled.replay import Replay, Stale
+from tabtorch.compiled.tree import flatten
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.interception.torch_function import STATE as overriding
+from tabtorch.ops.compatibility.settings import deterministic
+from tabtorch.ops.machinery.asserts import every_log
 
 #: runs in a row that were not as foretold, before a function is only run
 TRIES = 5

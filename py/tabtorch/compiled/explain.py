@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..engine import graph
-from ..tensor import Tensor
-from .hold import Hold
-from .record import Recorder
-from .scope import Scope
-from .tree import flatten
+from tabtorch.compiled.capture import Hold
+from tabtorch.compiled.guards import Scope
+from tabtorch.compiled.record import Recorder
+from tabtorch.compiled.tree import flatten
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
 
 
 class ExplainOutput(NamedTuple):

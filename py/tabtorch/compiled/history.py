@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..autograd import engine
-from ..autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
-from ..autograd.views import PLAIN
-from ..tensor import Tensor
-from .begins import Begins
-from .joint import Joint, check_hooks, output
+from tabtorch.autograd import engine
+from tabtorch.autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
+from tabtorch.autograd.views import PLAIN
+from tabtorch.compiled.backward_plan import Joint, check_hooks, output
+from tabtorch.compiled.storage_offsets import Begins
+from tabtorch.core.tensor import Tensor
 
 
 class ViewsBackward(GradFn):

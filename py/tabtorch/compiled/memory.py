@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..engine import graph
-from ..engine.graph import Buffer, Node
-from ..engine.liveness import held_beyond
+from tabtorch.engine import graph
+from tabtorch.engine.graph import Buffer, Node
+from tabtorch.engine.liveness import held_beyond
 
 #: how often a node was given other memory: who remembers where nodes lie looks again
 moves = [0]

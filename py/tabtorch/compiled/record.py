@@ -12,24 +12,24 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
-from .. import interrupts
-from ..autograd.tape import GradFn, freed_error, grad_class
-from ..autograd.views import refresh
-from ..engine import graph
-from ..engine.graph import Node, Window
-from ..engine.liveness import by, held_beyond
-from ..engine.plan import make_plan
-from ..optim._state import NumberStorage
-from ..tensor import Tensor
-from . import live
-from .begins import Begins
-from .history import Histories
-from .hold import Hold
-from .memory import separated, twin_of, unshared
-from .replay import Replay
-from .results import Bases, differentiable, oddity
-from .scope import Scope, hooks_of, marks
-from .tree import Unknown, altered, describe
+from tabtorch.autograd.tape import GradFn, freed_error, grad_class
+from tabtorch.autograd.views import refresh
+from tabtorch.base import interrupts
+from tabtorch.compiled import symbolic_numbers as live
+from tabtorch.compiled.capture import Hold
+from tabtorch.compiled.guards import Scope, hooks_of, marks
+from tabtorch.compiled.history import Histories
+from tabtorch.compiled.memory import separated, twin_of, unshared
+from tabtorch.compiled.replay import Replay
+from tabtorch.compiled.results import Bases, differentiable, oddity
+from tabtorch.compiled.storage_offsets import Begins
+from tabtorch.compiled.tree import Unknown, altered, describe
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.engine.graph import Node, Window
+from tabtorch.engine.liveness import by, held_beyond
+from tabtorch.engine.plan import make_plan
+from tabtorch.optim._state import NumberStorage
 
 
 class Freed(GradFn):

@@ -8,22 +8,22 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
-from .. import interrupts
-from ..engine import graph
-from ..engine.graph import Buffer, Node
-from ..engine.liveness import Known, by, held_beyond
-from ..ops import asserts
-from ..storage import Storage
-from ..tensor import Tensor
-from .begins import shifted
-from .live import Numbers
-from .memory import copied, moves, twin_of, unshared
-from .results import Made
-from .tree import build
+from tabtorch.base import interrupts
+from tabtorch.compiled.memory import copied, moves, twin_of, unshared
+from tabtorch.compiled.results import Made
+from tabtorch.compiled.storage_offsets import shifted
+from tabtorch.compiled.symbolic_numbers import Numbers
+from tabtorch.compiled.tree import build
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.engine.graph import Buffer, Node
+from tabtorch.engine.liveness import Known, by, held_beyond
+from tabtorch.ops.machinery import asserts
+from tabtorch.storage import Storage
 
 if TYPE_CHECKING:
-    from .history import Histories
-    from .record import Recorder
+    from tabtorch.compiled.history import Histories
+    from tabtorch.compiled.record import Recorder
 
 _node = attrgetter("node")
 _grad = attrgetter("_grad")

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from ..storage import UNRECORDED, Storage
-from ..tensor import Tensor
-from ..tensorbase import inside
+from tabtorch.core.tensor import Tensor
+from tabtorch.core.tensor_base import inside
+from tabtorch.storage import UNRECORDED, Storage
 
 #: what a tensor may consist of that is made again
 _PLAIN = frozenset("_storage _meta _rg _fn _grad _base _stale _borrowed _retype _view_state _inference _retain".split())

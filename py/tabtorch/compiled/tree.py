@@ -5,9 +5,9 @@ from __future__ import annotations
 from operator import is_
 from typing import Any
 
-from ..engine.view import Size, started
-from ..tensor import Tensor
-from .scope import PLAIN, about, marked
+from tabtorch.compiled.guards import PLAIN, about, marked
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import Size, started
 
 
 def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any]) -> Any:

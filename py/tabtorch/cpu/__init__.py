@@ -45,8 +45,8 @@ def set_device(device: Any) -> None:
 
 def synchronize(device: Any = None) -> None:
     """Runs what waits."""
-    from ..engine import graph
-    from ..ops.asserts import raise_found
+    from tabtorch.engine import graph
+    from tabtorch.ops.machinery.asserts import raise_found
 
     graph.flush()
     raise_found()

@@ -1,7 +1,7 @@
 """`torch.cpu.amp`: `torch.amp` on "cpu"."""
 
-from .. import dtypes
-from ..cuda.amp import classes
+from tabtorch.base import dtypes
+from tabtorch.cuda.amp import classes
 
 __all__ = ["GradScaler", "autocast"]
 

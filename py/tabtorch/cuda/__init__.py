@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .. import webgpu as _webgpu
+from tabtorch import webgpu as _webgpu
 
 _MODULES = ("amp", "nvtx")
 
 
 def _aliased() -> bool:
-    return bool(sys.modules["tabtorch.device"]._cuda_alias)
+    return bool(sys.modules["tabtorch.base.device"]._cuda_alias)
 
 
 def is_available() -> bool:
@@ -88,13 +88,13 @@ def __getattr__(name: str) -> Any:
     if name == "_initialized":
         return is_initialized()
     if name == "default_generators":
-        from ..random import device_generator
+        from tabtorch.random import device_generator
 
         return (device_generator,)
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name.endswith("Tensor"):
-        from ..ops.legacy import cuda_type
+        from tabtorch.ops.compatibility.constructors import cuda_type
 
         made = cuda_type(name)
         if made is not None:

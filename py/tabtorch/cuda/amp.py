@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from .. import amp, dtypes
+from tabtorch import amp
+from tabtorch.base import dtypes
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 

@@ -15,7 +15,7 @@ _count = 0
 
 def range_push(msg: str) -> int:
     """Opens a range; gives its depth."""
-    from ..profiler import record_function
+    from tabtorch.profiler import record_function
 
     _stack.append(record_function(str(msg)))
     _stack[-1].__enter__()
@@ -32,7 +32,7 @@ def range_pop() -> int:
 
 def range_start(msg: str) -> int:
     """Opens a range that may end anywhere; gives its number."""
-    from ..profiler import record_function
+    from tabtorch.profiler import record_function
 
     global _count
     _count += 1

@@ -5,7 +5,7 @@
 Nothing is downloaded that was not asked for, and no file is trusted: what is not of its format is a ValueError that says so.
 """
 
-from .datasets import CIFAR10, CIFAR100, MNIST, FashionMNIST, ImageSet
-from .formats import cifar_binary, cifar_python, idx
+from tabtorch.data.datasets import CIFAR10, CIFAR100, MNIST, FashionMNIST, ImageSet
+from tabtorch.data.formats import cifar_binary, cifar_python, idx
 
 __all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageSet", "cifar_binary", "cifar_python", "idx"]

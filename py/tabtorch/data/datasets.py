@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from ..utils.data import Dataset
-from . import formats
-from .sources import Files
+from tabtorch.core.tensor import Tensor
+from tabtorch.data import formats
+from tabtorch.data.sources import Files
+from tabtorch.utils.data import Dataset
 
 Transform = Callable[[Any], Any] | None
 
@@ -126,7 +125,7 @@ class CIFAR10(ImageSet):
                 x, lists = formats.cifar_python(data, name, device)
                 if self._key not in lists:
                     raise ValueError(f"{name} has no {self._key}: it belongs to another set")
-                labels.append(torch.tensor(lists[self._key], dtype=torch.uint8, device=x.device))  # type: ignore[operator]
+                labels.append(torch.tensor(lists[self._key], dtype=torch.uint8, device=x.device))
             images.append(x)
         return torch.cat(images), torch.cat(labels)
 

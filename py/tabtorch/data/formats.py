@@ -14,8 +14,7 @@ from array import array
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
 
 #: more than this is unpacked of no file
 MOST = 1 << 30

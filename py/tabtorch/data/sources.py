@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..utils.fetch import is_url, join, read_bytes
-from .formats import MOST
+from tabtorch.data.formats import MOST
+from tabtorch.utils.fetch import is_url, join, read_bytes
 
 
 class Files:

@@ -6,8 +6,8 @@ import math
 import time
 from typing import Any
 
-from . import host, images, windows
-from .controls import Control, size
+from tabtorch.display import host, images, windows
+from tabtorch.display.controls import Control, size
 
 #: numbers of the pointer: whether it is there, its column and row, whether it is down, and how many clicks there were;
 #: then the places of the last of them

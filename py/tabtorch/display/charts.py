@@ -13,8 +13,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import host, windows
-from .textual import said, text_chart
+from tabtorch.display import host, windows
+from tabtorch.display.textual import said, text_chart
 
 CHART = "application/vnd.tabtorch.chart+json"
 POINTS = "application/vnd.tabtorch.points"
@@ -185,7 +185,7 @@ def _read(tensors: list[Any]) -> list[float]:
 
     if not all(isinstance(each, tabtorch.Tensor) for each in tensors):
         return [float(each) for each in tensors]
-    from tabtorch.convert import tolists
+    from tabtorch.core.to_host import tolists
 
     return [float(numbers[0]) for numbers in tolists(tensors)] if tensors else []
 
@@ -205,7 +205,7 @@ def _draw(chart: Chart) -> None:
     if host.page() is not None:
         bundle = chart.bundle()
     elif host.notebook() is not None:
-        from .svg import svg_chart
+        from tabtorch.display.svg import svg_chart
 
         bundle = {"image/svg+xml": svg_chart(chart), "text/plain": said(chart)}
     elif (plt := windows.pyplot()) is not None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from . import host
+from tabtorch.display import host
 
 C = TypeVar("C", bound="Control")
 

@@ -109,7 +109,7 @@ def to_bytes(t: Any) -> bytes:
     import tabtorch
 
     if isinstance(t, tabtorch.Tensor):
-        from tabtorch.convert import to_bytes as read
+        from tabtorch.core.to_host import to_bytes as read
 
         return read(t)
     return bytes(t.flatten().tolist())

@@ -9,8 +9,8 @@ import sys
 import zlib
 from typing import Any, NamedTuple
 
-from . import host, windows
-from .colours import table
+from tabtorch.display import host, windows
+from tabtorch.display.colours import table
 
 #: of a value that is not a number, so that it is seen: magenta
 _NAN = (255, 0, 255, 255)

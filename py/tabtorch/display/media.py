@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import host
-from .controls import Control, same, size
+from tabtorch.display import host
+from tabtorch.display.controls import Control, same, size
 
 
 class Webcam(Control):

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .textual import bounds, said, scale_of
+from tabtorch.display.textual import bounds, said, scale_of
 
 if TYPE_CHECKING:
-    from .charts import Chart
+    from tabtorch.display.charts import Chart
 
 #: distinct to those who see colours otherwise as well: https://jfly.uni-koeln.de/color/
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .charts import Chart
+    from tabtorch.display.charts import Chart
 
 _MARKS = "•×+o#*"
 WIDTH, HEIGHT = 64, 14

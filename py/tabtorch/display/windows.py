@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .charts import Chart
-    from .images import Picture
+    from tabtorch.display.charts import Chart
+    from tabtorch.display.images import Picture
 
 #: backends that only write files; those named module://… belong to notebooks
 _FILES = ("agg", "cairo", "module", "pdf", "pgf", "ps", "svg", "template")

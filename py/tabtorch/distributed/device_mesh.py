@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _unavailable
+from tabtorch.distributed import _unavailable
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 

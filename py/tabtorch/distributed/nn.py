@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import _unavailable
+from tabtorch.distributed import _unavailable
 
 for (
     _name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..optim.optimizer import Optimizer
-from . import _unavailable
+from tabtorch.distributed import _unavailable
+from tabtorch.optim.optimizer import Optimizer
 
 __all__ = ["ZeroRedundancyOptimizer"]
 

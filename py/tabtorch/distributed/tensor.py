@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from . import _unavailable
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributed import _unavailable
 
 __all__ = ["DTensor"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .._whole import whole
+from tabtorch.base.lazy_namespace import whole
 
 _TRANSFORMS = (
     "AbsTransform AffineTransform CatTransform ComposeTransform CorrCholeskyTransform CumulativeDistributionTransform "

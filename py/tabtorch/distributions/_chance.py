@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from .distribution import Distribution
-from .utils import lazy_property, logits_to_probs, probs_to_logits
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.utils import lazy_property, logits_to_probs, probs_to_logits
 
 
 def one_of(probs: Any, logits: Any) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from functools import reduce
 from typing import Any
 
 import tabtorch as torch
-
-from . import constraints
-from .utils import _sum_rightmost, lazy_property
+from tabtorch.distributions import constraints
+from tabtorch.distributions.utils import _sum_rightmost, lazy_property
 
 
 class Transform:

@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .exp_family import ExponentialFamily
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.exp_family import ExponentialFamily
+from tabtorch.distributions.utils import broadcast_all
+from tabtorch.nn import functional as F
 
 
 class Bernoulli(Chance, ExponentialFamily):

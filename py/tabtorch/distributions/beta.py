@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .dirichlet import Dirichlet
-from .distribution import one_read
-from .exp_family import ExponentialFamily
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.dirichlet import Dirichlet
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.exp_family import ExponentialFamily
+from tabtorch.distributions.utils import broadcast_all
 
 
 class Beta(ExponentialFamily):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.utils import broadcast_all
 
 
 def _clamp_by_zero(x: Any) -> Any:

@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .distribution import Distribution
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.distribution import Distribution
 
 
 class Categorical(Chance):

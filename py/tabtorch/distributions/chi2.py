@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import constraints
-from .gamma import Gamma
+from tabtorch.distributions import constraints
+from tabtorch.distributions.gamma import Gamma
 
 
 class Chi2(Gamma):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import constraints, transforms
-from .utils import _Number
+from tabtorch.distributions import constraints, transforms
+from tabtorch.distributions.utils import _Number
 
 __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 

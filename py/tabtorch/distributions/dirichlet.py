@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..autograd.function import once_differentiable
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import constraints
-from .exp_family import ExponentialFamily
+from tabtorch.autograd.function import once_differentiable
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.exp_family import ExponentialFamily
+from tabtorch.nn import functional as F
 
 
 class _Dirichlet(torch.autograd.Function):

@@ -14,11 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tabtorch as torch
-
-from ..modes import STATE
-from ..tensor import Tensor
-from . import constraints
-from .utils import _Number, broadcast_all, lazy_property
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.utils import _Number, broadcast_all, lazy_property
 
 _Check = tuple[Any, Callable[[], Exception]]
 #: checks that wait for the end of the outermost `one_read`
@@ -55,7 +54,7 @@ def _ask(checks: list[_Check]) -> None:
 def _settle(checks: list[_Check]) -> None:
     """Raises the error of the first check that fails."""
     if STATE.levels:  # vmap: of all examples
-        from ..func import debug_unwrap
+        from tabtorch.func import debug_unwrap
 
         checks = [(v if isinstance(v, bool) else debug_unwrap(v), error) for v, error in checks]
     joined: dict[Any, Any] = {}

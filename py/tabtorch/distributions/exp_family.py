@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from .distribution import Distribution
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions.distribution import Distribution
 
 
 class ExponentialFamily(Distribution):

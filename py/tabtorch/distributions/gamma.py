@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .exp_family import ExponentialFamily
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.exp_family import ExponentialFamily
 
 
 class Gamma(ExponentialFamily):

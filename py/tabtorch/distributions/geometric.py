@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .distribution import _ask, one_read
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.distribution import _ask, one_read
+from tabtorch.distributions.utils import broadcast_all
+from tabtorch.nn import functional as F
 
 
 class Geometric(Chance):

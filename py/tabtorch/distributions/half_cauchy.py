@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from .cauchy import Cauchy
-from .half_normal import Half
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions.cauchy import Cauchy
+from tabtorch.distributions.half_normal import Half
 
 
 class HalfCauchy(Half):

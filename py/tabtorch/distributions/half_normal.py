@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import one_read
-from .normal import Normal
-from .transformed_distribution import TransformedDistribution, of_base
-from .transforms import AbsTransform
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.normal import Normal
+from tabtorch.distributions.transformed_distribution import TransformedDistribution, of_base
+from tabtorch.distributions.transforms import AbsTransform
 
 
 class Half(TransformedDistribution):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from . import constraints
-from .distribution import Distribution
-from .utils import _sum_rightmost
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.utils import _sum_rightmost
 
 
 class Independent(Distribution):

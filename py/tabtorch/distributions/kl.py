@@ -14,12 +14,11 @@ from functools import total_ordering
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn.functional import softplus
-from ..tensor import Tensor
-from .distribution import Distribution
-from .utils import _sum_rightmost
-from .utils import euler_constant as _gamma
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.utils import _sum_rightmost
+from tabtorch.distributions.utils import euler_constant as _gamma
+from tabtorch.nn.functional import softplus
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -46,7 +45,7 @@ def register_kl(type_p: Any, type_q: Any) -> Callable[..., Any]:
 
 def _loaded(name: str) -> Any:
     """The class of this name, if its module is loaded."""
-    from . import _MODULES
+    from tabtorch.distributions import _MODULES
 
     module = sys.modules.get(f"{__package__}.{_MODULES[name]}")
     return getattr(module, name, None)
@@ -296,14 +295,14 @@ def _event(p: Any, q: Any, what: str) -> int:
 
 def _half_log_dets(p: Any) -> Any:
     """log det of the covariance, for either kind of normal."""
-    from .multivariate_normal import _half_log_det
+    from tabtorch.distributions.multivariate_normal import _half_log_det
 
     return p._log_det() if hasattr(p, "_log_det") else 2 * _half_log_det(p._unbroadcasted_scale_tril)
 
 
 @_of("LowRankMultivariateNormal", "MultivariateNormal LowRankMultivariateNormal")
 def _to_low_rank(p: Any, q: Any) -> Any:
-    from .lowrank_multivariate_normal import _batch_lowrank_mahalanobis
+    from tabtorch.distributions.lowrank_multivariate_normal import _batch_lowrank_mahalanobis
 
     low = hasattr(p, "cov_factor")
     n = _event(p, q, "Low Rank Multivariate Normals" if low else "(Low Rank) Multivariate Normals")
@@ -321,7 +320,7 @@ def _to_low_rank(p: Any, q: Any) -> Any:
 
 @_of("MultivariateNormal", "LowRankMultivariateNormal MultivariateNormal")
 def _to_multivariate(p: Any, q: Any) -> Any:
-    from .multivariate_normal import _batch_mahalanobis
+    from tabtorch.distributions.multivariate_normal import _batch_mahalanobis
 
     low = hasattr(p, "cov_factor")
     n = _event(p, q, "(Low Rank) Multivariate Normals" if low else "Multivariate Normals")

@@ -6,14 +6,13 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import one_read
-from .transformed_distribution import TransformedDistribution
-from .transforms import AffineTransform, PowerTransform
-from .uniform import Uniform
-from .utils import euler_constant
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.transformed_distribution import TransformedDistribution
+from tabtorch.distributions.transforms import AffineTransform, PowerTransform
+from tabtorch.distributions.uniform import Uniform
+from tabtorch.distributions.utils import euler_constant
 
 
 class Kumaraswamy(TransformedDistribution):

@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .beta import Beta
-from .distribution import Distribution, one_read
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.beta import Beta
+from tabtorch.distributions.distribution import Distribution, one_read
+from tabtorch.distributions.utils import broadcast_all
 
 
 class LKJCholesky(Distribution):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from . import constraints
-from .distribution import one_read
-from .normal import Normal
-from .transformed_distribution import TransformedDistribution, of_base
-from .transforms import ExpTransform
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.normal import Normal
+from tabtorch.distributions.transformed_distribution import TransformedDistribution, of_base
+from tabtorch.distributions.transforms import ExpTransform
 
 
 class LogNormal(TransformedDistribution):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import constraints
-from .distribution import one_read
-from .normal import Normal
-from .transformed_distribution import TransformedDistribution
-from .transforms import StickBreakingTransform
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.normal import Normal
+from tabtorch.distributions.transformed_distribution import TransformedDistribution
+from tabtorch.distributions.transforms import StickBreakingTransform
 
 
 class LogisticNormal(TransformedDistribution):

@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import Distribution
-from .multivariate_normal import _batch_mahalanobis, _batch_mv, _half_log_det
-from .utils import _standard_normal, lazy_property
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.multivariate_normal import _batch_mahalanobis, _batch_mv, _half_log_det
+from tabtorch.distributions.utils import _standard_normal, lazy_property
 
 
 def _plus_identity(K: Any) -> Any:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .categorical import Categorical
-from .distribution import Distribution, one_read
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.categorical import Categorical
+from tabtorch.distributions.distribution import Distribution, one_read
 
 
 class MixtureSameFamily(Distribution):

@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .binomial import Binomial
-from .categorical import OverCategorical
-from .distribution import one_read
-from .utils import broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.binomial import Binomial
+from tabtorch.distributions.categorical import OverCategorical
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.utils import broadcast_all
 
 
 class Multinomial(OverCategorical):

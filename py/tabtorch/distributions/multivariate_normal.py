@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import Distribution
-from .utils import _standard_normal, lazy_property
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.utils import _standard_normal, lazy_property
 
 
 def _batch_mv(matrix: Any, vector: Any) -> Any:

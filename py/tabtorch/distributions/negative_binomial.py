@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .gamma import Gamma
-from .utils import broadcast_all, lazy_property
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.gamma import Gamma
+from tabtorch.distributions.utils import broadcast_all, lazy_property
+from tabtorch.nn import functional as F
 
 
 class NegativeBinomial(Chance):

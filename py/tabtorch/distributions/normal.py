@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .exp_family import ExponentialFamily
-from .utils import _standard_normal
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.exp_family import ExponentialFamily
+from tabtorch.distributions.utils import _standard_normal
 
 
 class Normal(ExponentialFamily):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import constraints
-from .categorical import OverCategorical
-from .distribution import one_read
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.categorical import OverCategorical
+from tabtorch.distributions.distribution import one_read
+from tabtorch.nn import functional as F
 
 
 class OneHotCategorical(OverCategorical):

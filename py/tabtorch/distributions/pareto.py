@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor import Tensor
-from . import constraints
-from .distribution import one_read
-from .exponential import Exponential
-from .transformed_distribution import TransformedDistribution
-from .transforms import AffineTransform, ExpTransform
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.exponential import Exponential
+from tabtorch.distributions.transformed_distribution import TransformedDistribution
+from tabtorch.distributions.transforms import AffineTransform, ExpTransform
 
 
 class Pareto(TransformedDistribution):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from ._chance import Chance, one_of
-from .distribution import one_read
-from .transformed_distribution import TransformedDistribution, of_base
-from .transforms import SigmoidTransform
-from .utils import broadcast_all, clamp_probs
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions._chance import Chance, one_of
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.transformed_distribution import TransformedDistribution, of_base
+from tabtorch.distributions.transforms import SigmoidTransform
+from tabtorch.distributions.utils import broadcast_all, clamp_probs
 
 
 class LogitRelaxedBernoulli(Chance):

@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .chi2 import Chi2
-from .distribution import Distribution, one_read
-from .utils import _standard_normal, broadcast_all
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.chi2 import Chi2
+from tabtorch.distributions.distribution import Distribution, one_read
+from tabtorch.distributions.utils import _standard_normal, broadcast_all
 
 
 class StudentT(Distribution):

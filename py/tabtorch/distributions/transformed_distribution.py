@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import Distribution, one_read
-from .independent import Independent
-from .transforms import ComposeTransform, Transform
-from .utils import _sum_rightmost
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import Distribution, one_read
+from tabtorch.distributions.independent import Independent
+from tabtorch.distributions.transforms import ComposeTransform, Transform
+from tabtorch.distributions.utils import _sum_rightmost
 
 
 def of_base(name: str) -> Any:

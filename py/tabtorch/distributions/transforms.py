@@ -6,11 +6,9 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
-from . import _TRANSFORMS, constraints
-from ._transform import (
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import _TRANSFORMS, constraints
+from tabtorch.distributions._transform import (
     ComposeTransform,
     IndependentTransform,
     ReshapeTransform,
@@ -18,7 +16,7 @@ from ._transform import (
     _InverseTransform,
     identity_transform,
 )
-from .utils import (
+from tabtorch.distributions.utils import (
     _Number,
     _sum_rightmost,
     broadcast_all,
@@ -26,6 +24,7 @@ from .utils import (
     tril_matrix_to_vec,
     vec_to_tril_matrix,
 )
+from tabtorch.nn import functional as F
 
 #: those of _transform.py are known by this module's name too
 _CHAINS = (ComposeTransform, IndependentTransform, ReshapeTransform, Transform, _InverseTransform, identity_transform)

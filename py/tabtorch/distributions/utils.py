@@ -7,9 +7,8 @@ from functools import update_wrapper
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn import functional as F
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
+from tabtorch.nn import functional as F
 
 __all__ = [
     "broadcast_all",

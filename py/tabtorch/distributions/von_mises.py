@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import Distribution
-from .utils import lazy_property
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import Distribution
+from tabtorch.distributions.utils import lazy_property
 
 #: Abramowitz & Stegun, 9.8.1 to 9.8.4: of (x / 3.75)^2 for the order, then of 3.75 / x; highest power first
 _SMALL = (

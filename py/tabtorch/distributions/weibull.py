@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .distribution import one_read
-from .exponential import Exponential
-from .transformed_distribution import TransformedDistribution
-from .transforms import AffineTransform, PowerTransform
-from .utils import euler_constant
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.distribution import one_read
+from tabtorch.distributions.exponential import Exponential
+from tabtorch.distributions.transformed_distribution import TransformedDistribution
+from tabtorch.distributions.transforms import AffineTransform, PowerTransform
+from tabtorch.distributions.utils import euler_constant
 
 
 class Weibull(TransformedDistribution):

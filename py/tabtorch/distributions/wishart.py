@@ -7,13 +7,12 @@ import warnings
 from typing import Any
 
 import tabtorch as torch
-
-from ..tensor import Tensor
-from . import constraints
-from .chi2 import Chi2
-from .exp_family import ExponentialFamily
-from .multivariate_normal import ByMatrix, _half_log_det
-from .utils import _Number, lazy_property
+from tabtorch.core.tensor import Tensor
+from tabtorch.distributions import constraints
+from tabtorch.distributions.chi2 import Chi2
+from tabtorch.distributions.exp_family import ExponentialFamily
+from tabtorch.distributions.multivariate_normal import ByMatrix, _half_log_det
+from tabtorch.distributions.utils import _Number, lazy_property
 
 
 class Wishart(ByMatrix, ExponentialFamily):

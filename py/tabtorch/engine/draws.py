@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..random_streams import Draw, HostKernel
+from tabtorch.base.random_streams import Draw, HostKernel
+
 from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
 from .lower import Ref
 from .view import Meta

@@ -14,11 +14,12 @@ from itertools import repeat
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+from tabtorch.base import interrupts
+from tabtorch.base.device import check_has
+from tabtorch.base.thread_state import FIRST, STATE, met
+
 from .. import bridge as _bridges
-from .. import interrupts
 from ..bridge.base import LOCK
-from ..device import check_has
-from ..modes import FIRST, STATE, met
 from .liveness import by, held_beyond
 from .view import Meta, started
 
@@ -253,7 +254,7 @@ def bridge() -> Any:
 
 def lost(name: str = "") -> Exception:
     """The error for a value that went with its runtime."""
-    from ..errors import AcceleratorError
+    from tabtorch.base.errors import AcceleratorError
 
     if _bridges.forked:
         return AcceleratorError(
@@ -494,7 +495,7 @@ def check_size(nbytes: int, m: Meta) -> None:
         limit = min(lim.get("maxBufferSize", 2**32 - 4), lim.get("maxStorageBufferBindingSize", 2**32 - 4), 2**32 - 4)
         _limits[m.device.number] = limit
     if nbytes > limit:
-        from ..errors import OutOfMemoryError
+        from tabtorch.base.errors import OutOfMemoryError
 
         raise OutOfMemoryError(
             f"a tensor of shape {list(m.shape)} and type {m.dtype!r} needs {nbytes} bytes, but device {m.device} "

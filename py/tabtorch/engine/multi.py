@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..modes import STATE
+from tabtorch.base.thread_state import STATE
+
 from .expr import cast, const, variable
 from .graph import LOCK, Buffer, Custom, Inst, Map, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref

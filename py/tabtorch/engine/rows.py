@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from tabtorch.base import dtypes
+
 from .expr import Complex, Expr, cast, const, fit, idiv, isnan, minimum, variable, where
 from .lower import PACKED, U0, Factor, Kernel, Ref, grid_for, groups_head, index_of, map_kernel, threads_head
 from .wgsl import TYPES

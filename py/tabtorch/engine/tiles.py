@@ -9,8 +9,9 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import float32
-from ..files import kernel
+from tabtorch.base.dtypes import float32
+from tabtorch.base.package_files import kernel
+
 from .expr import Expr, cast, const, fit, idiv, imod, minimum, variable
 from .lower import PACKED, U0, Factor, Kernel, Ref, index_of
 from .view import Meta, meta

@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..device import device as Device
-    from ..dtypes import dtype as Dtype
+    from tabtorch.base.device import device as Device
+    from tabtorch.base.dtypes import dtype as Dtype
 
 
 class Size(tuple):

@@ -15,13 +15,13 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from ..autograd import engine as backward
-from ..autograd.mode import STATE
-from ..autograd.tape import LEAF, next_seq, record
-from ..engine import graph, philox
-from ..engine.graph import Inst, Map, Node, Nodes, Op, emit, inst
-from ..engine.view import Meta, contiguous_meta, contiguous_strides, meta
-from ..tensor import Tensor
+from tabtorch.autograd import engine as backward
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.tape import LEAF, next_seq, record
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph, philox
+from tabtorch.engine.graph import Inst, Map, Node, Nodes, Op, emit, inst
+from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
 
 _EXAMPLE = Op("example")
 _COPY = Map("batch", lambda x: x)
@@ -258,7 +258,7 @@ def _for_all(n: Node) -> None:
     views = tuple([_step(s, m) if level_of(s) is level else None for s, m in zip(n.srcs, i.ins)])
     kind = i.op.kind
     if kind == "custom":
-        from .batch_kernels import custom
+        from tabtorch.func.batch_kernels import custom
 
         values = custom(n, level, srcs)
     elif kind == "write":
@@ -490,8 +490,8 @@ def shown(t: Tensor) -> str:
 
 def enter(x: Tensor, level: Level, dim: int = 0) -> Tensor:
     """One example of `x` along `dim`. Its gradient is `leave`."""
-    from ..ops.convert import converted
-    from ..ops.inplace import whole_storage
+    from tabtorch.ops.machinery.inplace import whole_storage
+    from tabtorch.ops.shaping.convert import converted
 
     moved = x.detach() if dim == 0 else x.detach().movedim(dim, 0)
     if not whole_storage(moved):

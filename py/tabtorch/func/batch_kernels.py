@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..engine.graph import Map, Node, emit, inst
-from ..engine.view import Meta, contiguous_meta, meta
-from ..ops.places import Layout, folded
-from .batch import Level, enter, in_front, leave, level_of, shifted, slice_of, spread, stacked, unreadable
+from tabtorch.engine.graph import Map, Node, emit, inst
+from tabtorch.engine.view import Meta, contiguous_meta, meta
+from tabtorch.func.batch import Level, enter, in_front, leave, level_of, shifted, slice_of, spread, stacked, unreadable
+from tabtorch.ops.indexing.index_maps import Layout, folded
 
 _NUMBERS = Map("arange", lambda p: p.coords[0], indexed=True)
 
@@ -134,7 +134,7 @@ _RULES = {
 
 def on_host(f: Any, tensors: Any, order: str) -> Any:
     """`ops.host_arrays.host` of batched tensors: one read, `f` of each example's arrays, one upload. None: none is batched."""
-    from ..ops.host_arrays import host, numpy
+    from tabtorch.ops.linalg.host_arrays import host, numpy
 
     found = [n for n in (level_of(t._storage.node) for t in tensors) if n is not None]
     if not found:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd import forward_ad
-from ..modes import STATE
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
-from .nesting import Function, only_tensors, picked, replaced, settled, with_aux
+from tabtorch.autograd import forward_ad
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.func.nesting import Function, only_tensors, picked, replaced, settled, with_aux
+from tabtorch.utils import _pytree as pytree
 
 _WHO = "jvp(f, primals, tangents)"
 
@@ -97,7 +97,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
                         f"tangent:{k} with {what} {have} in flattened pytree doesn't match the {what} {want} of the "
                         "corresponding primal."
                     )
-        from .. import ops
+        from tabtorch import ops
 
         found = [ops.zeros_like(o) if t is None else t for o, t in zip(outs, push(given))]
         return pytree.tree_unflatten(settled(found, True), call.out_spec)

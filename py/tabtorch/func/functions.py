@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..autograd.function import Function
-from ..modes import STATE
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
-from .batch import enter, leave, unwrap_level
+from tabtorch.autograd.function import Function
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.func.batch import enter, leave, unwrap_level
+from tabtorch.utils import _pytree as pytree
 
 _MORE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
 

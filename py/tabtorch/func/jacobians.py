@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .. import ops
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
-from .forward import jvp_of
-from .mapping import vmap
-from .nesting import Function, no_complex, picked
-from .transforms import vjp_of
+from tabtorch import ops
+from tabtorch.core.tensor import Tensor
+from tabtorch.func.forward import jvp_of
+from tabtorch.func.mapping import vmap
+from tabtorch.func.nesting import Function, no_complex, picked
+from tabtorch.func.transforms import vjp_of
+from tabtorch.utils import _pytree as pytree
 
 
 def _basis(tensors: list[Tensor], start: int, end: int) -> list[Tensor]:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
-from .batch import Level, enter, leave, unwrap_level
+from tabtorch.core.tensor import Tensor
+from tabtorch.func.batch import Level, enter, leave, unwrap_level
+from tabtorch.utils import _pytree as pytree
 
 
 def vmap(
@@ -174,8 +174,8 @@ def _chunked(
     kwargs: dict[str, Any],
     chunk_size: int,
 ) -> Any:
-    from .. import ops
-    from ..random import get_rng_state, set_rng_state
+    from tabtorch import ops
+    from tabtorch.random import get_rng_state, set_rng_state
 
     state = get_rng_state() if randomness == "same" else None
     parts: list[list[Any]] = []

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .. import ops
-from ..tensor import Tensor
+from tabtorch import ops
+from tabtorch.core.tensor import Tensor
 
 _MISSING: Any = object()
 
@@ -143,7 +143,7 @@ def _stacked_leaf(tensors: list[Tensor], name: str) -> Tensor:
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
     """Makes every BatchNorm of `root`, itself included, keep no running statistics, so that it can be batched."""
-    from ..nn.modules.batchnorm import _BatchNorm
+    from tabtorch.nn.modules.batchnorm import _BatchNorm
 
     for m in root.modules():
         if isinstance(m, _BatchNorm):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..autograd import engine
-from ..autograd.mode import STATE
-from ..autograd.tape import LEAF, GradFn, edge, grad_class, next_seq
-from ..ops import core
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
+from tabtorch.autograd import engine
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.tape import LEAF, GradFn, edge, grad_class, next_seq
+from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery import registry
+from tabtorch.utils import _pytree as pytree
 
 _new = object.__new__
 
@@ -77,7 +77,7 @@ def alive(roots: Iterable[Tensor], own: Nesting | None = None) -> bool:
     seen: set[Any] = set()
     duals: Any = ()
     if STATE.duals:
-        from ..autograd.forward_ad import STACK as duals
+        from tabtorch.autograd.forward_ad import STACK as duals
     while stack:
         e = stack.pop()
         if e is None:
@@ -114,7 +114,7 @@ def gradients(
     outputs: list[Tensor], inputs: list[Tensor], cotangents: Any, retain_graph: bool, create_graph: bool
 ) -> list[Tensor]:
     """Gradients of the outputs; zeros where one does not depend on an input."""
-    zeros: Any = core.function("zeros_like")
+    zeros: Any = registry.function("zeros_like")
     given = cotangents if cotangents is not None else [None] * len(outputs)
     used = [(o, c) for o, c in zip(outputs, given) if o._rg]
     if not used:

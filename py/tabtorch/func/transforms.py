@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..autograd.mode import STATE
-from ..tensor import Tensor
-from ..utils import _pytree as pytree
-from .batch import Batch
-from .nesting import (
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.func.batch import Batch
+from tabtorch.func.nesting import (
     Function,
     Nesting,
     alive,
@@ -22,6 +21,7 @@ from .nesting import (
     track,
     with_aux,
 )
+from tabtorch.utils import _pytree as pytree
 
 
 def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
@@ -144,7 +144,7 @@ def functionalize(func: Function, *, remove: str = "mutations") -> Function:
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     """What is below a batched tensor: the values of all examples, the innermost batch first. For debugging only."""
-    from .batch import leave
+    from tabtorch.func.batch import leave
 
     b: Any = tensor._storage.node.buf
     while type(b) is Batch:

@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from .. import _jit_internal
-from .._jit_internal import Final, Future, export, ignore, is_scripting, unused
-from ..nn.modules.module import Module
-from . import annotations as annotations
+from tabtorch import _jit_internal
+from tabtorch._jit_internal import Final, Future, export, ignore, is_scripting, unused
+from tabtorch.jit import annotations as annotations
+from tabtorch.nn.modules.module import Module
 
 __all__ = [
     "Attribute",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._jit_internal import (
+from tabtorch._jit_internal import (
     Any,
     BroadcastingList1,
     BroadcastingList2,

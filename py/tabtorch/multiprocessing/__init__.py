@@ -9,7 +9,7 @@ import multiprocessing
 import sys
 from multiprocessing import *  # noqa: F403
 
-from .spawn import (
+from tabtorch.multiprocessing.spawn import (
     ProcessContext,
     ProcessExitedException,
     ProcessRaisedException,

@@ -2,10 +2,10 @@
 
 import importlib
 
-from . import functional, init, modules, utils
-from .modules import *  # noqa: F403
-from .modules.module import Module
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from tabtorch.nn import functional, init, modules, utils
+from tabtorch.nn.modules import *  # noqa: F403
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "Buffer",

@@ -1,8 +1,7 @@
 """``torch.nn.parallel``: there is one device, so nothing is spread over several."""
 
 import tabtorch as torch
-
-from .modules.module import Module
+from tabtorch.nn.modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "scatter"]
 

@@ -4,9 +4,8 @@ from collections import OrderedDict
 from functools import partial
 
 import tabtorch as torch
-
-from ..tensor import Tensor, disabled_torch_function
-from ..tensorbase import inside
+from tabtorch.core.tensor import Tensor, disabled_torch_function
+from tabtorch.core.tensor_base import inside
 
 __all__ = [
     "Parameter",

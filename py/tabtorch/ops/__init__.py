@@ -7,20 +7,20 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import core
+from tabtorch.ops.machinery import registry
 
-#: modules looked into first, commonest names first; the other modules of this package follow by name
+#: modules looked into first, commonest names first; the others follow, family by family
 ORDER = (
-    "elementwise",
-    "transcendental",
-    "tabtorch.creation",
-    "tabtorch.views",
-    "convert",
-    "reduce",
-    "matmul",
-    "tabtorch.indexing",
+    "tabtorch.ops.rows.elementwise",
+    "tabtorch.ops.rows.transcendental",
+    "tabtorch.core.creation",
+    "tabtorch.core.views",
+    "tabtorch.ops.shaping.convert",
+    "tabtorch.ops.reductions.reduce",
+    "tabtorch.ops.linalg.matmul",
+    "tabtorch.core.indexing",
     "tabtorch.random",
-    "functional_names",
+    "tabtorch.ops.composite.functional_names",
 )
 
 
@@ -28,8 +28,8 @@ class _Operations(ModuleType):
     """A submodule may be named as a function of its own (`dropout`): `ops.dropout` is the function all the same."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and core.known(name):
-            value = core.function(name)
+        if isinstance(value, ModuleType) and registry.known(name):
+            value = registry.function(name)
         super().__setattr__(name, value)
 
 
@@ -45,14 +45,14 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if name == "aten":  # `torch.ops.aten`
-        return importlib.import_module("tabtorch.ops.aten")
-    f: Any = core.function(name)
+        return importlib.import_module("tabtorch.ops.compatibility.aten")
+    f: Any = registry.function(name)
     if f is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is None:
         # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError
-        from ..library import Namespace
+        from tabtorch.library import Namespace
 
         f = Namespace(name)
     if f is None:
-        raise core.Missing(f"module 'tabtorch.ops' has no attribute '{name}'")
+        raise registry.Missing(f"module 'tabtorch.ops' has no attribute '{name}'")
     globals()[name] = f
     return f

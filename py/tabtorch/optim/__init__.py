@@ -2,7 +2,7 @@
 
 import importlib
 
-from .._whole import whole
+from tabtorch.base.lazy_namespace import whole
 
 _WHERE = {
     "Adafactor": "_adafactor",

@@ -1,8 +1,7 @@
 """Adafactor."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, functional, one_element
 
 __all__ = ["Adafactor", "adafactor"]
 

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import tabtorch as torch
-
-from ._fused import fill_all, update_all
-from ._state import NUMBERS, NumberStorage, advance, number, number_tensor, set_number
-from .optimizer import Optimizer, _call_closure, _use_grad_for_differentiable
+from tabtorch.optim._fused import fill_all, update_all
+from tabtorch.optim._state import NUMBERS, NumberStorage, advance, number, number_tensor, set_number
+from tabtorch.optim.optimizer import Optimizer, _call_closure, _use_grad_for_differentiable
 
 _CAPTURABLE = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
 _FUSED = ["mps", "cuda", "xpu", "hpu", "cpu", "mtia", "privateuseone"]

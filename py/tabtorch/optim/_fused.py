@@ -1,10 +1,9 @@
 """One update of many parameters, in one place."""
 
 import tabtorch as torch
-
-from ..engine import multi
-from ..engine.view import contiguous_meta, contiguous_strides, meta
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import multi
+from tabtorch.engine.view import contiguous_meta, contiguous_strides, meta
 
 #: by the Metas of parameters: the views of a flat buffer that lie where `multi.pack` puts them, and the whole of it
 _layouts: dict = {}

@@ -3,8 +3,7 @@
 import math
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, functional, one_element
 
 __all__ = ["Muon"]
 

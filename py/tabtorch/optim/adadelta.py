@@ -1,6 +1,6 @@
 """Adadelta."""
 
-from ._elementwise import Elementwise, add_, addcmul_, at_least_0, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, add_, addcmul_, at_least_0, functional, one_element
 
 __all__ = ["Adadelta", "adadelta"]
 

@@ -1,8 +1,7 @@
 """Adagrad."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, addcdiv_, at_least_0, check_flags, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, addcdiv_, at_least_0, check_flags, functional, one_element
 
 __all__ = ["Adagrad", "adagrad"]
 

@@ -1,9 +1,17 @@
 """Adam."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, addcdiv_, addcmul_, at_least_0, check_betas, check_flags, functional, one_element
-from .optimizer import _to_scalar
+from tabtorch.optim._elementwise import (
+    Elementwise,
+    addcdiv_,
+    addcmul_,
+    at_least_0,
+    check_betas,
+    check_flags,
+    functional,
+    one_element,
+)
+from tabtorch.optim.optimizer import _to_scalar
 
 __all__ = ["Adam", "adam"]
 

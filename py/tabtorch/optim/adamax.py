@@ -1,8 +1,7 @@
 """Adamax."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, addcdiv_, at_least_0, check_betas, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, addcdiv_, at_least_0, check_betas, functional, one_element
 
 __all__ = ["Adamax", "adamax"]
 

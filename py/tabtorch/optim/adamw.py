@@ -1,7 +1,7 @@
 """AdamW."""
 
-from ._elementwise import functional
-from .adam import _LISTS, Adam
+from tabtorch.optim._elementwise import functional
+from tabtorch.optim.adam import _LISTS, Adam
 
 __all__ = ["AdamW", "adamw"]
 

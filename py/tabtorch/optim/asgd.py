@@ -1,10 +1,9 @@
 """Averaged stochastic gradient descent."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, add_, at_least_0, functional, one_element
-from ._state import NumberStorage, advance, number, number_tensor, set_number
-from .optimizer import _to_scalar
+from tabtorch.optim._elementwise import Elementwise, add_, at_least_0, functional, one_element
+from tabtorch.optim._state import NumberStorage, advance, number, number_tensor, set_number
+from tabtorch.optim.optimizer import _to_scalar
 
 __all__ = ["ASGD", "asgd"]
 

@@ -3,10 +3,9 @@
 import math
 
 import tabtorch as torch
-
-from ._elementwise import at_least_0, one_element
-from ._fused import update_all
-from .optimizer import Optimizer, _get_value
+from tabtorch.optim._elementwise import at_least_0, one_element
+from tabtorch.optim._fused import update_all
+from tabtorch.optim.optimizer import Optimizer, _get_value
 
 __all__ = ["LBFGS"]
 

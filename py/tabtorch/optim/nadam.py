@@ -1,7 +1,15 @@
 """NAdam."""
 
-from ._elementwise import Elementwise, addcdiv_, addcmul_, at_least_0, check_betas, functional, one_element
-from ._state import advance, number, number_tensor, set_number
+from tabtorch.optim._elementwise import (
+    Elementwise,
+    addcdiv_,
+    addcmul_,
+    at_least_0,
+    check_betas,
+    functional,
+    one_element,
+)
+from tabtorch.optim._state import advance, number, number_tensor, set_number
 
 __all__ = ["NAdam", "nadam"]
 

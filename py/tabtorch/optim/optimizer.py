@@ -9,9 +9,8 @@ from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 
 import tabtorch as torch
-
-from ..engine.graph import flush
-from ..utils.hooks import RemovableHandle
+from tabtorch.engine.graph import flush
+from tabtorch.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 

@@ -1,6 +1,6 @@
 """RAdam."""
 
-from ._elementwise import Elementwise, addcmul_, at_least_0, check_betas, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, addcmul_, at_least_0, check_betas, functional, one_element
 
 __all__ = ["RAdam", "radam"]
 

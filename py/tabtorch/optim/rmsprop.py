@@ -1,6 +1,6 @@
 """RMSprop."""
 
-from ._elementwise import Elementwise, add_, addcdiv_, addcmul_, at_least_0, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, add_, addcdiv_, addcmul_, at_least_0, functional, one_element
 
 __all__ = ["RMSprop", "rmsprop"]
 

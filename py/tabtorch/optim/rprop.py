@@ -1,8 +1,7 @@
 """Rprop."""
 
 import tabtorch as torch
-
-from ._elementwise import Elementwise, at_least_0, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, at_least_0, functional, one_element
 
 __all__ = ["Rprop", "rprop"]
 

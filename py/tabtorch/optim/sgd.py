@@ -1,6 +1,6 @@
 """Stochastic gradient descent."""
 
-from ._elementwise import Elementwise, add_, check_flags, functional, one_element
+from tabtorch.optim._elementwise import Elementwise, add_, check_flags, functional, one_element
 
 __all__ = ["SGD", "sgd"]
 

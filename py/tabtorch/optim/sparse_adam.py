@@ -1,7 +1,7 @@
 """SparseAdam."""
 
-from ._elementwise import check_betas, one_element
-from .optimizer import Optimizer, _call_closure
+from tabtorch.optim._elementwise import check_betas, one_element
+from tabtorch.optim.optimizer import Optimizer, _call_closure
 
 __all__ = ["SparseAdam"]
 

@@ -7,11 +7,10 @@ from copy import deepcopy
 from typing import Any
 
 import tabtorch as torch
-
-from ..nn.modules.batchnorm import _BatchNorm
-from ..nn.modules.module import Module
-from ._fused import update_all
-from .lr_scheduler.base import LRScheduler, _per_group
+from tabtorch.nn.modules.batchnorm import _BatchNorm
+from tabtorch.nn.modules.module import Module
+from tabtorch.optim._fused import update_all
+from tabtorch.optim.lr_scheduler.base import LRScheduler, _per_group
 
 __all__ = [
     "SWALR",
@@ -101,7 +100,7 @@ class AveragedModel(Module):
         self.module = deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
-        self.register_buffer("n_averaged", torch.tensor(0, dtype=torch.long, device=device))  # type: ignore[operator]
+        self.register_buffer("n_averaged", torch.tensor(0, dtype=torch.long, device=device))
         self.avg_fn = avg_fn
         self.multi_avg_fn = multi_avg_fn
         self.use_buffers = use_buffers

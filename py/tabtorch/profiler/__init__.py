@@ -1,7 +1,7 @@
 """`torch.profiler`: where the time of a program goes. See https://docs.pytorch.org/docs/stable/profiler.html"""
 
-from ._record import record_function
-from .profiler import (
+from tabtorch.profiler._record import record_function
+from tabtorch.profiler.profiler import (
     ProfilerAction,
     ProfilerActivity,
     profile,

@@ -12,12 +12,12 @@ from time import perf_counter
 from types import FunctionType
 from typing import Any
 
-from .. import operators
-from .._exchange import Layer
-from ..engine import graph, plan
-from ..engine.plan import Plan
-from ..ops import core
-from ..tensor import Tensor
+from tabtorch.core import operators
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph, plan
+from tabtorch.engine.plan import Plan
+from tabtorch.interception.code_swapping import Layer
+from tabtorch.ops.machinery import registry
 
 #: the one that records now
 active: Recorder | None = None
@@ -186,10 +186,10 @@ def _operation(name: str) -> Callable[..., Any] | None:
     """The hook of an operation of the registry, whichever of its names it goes by."""
     if name.startswith("__"):
         return None
-    if name in core.ROW_NAMES:
-        row, in_place = core.ROW_NAMES[name]
+    if name in registry.ROW_NAMES:
+        row, in_place = registry.ROW_NAMES[name]
         return _timed(f"aten::{row.name}{'_' if in_place else ''}")
-    f = core.FUNCTIONS.get(name) or core.METHODS.get(name)
+    f = registry.FUNCTIONS.get(name) or registry.METHODS.get(name)
     return _timed("aten::" + getattr(f, "__name__", name))
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ._record import FunctionEvent
+from tabtorch.profiler._record import FunctionEvent
 
 
 class FunctionEventAvg:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
-from ._record import Recorder, record_function
-from ._table import EventList, FunctionEventAvg
+from tabtorch.profiler._record import Recorder, record_function
+from tabtorch.profiler._table import EventList, FunctionEventAvg
 
 
 class ProfilerActivity(Enum):
@@ -34,7 +34,7 @@ class ProfilerAction(Enum):
 
 def supported_activities() -> set[ProfilerActivity]:
     """The host, and the GPU where there is one."""
-    from ..webgpu import is_available
+    from tabtorch.webgpu import is_available
 
     gpu = {ProfilerActivity.CUDA, ProfilerActivity.WEBGPU}
     return {ProfilerActivity.CPU} | (gpu if is_available() else set())

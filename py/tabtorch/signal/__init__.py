@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import windows
+from tabtorch.signal import windows
 
 __all__ = ["windows"]

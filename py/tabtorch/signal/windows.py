@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import dtypes, ops
-from ..layout import strided
-from ..tensor import Tensor
+from tabtorch import ops
+from tabtorch.base import dtypes
+from tabtorch.base.layout import strided
+from tabtorch.core.tensor import Tensor
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",

@@ -19,7 +19,7 @@ __all__ = [
 
 def swap_tensors(t1, t2):
     """Each becomes the other: class, attributes, values, autograd record. RuntimeError where one has weak references."""
-    from ..tensorbase import inside
+    from tabtorch.core.tensor_base import inside
 
     for name, t in (("t1", t1), ("t2", t2)):
         if weakref.getweakrefs(t):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ..autograd.mode import no_grad
-from ..device import device as Device
-from ..dtypes import dtype as Dtype
-from ..tensor import Tensor
+from tabtorch.autograd.grad_mode import no_grad
+from tabtorch.base.device import device as Device
+from tabtorch.base.dtypes import dtype as Dtype
+from tabtorch.core.tensor import Tensor
 
 _foreach_supported_types = [Tensor]
 

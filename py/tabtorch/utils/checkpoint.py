@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tabtorch as torch
-
-from ..autograd.graph import saved_tensors_hooks
-from ..autograd.tape import Packed, Saved
-from ..modes import STATE
-from ..random import default_generator, device_generator
-from ..tensor import Tensor
-from . import _pytree
+from tabtorch.autograd.graph import saved_tensors_hooks
+from tabtorch.autograd.tape import Packed, Saved
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.tensor import Tensor
+from tabtorch.random import default_generator, device_generator
+from tabtorch.utils import _pytree
 
 __all__ = [
     "CheckpointError",

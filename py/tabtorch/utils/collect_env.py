@@ -9,8 +9,7 @@ import sys
 def get_pretty_env_info() -> str:
     """Versions, platform, adapter and its features, a line each."""
     import tabtorch as torch
-
-    from ..bridge import get_bridge
+    from tabtorch.bridge import get_bridge
 
     info = get_bridge().info
     gpu = info.get("webgpu")

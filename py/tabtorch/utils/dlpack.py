@@ -3,7 +3,7 @@
 import enum
 from typing import Any
 
-from ..ops.settings import from_dlpack
+from tabtorch.ops.compatibility.settings import from_dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack"]
 

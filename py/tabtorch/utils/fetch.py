@@ -241,7 +241,7 @@ def _wait(coroutine: Any) -> Any:
 async def _open_page(source: Any, name: str, cache: bool, random: bool) -> Reader:
     from pyodide.code import run_js
 
-    from ..bridge.pyodide import load_runtime
+    from tabtorch.bridge.pyodide import load_runtime
 
     load_runtime()
     opening = run_js("(from, cache, random) => tabtorchRuntime.Source.open(from, { cache, random })")

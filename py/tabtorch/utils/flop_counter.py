@@ -12,12 +12,11 @@ from functools import cache, partial
 from typing import Any
 
 import tabtorch as torch
-
-from .._exchange import Hook, Layer
-from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from ..ops import core
-from ..ops.aten import Packet
-from ..tensor import Tensor
+from tabtorch.core.tensor import Tensor
+from tabtorch.interception.code_swapping import Hook, Layer
+from tabtorch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from tabtorch.ops.compatibility.aten import Packet
+from tabtorch.ops.machinery import registry
 
 __all__ = ["FlopCounterMode"]
 
@@ -78,7 +77,7 @@ _COUNTED = {
 @cache
 def _packet(name: str) -> Any:
     """What stands for an operation in the tables: `torch.ops.aten.NAME`."""
-    return getattr(torch.ops.aten, name) if core.function(name) else Packet(name, None)
+    return getattr(torch.ops.aten, name) if registry.function(name) else Packet(name, None)
 
 
 _on: list[FlopCounterMode] = []

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..hub import load_state_dict_from_url as load_url
+from tabtorch.hub import load_state_dict_from_url as load_url
 
 __all__ = ["load_url"]
 

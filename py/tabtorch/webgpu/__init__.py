@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-from ..errors import AcceleratorError as AcceleratorError
-from ..errors import OutOfMemoryError as OutOfMemoryError
+from tabtorch.base.errors import AcceleratorError as AcceleratorError
+from tabtorch.base.errors import OutOfMemoryError as OutOfMemoryError
 
 #: what `torch.cuda` has too, and raises for where "cuda" means nothing
 GUARDED = (
@@ -28,7 +28,7 @@ PLAIN = (
 
 
 def _runtime() -> Any:
-    from ..bridge import get_bridge
+    from tabtorch.bridge import get_bridge
 
     return get_bridge()
 
@@ -72,7 +72,7 @@ def _index(device: Any) -> int:
         return 0
     if isinstance(device, int):
         raise AssertionError("Invalid device id")
-    from ..device import resolve
+    from tabtorch.base.device import resolve
 
     if resolve(device).type != "webgpu":
         raise ValueError(f"Expected a cuda device, but got: {device}")
@@ -145,8 +145,8 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 def synchronize(device: Any = None) -> None:
     """Waits until everything sent so far is done, and raises its errors."""
-    from ..engine import graph
-    from ..ops.asserts import raise_found
+    from tabtorch.engine import graph
+    from tabtorch.ops.machinery.asserts import raise_found
 
     _index(device)
     graph.flush()
@@ -159,14 +159,14 @@ def synchronize(device: Any = None) -> None:
 
 def manual_seed(seed: int) -> None:
     """Seeds what draws numbers on the GPU; `torch.manual_seed` does the same."""
-    from ..random import manual_seed as set_seed
+    from tabtorch.random import manual_seed as set_seed
 
     set_seed(seed)
 
 
 def seed() -> None:
     """Seeds it with a number of chance."""
-    from ..random import seed as chance
+    from tabtorch.random import seed as chance
 
     chance()
 
@@ -177,21 +177,21 @@ seed_all = seed
 
 def initial_seed() -> int:
     """The seed of the GPU's generator."""
-    from ..random import device_generator
+    from tabtorch.random import device_generator
 
     return device_generator.initial_seed()
 
 
 def get_rng_state(device: Any = "webgpu") -> Any:
     """The 16 bytes (seed, offset) of the GPU's Philox generator, as PyTorch's on CUDA."""
-    from ..random import default_generator, device_generator, state_of
+    from tabtorch.random import default_generator, device_generator, state_of
 
     return state_of(device_generator, default_generator)
 
 
 def set_rng_state(new_state: Any, device: Any = "webgpu") -> None:
     """Sets what `get_rng_state` gave."""
-    from ..random import default_generator, device_generator, set_state_of
+    from tabtorch.random import default_generator, device_generator, set_state_of
 
     set_state_of(device_generator, default_generator, new_state)
 
@@ -211,7 +211,7 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
 
 
 def _memory() -> Any:
-    from ..engine.graph import memory
+    from tabtorch.engine.graph import memory
 
     return memory
 
@@ -312,7 +312,7 @@ def memory_snapshot(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """The live buffers of the GPU that values lie in: a list of {"device", "address" (an id), "total_size"}."""
     import gc
 
-    from ..engine.graph import Buffer
+    from tabtorch.engine.graph import Buffer
 
     found = [b for b in gc.get_objects() if type(b) is Buffer and b.device == 0 and b.id and b.base is None]
     return [{"device": 0, "address": b.id, "total_size": b.nbytes, "segment_type": "buffer"} for b in found]
@@ -325,7 +325,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Sends what waits, so that memory nobody refers to any more goes back to the pool."""
-    from ..engine import graph
+    from tabtorch.engine import graph
 
     if is_available():
         graph.flush()
@@ -345,7 +345,7 @@ class Stream:
     device_index = 0
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
-        from ..device import webgpu
+        from tabtorch.base.device import webgpu
 
         _index(device)
         self.device = webgpu

@@ -1,7 +1,7 @@
 """`torch.webgpu.amp`: `torch.amp` on "webgpu"."""
 
-from .. import dtypes
-from ..cuda.amp import classes
+from tabtorch.base import dtypes
+from tabtorch.cuda.amp import classes
 
 __all__ = ["GradScaler", "autocast"]
 

@@ -16,12 +16,12 @@ from zlib import crc32
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no answer
-    from tabtorch.ops import core
+    from tabtorch.ops.machinery import registry
 
     from . import judge
     from .mutate import Program
 
-    core.load_all()  # what is imported late is there before anything is watched
+    registry.load_all()  # what is imported late is there before anything is watched
     for name in ("convert", "cuda", "printing"):
         importlib.import_module(f"tabtorch.{name}")
     for number in range(40):

@@ -12,8 +12,8 @@ from collections import Counter
 import tabpage
 
 from tabtorch import Tensor, nn
-from tabtorch._exchange import Layer
 from tabtorch.engine import graph, plan
+from tabtorch.interception.code_swapping import Layer
 from tabtorch.profiler import _record
 
 #: of a recording: calls of operations, and dispatches, beyond which they are counted and not listed one by one

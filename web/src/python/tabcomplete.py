@@ -48,9 +48,10 @@ class _Found:
 
 def _attach_methods():
     """torch.Tensor gets a method when it is first asked for; here all are wanted, and again after a clean start."""
-    from tabtorch.tensor import Tensor, core
+    from tabtorch.core.tensor import Tensor
+    from tabtorch.ops.machinery import registry
 
-    for name in core.all_methods():
+    for name in registry.all_methods():
         getattr(Tensor, name)
 
 

@@ -75,13 +75,13 @@ class Link:
     def draw(self, t):
         """Draw (height, width, channels) on the canvas, and wait for a frame."""
         global _yielded
-        from tabtorch import convert
         from tabtorch.bridge import get_bridge
+        from tabtorch.core import to_host
 
         screen = self._screen()
         if screen is None:
             return
-        b, first, strides = convert.memory_of(t)
+        b, first, strides = to_host.memory_of(t)
         height, width, channels = t.shape
         row, column, channel = strides
         last = first + (height - 1) * row + (width - 1) * column + (channels - 1) * channel

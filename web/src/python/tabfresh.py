@@ -104,9 +104,9 @@ def _restore_torch():
 
     import torch
 
-    from tabtorch import modes
+    from tabtorch.base import thread_state
 
-    for _, put, initial in modes.KINDS:  # grad mode, the default device, autocast, …
+    for _, put, initial in thread_state.KINDS:  # grad mode, the default device, autocast, …
         put(initial)
     torch.set_default_dtype(_kept["dtype"])
     torch.set_default_device(None)

@@ -363,7 +363,7 @@ async def _run_file(source, filename):
 
 async def _raise_found():
     """What asserts on the device have found and nobody has read."""
-    asserts = sys.modules.get("tabtorch.ops.asserts")
+    asserts = sys.modules.get("tabtorch.ops.machinery.asserts")
     if asserts is not None:
         await asserts.raise_found_async()
 

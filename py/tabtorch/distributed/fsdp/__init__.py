@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...nn.modules.module import Module
-from .. import _unavailable
+from tabtorch.distributed import _unavailable
+from tabtorch.nn.modules.module import Module
 
 __all__ = ["FSDPModule", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", "fully_shard"]
 

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from . import FullyShardedDataParallel as FullyShardedDataParallel
-from . import MixedPrecision as MixedPrecision
+from tabtorch.distributed.fsdp import FullyShardedDataParallel as FullyShardedDataParallel
+from tabtorch.distributed.fsdp import MixedPrecision as MixedPrecision

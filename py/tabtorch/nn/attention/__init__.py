@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-from ...backends.cuda import _sdp, set_sdp
+from tabtorch.backends.cuda import _sdp, set_sdp
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 

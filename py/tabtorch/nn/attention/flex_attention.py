@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Never, TypedDict
 
 import tabtorch as torch
-
-from ...device import device as Device
+from tabtorch.base.device import device as Device
 
 __all__ = [
     "AuxOutput",

@@ -6,28 +6,8 @@ Composites are the formulas they are, over public tensor operations: the engine 
 
 import importlib
 
-from ...ops.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-from ...ops.core import guard
-from ...ops.pad import pad
-from ...ops.pool import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from .._missing import missing_function
-from .activation import (
+from tabtorch.nn._missing import missing_function
+from tabtorch.nn.functional.activation import (
     celu,
     celu_,
     elu,
@@ -65,14 +45,14 @@ from .activation import (
     threshold,
     threshold_,
 )
-from .attention import (
+from tabtorch.nn.functional.attention import (
     _canonical_mask,
     _none_or_dtype,
     multi_head_attention_forward,
     scaled_dot_product_attention,
 )
-from .bags import embedding_bag
-from .classification import (
+from tabtorch.nn.functional.bags import embedding_bag
+from tabtorch.nn.functional.classification import (
     cross_entropy,
     linear_cross_entropy,
     multi_margin_loss,
@@ -80,15 +60,22 @@ from .classification import (
     multilabel_soft_margin_loss,
     nll_loss,
 )
-from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
-from .fold import fold, unfold
-from .fractional import (
+from tabtorch.nn.functional.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
+from tabtorch.nn.functional.fold import fold, unfold
+from tabtorch.nn.functional.fractional import (
     fractional_max_pool2d,
     fractional_max_pool2d_with_indices,
     fractional_max_pool3d,
     fractional_max_pool3d_with_indices,
 )
-from .linear import (
+from tabtorch.nn.functional.linear import (
     bilinear,
     cosine_similarity,
     embedding,
@@ -99,7 +86,7 @@ from .linear import (
     pairwise_distance,
     pdist,
 )
-from .loss import (
+from tabtorch.nn.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
@@ -117,8 +104,8 @@ from .loss import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from .norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
-from .pooling import (
+from tabtorch.nn.functional.norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from tabtorch.nn.functional.pooling import (
     adaptive_max_pool1d_with_indices,
     adaptive_max_pool2d_with_indices,
     adaptive_max_pool3d_with_indices,
@@ -129,8 +116,8 @@ from .pooling import (
     max_pool2d_with_indices,
     max_pool3d_with_indices,
 )
-from .sampling import affine_grid, grid_sample
-from .vision import (
+from tabtorch.nn.functional.sampling import affine_grid, grid_sample
+from tabtorch.nn.functional.vision import (
     channel_shuffle,
     conv_tbc,
     interpolate,
@@ -139,6 +126,26 @@ from .vision import (
     upsample,
     upsample_bilinear,
     upsample_nearest,
+)
+from tabtorch.ops.machinery.registry import guard
+from tabtorch.ops.shaping.pad import pad
+from tabtorch.ops.sliding.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from tabtorch.ops.sliding.pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
 )
 
 # what most often gets something that is no tensor says so as PyTorch does, and lets its arguments override it

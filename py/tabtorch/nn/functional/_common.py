@@ -3,12 +3,11 @@
 import warnings
 
 import tabtorch as torch
-
-from ...autograd.tape import named, type_string  # noqa: F401
-from ...dtypes import TYPE_NAMES
-from ...ops.asserts import Complaint, assert_range
-from ...ops.places import every_example
-from ...ops.ranges import Range
+from tabtorch.autograd.tape import named, type_string  # noqa: F401
+from tabtorch.base.dtypes import TYPE_NAMES
+from tabtorch.ops.indexing.index_maps import every_example
+from tabtorch.ops.machinery.asserts import Complaint, assert_range
+from tabtorch.ops.machinery.integer_bounds import Range
 
 
 def ntuple(value, n):

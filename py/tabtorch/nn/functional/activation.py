@@ -3,14 +3,13 @@
 import warnings
 
 import tabtorch as torch
-
-from ... import ops as _ops
-from ...autograd.mode import quiet
-from ...autograd.tape import record
-from ...dtypes import given_dtype
-from ...ops.convert import in_order, keep_strides
-from ...ops.promotion import FLOATING, check_kernel, not_implemented
-from ._common import named, scalar_type, widened, wrapped_dim
+from tabtorch import ops as _ops
+from tabtorch.autograd.grad_mode import quiet
+from tabtorch.autograd.tape import record
+from tabtorch.base.dtypes import given_dtype
+from tabtorch.nn.functional._common import named, scalar_type, widened, wrapped_dim
+from tabtorch.ops.machinery.promotion import FLOATING, check_kernel, not_implemented
+from tabtorch.ops.shaping.convert import in_order, keep_strides
 
 
 def threshold(input, threshold, value, inplace=False):

@@ -4,13 +4,12 @@ import math
 import warnings
 
 import tabtorch as torch
-
-from ...autograd.tape import named
-from ...ops.pad import pad
-from ._common import scalar_type, widened
-from .activation import softmax
-from .dropout import dropout
-from .linear import linear
+from tabtorch.autograd.tape import named
+from tabtorch.nn.functional._common import scalar_type, widened
+from tabtorch.nn.functional.activation import softmax
+from tabtorch.nn.functional.dropout import dropout
+from tabtorch.nn.functional.linear import linear
+from tabtorch.ops.shaping.pad import pad
 
 
 def scaled_dot_product_attention(

@@ -3,9 +3,8 @@
 import warnings
 
 import tabtorch as torch
-
-from ...ops.places import row_steps
-from ._common import assert_between, check_argument, named
+from tabtorch.nn.functional._common import assert_between, check_argument, named
+from tabtorch.ops.indexing.index_maps import row_steps
 
 _MODES = ("sum", "mean", "max")
 

@@ -3,15 +3,22 @@
 import warnings
 
 import tabtorch as torch
-
-from ... import ops as _ops
-from ...ops.convert import recorded_in_order
-from ...ops.gather import index_prepared
-from ...ops.mixing import beside
-from ...ops.promotion import FLOATING, check_kernel
-from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type, size_list
-from .activation import log_softmax
-from .linear import linear
+from tabtorch import ops as _ops
+from tabtorch.nn.functional._common import (
+    assert_between,
+    check_reduction,
+    legacy_reduction,
+    named,
+    reduced,
+    scalar_type,
+    size_list,
+)
+from tabtorch.nn.functional.activation import log_softmax
+from tabtorch.nn.functional.linear import linear
+from tabtorch.ops.indexing.gather import index_prepared
+from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
+from tabtorch.ops.shaping.convert import recorded_in_order
 
 
 def _check_classes(target, classes, ignore_index):

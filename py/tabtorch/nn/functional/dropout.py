@@ -2,7 +2,7 @@
 
 import warnings
 
-from ... import ops as _ops
+from tabtorch import ops as _ops
 
 
 def _check_p(p):

@@ -1,9 +1,9 @@
 """Sliding windows as columns, and back."""
 
-from ...dtypes import bool_
-from ...ops.pool_windows import columns, from_columns
-from ...ops.promotion import FLOATING_COMPLEX, check_kernel
-from ._common import named, ntuple
+from tabtorch.base.dtypes import bool_
+from tabtorch.nn.functional._common import named, ntuple
+from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, check_kernel
+from tabtorch.ops.sliding.pool_views import columns, from_columns
 
 _TYPES = FLOATING_COMPLEX | {bool_}
 

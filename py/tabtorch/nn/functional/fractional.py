@@ -1,9 +1,8 @@
 """Maxima of windows whose places are drawn at random (Graham, 2014)."""
 
 import tabtorch as torch
-
-from ...ops.reduce import WINDOW_ARGMAX, reduce
-from ._common import named, ntuple
+from tabtorch.nn.functional._common import named, ntuple
+from tabtorch.ops.reductions.reduce import WINDOW_ARGMAX, reduce
 
 
 def _starts(u, size, kernel, out):

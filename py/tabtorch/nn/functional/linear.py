@@ -3,17 +3,16 @@
 import math
 
 import tabtorch as torch
-
-from ...ops.convert import in_order, recorded_in_order
-from ...ops.launch import into
-from ...ops.matmul import bilinear as _bilinear
-from ...ops.matmul import linear as _linear
-from ...ops.mixing import beside
-from ...ops.norms import distances
-from ...ops.out_types import EXACT
-from ...ops.places import every_example, host_values
-from ...ops.promotion import SINGLE_DOUBLE, check_kernel
-from ._common import assert_between, check_argument, named, scalar_type, size_list
+from tabtorch.nn.functional._common import assert_between, check_argument, named, scalar_type, size_list
+from tabtorch.ops.indexing.index_maps import every_example, host_values
+from tabtorch.ops.linalg.matmul import bilinear as _bilinear
+from tabtorch.ops.linalg.matmul import linear as _linear
+from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operation import into
+from tabtorch.ops.machinery.out_types import EXACT
+from tabtorch.ops.machinery.promotion import SINGLE_DOUBLE, check_kernel
+from tabtorch.ops.reductions.norms import distances
+from tabtorch.ops.shaping.convert import in_order, recorded_in_order
 
 
 def linear(input, weight, bias=None, *, out=None):
@@ -77,7 +76,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     input = beside(weight, input, ("index", "_index_select"))
     assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
-        from .bags import per_use, renorm_rows, scaled
+        from tabtorch.nn.functional.bags import per_use, renorm_rows, scaled
 
         if max_norm is not None:
             renorm_rows(weight, input, max_norm, norm_type)

@@ -4,13 +4,19 @@ import math
 import warnings
 
 import tabtorch as torch
-
-from ... import ops as _ops
-from ...dtypes import CXX_NAMES
-from ...ops.out_types import CASTABLE
-from ...ops.promotion import FLOATING, FLOATING_COMPLEX, check_kernel
-from ._common import assert_between, check_reduction, legacy_reduction, named, reduced, scalar_type
-from .linear import pairwise_distance
+from tabtorch import ops as _ops
+from tabtorch.base.dtypes import CXX_NAMES
+from tabtorch.nn.functional._common import (
+    assert_between,
+    check_reduction,
+    legacy_reduction,
+    named,
+    reduced,
+    scalar_type,
+)
+from tabtorch.nn.functional.linear import pairwise_distance
+from tabtorch.ops.machinery.out_types import CASTABLE
+from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, check_kernel
 
 
 def _warn_size(input, target):

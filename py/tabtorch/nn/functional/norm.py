@@ -3,12 +3,11 @@
 import math
 
 import tabtorch as torch
-
-from ...layout import suggested_order
-from ...ops.convert import recorded_in_order
-from ...ops.pad import pad
-from ...ops.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
-from ._common import named, size_list, widened
+from tabtorch.base.layout import suggested_order
+from tabtorch.nn.functional._common import named, size_list, widened
+from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
+from tabtorch.ops.shaping.convert import recorded_in_order
+from tabtorch.ops.shaping.pad import pad
 
 
 def _standardized(x, dims, eps):

@@ -1,6 +1,6 @@
 """Pooling made of other pooling. The rest is in ``ops.pool``."""
 
-from ...ops.pool import (
+from tabtorch.ops.sliding.pool import (
     adaptive_max_pool1d,
     adaptive_max_pool2d,
     adaptive_max_pool3d,

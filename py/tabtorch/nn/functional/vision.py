@@ -4,13 +4,12 @@ import math
 import warnings
 
 import tabtorch as torch
-
-from ...dtypes import uint8
-from ...layout import suggested_format, suggested_order
-from ...ops.convert import recorded_in_order
-from ...ops.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from ...ops.promotion import FLOATING, check_kernel
-from ._common import named, size_list, widened
+from tabtorch.base.dtypes import uint8
+from tabtorch.base.layout import suggested_format, suggested_order
+from tabtorch.nn.functional._common import named, size_list, widened
+from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
+from tabtorch.ops.shaping.convert import recorded_in_order
+from tabtorch.ops.sliding.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 _NAMES = {
     "nearest": "Nearest",

@@ -2,26 +2,26 @@
 
 import sys
 
-from . import activation, batchnorm, container, reshape
-from .activation import *  # noqa: F403
-from .adaptive import *  # noqa: F403
-from .attention import *  # noqa: F403
-from .batchnorm import *  # noqa: F403
-from .container import *  # noqa: F403
-from .conv import *  # noqa: F403
-from .distance import *  # noqa: F403
-from .dropout import *  # noqa: F403
-from .flatten import *  # noqa: F403
-from .linear import *  # noqa: F403
-from .loss import *  # noqa: F403
-from .module import Module as Module
-from .normalization import *  # noqa: F403
-from .parameters import *  # noqa: F403
-from .pooling import *  # noqa: F403
-from .reshape import *  # noqa: F403
-from .rnn import *  # noqa: F403
-from .sparse import *  # noqa: F403
-from .transformer import *  # noqa: F403
+from tabtorch.nn.modules import activation, batchnorm, container, reshape
+from tabtorch.nn.modules.activation import *  # noqa: F403
+from tabtorch.nn.modules.adaptive import *  # noqa: F403
+from tabtorch.nn.modules.attention import *  # noqa: F403
+from tabtorch.nn.modules.batchnorm import *  # noqa: F403
+from tabtorch.nn.modules.container import *  # noqa: F403
+from tabtorch.nn.modules.conv import *  # noqa: F403
+from tabtorch.nn.modules.distance import *  # noqa: F403
+from tabtorch.nn.modules.dropout import *  # noqa: F403
+from tabtorch.nn.modules.flatten import *  # noqa: F403
+from tabtorch.nn.modules.linear import *  # noqa: F403
+from tabtorch.nn.modules.loss import *  # noqa: F403
+from tabtorch.nn.modules.module import Module as Module
+from tabtorch.nn.modules.normalization import *  # noqa: F403
+from tabtorch.nn.modules.parameters import *  # noqa: F403
+from tabtorch.nn.modules.pooling import *  # noqa: F403
+from tabtorch.nn.modules.reshape import *  # noqa: F403
+from tabtorch.nn.modules.rnn import *  # noqa: F403
+from tabtorch.nn.modules.sparse import *  # noqa: F403
+from tabtorch.nn.modules.transformer import *  # noqa: F403
 
 __all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]
 
@@ -39,7 +39,7 @@ for _name, _home in (
 
 def __getattr__(name):
     if name.startswith("Lazy"):
-        from . import lazy
+        from tabtorch.nn.modules import lazy
 
         if hasattr(lazy, name):
             return getattr(lazy, name)

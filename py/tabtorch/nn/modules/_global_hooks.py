@@ -4,7 +4,7 @@ import functools
 import weakref
 from collections import OrderedDict
 
-from ...utils.hooks import RemovableHandle
+from tabtorch.utils.hooks import RemovableHandle
 
 _buffer_registration: dict = OrderedDict()
 _module_registration: dict = OrderedDict()

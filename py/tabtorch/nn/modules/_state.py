@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import tabtorch as torch
-
-from ...tensor import Tensor
-from ...utils.hooks import RemovableHandle
-from ..parameter import Parameter, is_lazy
-from ._global_hooks import _WrappedHook
+from tabtorch.core.tensor import Tensor
+from tabtorch.nn.modules._global_hooks import _WrappedHook
+from tabtorch.nn.parameter import Parameter, is_lazy
+from tabtorch.utils.hooks import RemovableHandle
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 

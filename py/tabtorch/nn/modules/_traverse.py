@@ -4,9 +4,8 @@ import warnings
 from typing import Any
 
 import tabtorch as torch
-
-from ...tensor import Tensor
-from ..parameter import Parameter
+from tabtorch.core.tensor import Tensor
+from tabtorch.nn.parameter import Parameter
 
 
 def _parse_to(*args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
@@ -266,7 +265,7 @@ class _Traverse:
 
     def get_submodule(self, target):
         """The submodule at a dotted path; AttributeError where there is none."""
-        from .module import Module
+        from tabtorch.nn.modules.module import Module
 
         mod = self
         for item in target.split(".") if target else ():
@@ -279,7 +278,7 @@ class _Traverse:
 
     def set_submodule(self, target, module, strict=False):
         """Puts ``module`` at a dotted path. ``strict``: only where a submodule is already."""
-        from .module import Module
+        from tabtorch.nn.modules.module import Module
 
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")

@@ -3,11 +3,10 @@
 import warnings
 
 import tabtorch as torch
-
-from .. import functional as F
-from .. import init as _init
-from ..parameter import Parameter
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn import init as _init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
 
 __all__ = [
     "CELU",

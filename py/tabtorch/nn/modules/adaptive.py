@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tabtorch as torch
-
-from ...ops.places import host_values
-from .. import functional as F
-from ..functional._common import assert_between
-from .container import ModuleList, Sequential
-from .linear import Linear
-from .loss import _WeightedLoss
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn.functional._common import assert_between
+from tabtorch.nn.modules.container import ModuleList, Sequential
+from tabtorch.nn.modules.linear import Linear
+from tabtorch.nn.modules.loss import _WeightedLoss
+from tabtorch.nn.modules.module import Module
+from tabtorch.ops.indexing.index_maps import host_values
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 

@@ -1,12 +1,11 @@
 """Multi-head attention as a layer."""
 
 import tabtorch as torch
-
-from .. import functional as F
-from ..init import constant_, xavier_normal_, xavier_uniform_
-from ..parameter import Parameter
-from .linear import NonDynamicallyQuantizableLinear
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn.init import constant_, xavier_normal_, xavier_uniform_
+from tabtorch.nn.modules.linear import NonDynamicallyQuantizableLinear
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
 
 __all__ = ["MultiheadAttention"]
 

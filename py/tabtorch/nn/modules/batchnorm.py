@@ -1,11 +1,10 @@
 """Batch and instance normalization."""
 
 import tabtorch as torch
-
-from .. import functional as F
-from .. import init
-from ..parameter import empty_parameter
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import empty_parameter
 
 __all__ = [
     "BatchNorm1d",
@@ -47,7 +46,7 @@ class _NormBase(Module):
         if track_running_stats:
             self.register_buffer("running_mean", torch.zeros(num_features, device=device, dtype=dtype))
             self.register_buffer("running_var", torch.ones(num_features, device=device, dtype=dtype))
-            count = torch.tensor(0, dtype=torch.long, device=device)  # type: ignore[operator]
+            count = torch.tensor(0, dtype=torch.long, device=device)
             self.register_buffer("num_batches_tracked", count)
         else:
             self.register_buffer("running_mean", None)
@@ -87,7 +86,7 @@ class _NormBase(Module):
                 state_dict[key] = (
                     self.num_batches_tracked
                     if self.num_batches_tracked is not None
-                    else torch.tensor(0, dtype=torch.long)  # type: ignore[operator]
+                    else torch.tensor(0, dtype=torch.long)
                 )
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs

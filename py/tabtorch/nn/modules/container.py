@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from .module import Module, _addindent
+from tabtorch.nn.modules.module import Module, _addindent
 
 __all__ = ["Sequential", "ModuleList", "ModuleDict"]
 

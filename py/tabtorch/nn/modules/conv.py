@@ -3,11 +3,11 @@
 import math
 from typing import Any
 
-from .. import functional as F
-from .. import init
-from ..parameter import Parameter, empty_parameter
-from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.modules.utils import _ntuple, _reverse_repeat_tuple
+from tabtorch.nn.parameter import Parameter, empty_parameter
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 

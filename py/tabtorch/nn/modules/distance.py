@@ -1,7 +1,7 @@
 """Distances between pairs of vectors."""
 
-from .. import functional as F
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn.modules.module import Module
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
 

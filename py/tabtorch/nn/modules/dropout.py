@@ -1,7 +1,7 @@
 """Dropout layers: random zeros in training, the identity in evaluation."""
 
-from .. import functional as F
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn.modules.module import Module
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 

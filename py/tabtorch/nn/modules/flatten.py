@@ -1,6 +1,6 @@
 """Flattening, and its inverse."""
 
-from .module import Module
+from tabtorch.nn.modules.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 

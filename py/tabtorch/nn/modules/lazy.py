@@ -4,11 +4,10 @@ from itertools import chain
 from typing import Any
 
 import tabtorch as torch
-
-from ..parameter import UninitializedBuffer, UninitializedParameter, is_lazy
-from . import batchnorm, conv
-from .linear import Linear
-from .module import Module
+from tabtorch.nn.modules import batchnorm, conv
+from tabtorch.nn.modules.linear import Linear
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 
 class LazyModuleMixin:
@@ -207,7 +206,7 @@ class _LazyNormBase(LazyModuleMixin):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**factory)
             self.running_var = UninitializedBuffer(**factory)
-            self.num_batches_tracked = torch.tensor(0, dtype=torch.long, device=device)  # type: ignore[operator]
+            self.num_batches_tracked = torch.tensor(0, dtype=torch.long, device=device)
 
     def reset_parameters(self):
         if not self.has_uninitialized_params() and self.num_features != 0:

@@ -2,10 +2,10 @@
 
 import math
 
-from .. import functional as F
-from .. import init
-from ..parameter import empty_parameter
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import empty_parameter
 
 __all__ = ["Identity", "Linear", "Bilinear"]
 

@@ -1,9 +1,9 @@
 """Loss layers: the functions of ``nn.functional`` with their settings kept."""
 
-from .. import functional as F
-from ..functional._common import legacy_reduction
-from .distance import PairwiseDistance
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn.functional._common import legacy_reduction
+from tabtorch.nn.modules.distance import PairwiseDistance
+from tabtorch.nn.modules.module import Module
 
 __all__ = [
     "BCELoss",

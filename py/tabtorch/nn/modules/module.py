@@ -7,12 +7,9 @@ from types import FunctionType
 from typing import Any
 
 import tabtorch as torch
-
-from ...tensor import Tensor
-from ...utils.hooks import BackwardHook, RemovableHandle
-from ..parameter import Buffer, Parameter
-from . import _global_hooks as _g
-from ._global_hooks import (
+from tabtorch.core.tensor import Tensor
+from tabtorch.nn.modules import _global_hooks as _g
+from tabtorch.nn.modules._global_hooks import (
     _WrappedHook,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
@@ -23,8 +20,10 @@ from ._global_hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._state import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, _StateDict
-from ._traverse import _Traverse
+from tabtorch.nn.modules._state import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, _StateDict
+from tabtorch.nn.modules._traverse import _Traverse
+from tabtorch.nn.parameter import Buffer, Parameter
+from tabtorch.utils.hooks import BackwardHook, RemovableHandle
 
 __all__ = [
     "Module",

@@ -3,12 +3,11 @@
 import numbers
 
 import tabtorch as torch
-
-from ...autograd.function import Function
-from .. import functional as F
-from .. import init
-from ..parameter import empty_parameter
-from .module import Module
+from tabtorch.autograd.function import Function
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import empty_parameter
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 

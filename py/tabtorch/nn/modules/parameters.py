@@ -4,11 +4,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 import tabtorch as torch
-
-from ...tensor import Tensor
-from ..parameter import Parameter
-from .container import _absolute, _update
-from .module import Module
+from tabtorch.core.tensor import Tensor
+from tabtorch.nn.modules.container import _absolute, _update
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
 
 __all__ = ["ParameterList", "ParameterDict"]
 

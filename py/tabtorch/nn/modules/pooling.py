@@ -1,8 +1,8 @@
 """Pooling layers."""
 
-from .. import functional as F
-from .module import Module
-from .utils import _ntuple, _pair, _single
+from tabtorch.nn import functional as F
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.modules.utils import _ntuple, _pair, _single
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -1,8 +1,8 @@
 """Layers that move elements: windows, shuffles, resampling, padding."""
 
-from .. import functional as F
-from .module import Module
-from .utils import _ntuple
+from tabtorch.nn import functional as F
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.modules.utils import _ntuple
 
 __all__ = [
     "ChannelShuffle",

@@ -7,15 +7,14 @@ import math
 import warnings
 
 import tabtorch as torch
-
-from ...autograd.tape import named
-from ...modes import STATE
-from ...ops.recurrent import GATES, scan
-from .. import functional as F
-from .. import init
-from ..parameter import Parameter
-from ..utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
-from .module import Module
+from tabtorch.autograd.tape import named
+from tabtorch.base.thread_state import STATE
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
+from tabtorch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from tabtorch.ops.neural.recurrent import GATES, scan
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 

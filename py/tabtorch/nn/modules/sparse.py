@@ -1,11 +1,10 @@
 """Lookup tables."""
 
 import tabtorch as torch
-
-from .. import functional as F
-from .. import init
-from ..parameter import Parameter
-from .module import Module
+from tabtorch.nn import functional as F
+from tabtorch.nn import init
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

@@ -5,16 +5,15 @@ import inspect
 import warnings
 
 import tabtorch as torch
-
-from .. import functional as F
-from ..init import xavier_uniform_
-from .activation import GELU, ReLU
-from .attention import MultiheadAttention
-from .container import ModuleList
-from .dropout import Dropout
-from .linear import Linear
-from .module import Module
-from .normalization import LayerNorm
+from tabtorch.nn import functional as F
+from tabtorch.nn.init import xavier_uniform_
+from tabtorch.nn.modules.activation import GELU, ReLU
+from tabtorch.nn.modules.attention import MultiheadAttention
+from tabtorch.nn.modules.container import ModuleList
+from tabtorch.nn.modules.dropout import Dropout
+from tabtorch.nn.modules.linear import Linear
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.modules.normalization import LayerNorm
 
 __all__ = [
     "Transformer",

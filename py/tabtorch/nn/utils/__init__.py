@@ -2,17 +2,17 @@
 
 import importlib
 
-from . import rnn
-from .clip_grad import (
+from tabtorch.nn.utils import rnn
+from tabtorch.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
     get_total_norm,
 )
-from .convert_parameters import parameters_to_vector, vector_to_parameters
-from .spectral_norm import remove_spectral_norm, spectral_norm
-from .weight_norm import remove_weight_norm, weight_norm
+from tabtorch.nn.utils.convert_parameters import parameters_to_vector, vector_to_parameters
+from tabtorch.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
+from tabtorch.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
 #: name -> the module it is in, which is imported when it is first asked for
 _LATER = {

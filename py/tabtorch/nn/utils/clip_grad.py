@@ -5,9 +5,8 @@ import types
 import warnings
 
 import tabtorch as torch
-
-from ...engine import multi
-from ...optim._fused import _flat
+from tabtorch.engine import multi
+from tabtorch.optim._fused import _flat
 
 
 def _as_list(tensors):
@@ -33,7 +32,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     tensors = _as_list(tensors)
     norm_type = float(norm_type)
     if len(tensors) == 0:
-        return torch.tensor(0.0)  # type: ignore[operator]
+        return torch.tensor(0.0)
     return _checked(_norm(tensors, norm_type, _packed(tensors, norm_type)), norm_type, error_if_nonfinite)
 
 

@@ -6,8 +6,7 @@ import copy
 from typing import Any
 
 import tabtorch as torch
-
-from ..parameter import Parameter
+from tabtorch.nn.parameter import Parameter
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..modules import conv
+from tabtorch.nn.modules import conv
 
 __all__ = ["convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"]
 

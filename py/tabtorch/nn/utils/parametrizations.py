@@ -6,11 +6,10 @@ from typing import Any
 
 import tabtorch as torch
 from tabtorch import Tensor
-
-from .. import functional as F
-from ..modules.module import Module
-from . import parametrize
-from .spectral_norm import output_dim
+from tabtorch.nn import functional as F
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.utils import parametrize
+from tabtorch.nn.utils.spectral_norm import output_dim
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import tabtorch as torch
 from tabtorch import Tensor
-
-from ..modules.container import ModuleDict, ModuleList
-from ..modules.module import Module
-from ..parameter import Parameter
+from tabtorch.nn.modules.container import ModuleDict, ModuleList
+from tabtorch.nn.modules.module import Module
+from tabtorch.nn.parameter import Parameter
 
 __all__ = [
     "ParametrizationList",

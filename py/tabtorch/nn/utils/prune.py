@@ -11,8 +11,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import tabtorch as torch
-
-from .convert_parameters import parameters_to_vector
+from tabtorch.nn.utils.convert_parameters import parameters_to_vector
 
 
 class BasePruningMethod(ABC):

@@ -3,8 +3,7 @@
 from collections import namedtuple
 
 import tabtorch as torch
-
-from ...autograd.tape import named
+from tabtorch.autograd.tape import named
 
 
 class PackedSequence(namedtuple("PackedSequence", "data batch_sizes sorted_indices unsorted_indices")):

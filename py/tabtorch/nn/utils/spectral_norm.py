@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-
-from .. import functional as F
-from ..parameter import Parameter, UninitializedParameter
+from tabtorch.nn import functional as F
+from tabtorch.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 
 def output_dim(module: Any) -> int:
     """The dimension of a module's weight that counts its outputs."""
-    from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+    from tabtorch.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 
     return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
 

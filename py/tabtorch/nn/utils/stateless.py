@@ -18,7 +18,7 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """See `torch.func.functional_call`."""
-    from ...func import functional_call as call
+    from tabtorch.func import functional_call as call
 
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future version of "

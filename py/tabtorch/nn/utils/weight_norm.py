@@ -6,8 +6,7 @@ import warnings
 from typing import Any
 
 import tabtorch as torch
-
-from ..parameter import Parameter, UninitializedParameter
+from tabtorch.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 

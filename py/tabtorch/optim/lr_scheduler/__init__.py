@@ -1,12 +1,11 @@
 """``torch.optim.lr_scheduler``: learning rates that change by epoch or by step."""
 
-from ..optimizer import Optimizer as Optimizer
-from .base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
-from .base import LRScheduler
-from .base import _LRScheduler as _LRScheduler
-from .chained import ChainedScheduler, ReduceLROnPlateau, SequentialLR
-from .cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from .decay import (
+from tabtorch.optim.lr_scheduler.base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
+from tabtorch.optim.lr_scheduler.base import LRScheduler
+from tabtorch.optim.lr_scheduler.base import _LRScheduler as _LRScheduler
+from tabtorch.optim.lr_scheduler.chained import ChainedScheduler, ReduceLROnPlateau, SequentialLR
+from tabtorch.optim.lr_scheduler.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from tabtorch.optim.lr_scheduler.decay import (
     ConstantLR,
     CosineAnnealingLR,
     ExponentialLR,
@@ -17,6 +16,7 @@ from .decay import (
     PolynomialLR,
     StepLR,
 )
+from tabtorch.optim.optimizer import Optimizer as Optimizer
 
 __all__ = [
     "ChainedScheduler",

@@ -8,8 +8,7 @@ import weakref
 from typing import Any
 
 import tabtorch as torch
-
-from ..optimizer import Optimizer, _to_scalar
+from tabtorch.optim.optimizer import Optimizer, _to_scalar
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being "

@@ -5,7 +5,13 @@ import warnings
 from bisect import bisect_right
 from typing import Any
 
-from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, _check_optimizer, _group_values, _set
+from tabtorch.optim.lr_scheduler.base import (
+    EPOCH_DEPRECATION_WARNING,
+    LRScheduler,
+    _check_optimizer,
+    _group_values,
+    _set,
+)
 
 
 def _check_members(owner, schedulers, optimizer):

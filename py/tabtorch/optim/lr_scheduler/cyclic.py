@@ -3,7 +3,15 @@
 import math
 from typing import Any
 
-from .base import LRScheduler, _callable_state, _check_optimizer, _flag, _group_values, _per_group, _set
+from tabtorch.optim.lr_scheduler.base import (
+    LRScheduler,
+    _callable_state,
+    _check_optimizer,
+    _flag,
+    _group_values,
+    _per_group,
+    _set,
+)
 
 
 def _cycled_momentum(optimizer, message):

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
-from .base import LRScheduler, _callable_state, _group_values
+from tabtorch.optim.lr_scheduler.base import LRScheduler, _callable_state, _group_values
 
 
 class _ByFunction(LRScheduler):

@@ -290,7 +290,7 @@ class Timer:
 
 def __getattr__(name: str) -> Any:
     if name in ("Colorize", "Compare"):
-        from . import compare
+        from tabtorch.utils.benchmark import compare
 
         return getattr(compare, name)
     raise AttributeError(f"module 'torch.utils.benchmark' has no attribute '{name}'")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import Measurement, select_unit, trim_sigfig, unit_to_english
+from tabtorch.utils.benchmark import Measurement, select_unit, trim_sigfig, unit_to_english
 
 __all__ = ["Colorize", "Compare"]
 

@@ -1,8 +1,8 @@
 """``torch.utils.data``: datasets, samplers, and the loader that makes batches of them."""
 
-from ._collate import default_collate, default_convert
-from .dataloader import DataLoader, get_worker_info
-from .dataset import (
+from tabtorch.utils.data._collate import default_collate, default_convert
+from tabtorch.utils.data.dataloader import DataLoader, get_worker_info
+from tabtorch.utils.data.dataset import (
     ChainDataset,
     ConcatDataset,
     Dataset,
@@ -12,8 +12,8 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .distributed import DistributedSampler
-from .sampler import (
+from tabtorch.utils.data.distributed import DistributedSampler
+from tabtorch.utils.data.sampler import (
     BatchSampler,
     RandomSampler,
     Sampler,

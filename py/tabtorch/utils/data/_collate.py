@@ -72,7 +72,7 @@ def _small(batch):
         values += host
     if len(values) > 4096:
         return None
-    return torch.tensor(values, dtype=first.dtype, device=first.device.public).reshape(len(batch), *first.shape)  # type: ignore[operator]
+    return torch.tensor(values, dtype=first.dtype, device=first.device.public).reshape(len(batch), *first.shape)
 
 
 #: type -> ``f(batch, *, collate_fn_map)``: what a project adds to the types that ``default_collate`` knows
@@ -107,9 +107,9 @@ def collate(batch, *, collate_fn_map=None):
         if isinstance(elem, (numpy.bool_, numpy.number, numpy.object_)):
             return torch.as_tensor(numpy.asarray(batch))
     if isinstance(elem, float):
-        return torch.tensor(batch, dtype=torch.float64)  # type: ignore[operator]
+        return torch.tensor(batch, dtype=torch.float64)
     if isinstance(elem, int):
-        return torch.tensor(batch)  # type: ignore[operator]
+        return torch.tensor(batch)
     if isinstance(elem, (str, bytes)):
         return batch
     if isinstance(elem, Mapping):

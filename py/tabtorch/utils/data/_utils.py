@@ -1,6 +1,6 @@
 """``torch.utils.data._utils``: where other packages look for the functions that collate, and for ``get_worker_info``."""
 
-from . import _collate as collate
-from . import _worker as worker
+from tabtorch.utils.data import _collate as collate
+from tabtorch.utils.data import _worker as worker
 
 __all__ = ["collate", "worker"]

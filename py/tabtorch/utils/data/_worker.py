@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 import tabtorch as torch
-from tabtorch import modes
+from tabtorch.base import thread_state
 
 #: the worker whose turn it is, in the thread that has `_turn`: the streams that are exchanged are those of the whole program
 current = None
@@ -99,7 +99,7 @@ def _leave(other=None):
         _here[-1].__exit__()
 
 
-modes.kind(lambda: _here[-1] if _here else None, _leave)
+thread_state.kind(lambda: _here[-1] if _here else None, _leave)
 
 
 class Worker:

@@ -9,15 +9,14 @@ import math
 import warnings
 
 import tabtorch as torch
-
-from . import _utils as _utils
-from . import _worker
-from ._collate import default_collate, default_convert
-from ._worker import get_worker_info as get_worker_info
-from .dataset import Dataset as Dataset
-from .dataset import IterableDataset, Subset, TensorDataset
-from .sampler import BatchSampler, RandomSampler, SequentialSampler, _draw_seed
-from .sampler import Sampler as Sampler
+from tabtorch.utils.data import _utils as _utils
+from tabtorch.utils.data import _worker
+from tabtorch.utils.data._collate import default_collate, default_convert
+from tabtorch.utils.data._worker import get_worker_info as get_worker_info
+from tabtorch.utils.data.dataset import Dataset as Dataset
+from tabtorch.utils.data.dataset import IterableDataset, Subset, TensorDataset
+from tabtorch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _draw_seed
+from tabtorch.utils.data.sampler import Sampler as Sampler
 
 _warned_of_workers = False
 
@@ -318,6 +317,6 @@ def _gathered(dataset, indices):
     batch = []
     for t in dataset.tensors:
         if t.device not in where:
-            where[t.device] = torch.tensor(indices, dtype=torch.int64, device=t.device)  # type: ignore[operator]
+            where[t.device] = torch.tensor(indices, dtype=torch.int64, device=t.device)
         batch.append(t.index_select(0, where[t.device]))
     return batch

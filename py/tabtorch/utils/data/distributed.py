@@ -3,8 +3,7 @@
 import math
 
 import tabtorch as torch
-
-from .sampler import Sampler
+from tabtorch.utils.data.sampler import Sampler
 
 __all__ = ["DistributedSampler"]
 

@@ -1,0 +1,243 @@
+"""What a tensor is before anything is computed of it: a storage seen through a Meta, and what a script has put on it.
+
+Whatever is asked here is answered at once: no node is made, and autograd sees none of it. `Tensor` adds the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from tabtorch.base import dtypes
+from tabtorch.base.thread_state import STATE
+from tabtorch.core.shapes import wrap_dim
+from tabtorch.engine.graph import share_queue
+from tabtorch.engine.view import CONJ, NEG, Meta, Size
+from tabtorch.storage import Storage, TypedStorage, UntypedStorage, first_warning
+
+_devices: Any = importlib.import_module("tabtorch.base.device")  # by its name: the package's `device` is the class
+share_queue(_devices.roaming_cpu, _devices.cpu)
+share_queue(_devices.roaming_webgpu, _devices.webgpu)
+share_queue(_devices.cuda, _devices.webgpu)
+
+
+class TensorBase:
+    """The properties of a tensor: size and strides, type, device, memory. What it consists of is in the instance's own dict."""
+
+    _storage: Storage
+    _meta: Meta
+
+    @property
+    def shape(self) -> Size:
+        """Its size along each dimension."""
+        return self._meta.shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise AttributeError("attribute 'shape' of 'torch._C.TensorBase' objects is not writable")
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The type of its elements."""
+        return self._meta.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where it lies."""
+        return self._meta.device.public
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return self._meta.ndim
+
+    @property
+    def layout(self) -> Any:
+        """`torch.strided`, always."""
+        from tabtorch.base.layout import strided
+
+        return strided
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size along one dimension. IndexError for a dimension out of range."""
+        if dim is None:
+            return self._meta.shape
+        return self._meta.shape[wrap_dim(dim, self._meta.ndim)]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides in elements, or that of one dimension."""
+        if dim is None:
+            return self._meta.strides
+        return self._meta.strides[wrap_dim(dim, self._meta.ndim)]
+
+    def dim(self) -> int:
+        """How many dimensions it has."""
+        return self._meta.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """How many elements it has."""
+        return self._meta.numel
+
+    nelement = numel
+
+    def storage_offset(self) -> int:
+        """Where in its storage it begins, in elements."""
+        if STATE.held is not None:
+            STATE.held.asked = True
+        return self._meta.offset
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._meta.dtype.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._meta.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all its elements."""
+        return self._meta.numel * self._meta.dtype.itemsize
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the strides are those of a new tensor of this shape in `memory_format` (default: row-major)."""
+        from tabtorch.base.layout import is_contiguous
+
+        return self._meta.contiguous if memory_format is None else is_contiguous(self._meta, memory_format)
+
+    def is_floating_point(self) -> bool:
+        return self._meta.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        return self._meta.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        return self._meta.dtype.is_signed
+
+    def is_conj(self) -> bool:
+        """Whether it shows the conjugates of what its storage holds."""
+        return bool(self._meta.mark & CONJ)
+
+    def is_neg(self) -> bool:
+        """Whether it shows the negatives of what its storage holds."""
+        return bool(self._meta.mark & NEG)
+
+    def is_same_size(self, other: TensorBase) -> bool:
+        return self._meta.shape == other._meta.shape
+
+    def is_set_to(self, tensor: TensorBase) -> bool:
+        """Whether both are the same view of the same storage."""
+        return self._storage.root is tensor._storage.root and self._meta is tensor._meta
+
+    def is_pinned(self, device: Any = None) -> bool:
+        return getattr(self, "_pinned", False)
+
+    def is_shared(self) -> bool:
+        return False
+
+    def pin_memory(self, device: Any = None) -> Self:
+        """Itself: uploads need no pinned memory here."""
+        self._pinned = True
+        return self
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing to do: there is one stream, in whose order memory is freed."""
+
+    def share_memory_(self) -> Self:
+        """Itself: there is one process."""
+        return self
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._meta.device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has no values."""
+        return self._meta.device.type == "meta"
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether scripts that ask for CUDA should take it for a CUDA tensor: after `install()`, on webgpu."""
+        return self._meta.device.type == "webgpu" and _devices._cuda_alias
+
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = False
+
+    def get_device(self) -> int:
+        """0 on webgpu, -1 on cpu."""
+        return -1 if self._meta.device.type == "cpu" else 0
+
+    def data_ptr(self) -> int:
+        """A number that says where the first element lies: equal for equal places, apart for different storages."""
+        if STATE.held is not None:
+            STATE.held.asked = True
+        return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
+
+    @property
+    def _cdata(self) -> int:
+        """A number that tells tensors apart: no two have the same at one time."""
+        return id(self)
+
+    def untyped_storage(self) -> UntypedStorage:
+        """The memory that the tensor and its views share."""
+        return UntypedStorage.of(self._storage)
+
+    def storage(self) -> TypedStorage:
+        """The memory as numbers of this type. Deprecated: use `untyped_storage`."""
+        first_warning()
+        return self._typed_storage()
+
+    def _typed_storage(self) -> TypedStorage:
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._meta.dtype)
+
+
+#: (tensor) -> its own dict, of which `Tensor.__dict__` shows a part
+inside: Callable[[Any], dict[str, Any]] = TensorBase.__dict__["__dict__"].__get__
+#: the names in it that have no default in the class
+INSIDE = ("_storage", "_meta", "_accumulator")
+
+
+class Attributes(dict[str, Any]):
+    """`tensor.__dict__`: what a script has put on a tensor. Writes go to the tensor.
+
+    own: the dict of the instance. tensor: that of the class, whose names in it are the tensor's state.
+    """
+
+    __slots__ = ("_own",)
+
+    def __init__(self, own: dict[str, Any], tensor: Mapping[str, Any]) -> None:
+        super().__init__((k, v) for k, v in own.items() if k not in INSIDE and k not in tensor)
+        self._own = own
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        del self._own[name]
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        for name, value in dict(*args, **kwargs).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        if name in self:
+            del self._own[name]
+        return super().pop(name, *default)
+
+    def clear(self) -> None:
+        for name in list(self):
+            del self[name]
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)

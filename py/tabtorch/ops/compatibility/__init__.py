@@ -1,0 +1,1 @@
+"""Other names and older forms under which PyTorch shows its operations."""

@@ -1,0 +1,1 @@
+"""Fourier transforms, short-time ones, and the window functions of signal processing."""

@@ -1,0 +1,132 @@
+"""Kernels that write at places that depend on data. The output starts as a copy of input 0, or takes its buffer over.
+
+Several threads may meet at one place. Where they set it, any of them may win, as PyTorch says of CUDA (on the cpu device the
+last wins); where they add or compare, atomics do it. Only 32-bit types, and 64-bit sums, have atomics: the callers see to it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tabtorch.engine.expr import Complex, Expr, bitcast, cast, const, fit, isnan, variable, where
+from tabtorch.engine.graph import Custom, Inst
+from tabtorch.engine.lower import Kernel, Ref, coordinates
+from tabtorch.engine.view import Meta
+from tabtorch.ops.indexing.index_maps import offset_at, source_coords, wrapped
+
+
+def _place(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr:
+    at = offset_at(k, m, coords, role)
+    return const(at, "u32") if isinstance(at, int) else at
+
+
+def combine(mode: str, old: Any, v: Any) -> Any:
+    """The new value of a place. NaN wins a comparison, as in PyTorch's amax and amin."""
+    if mode == "prod":
+        return old * v
+    better = v > old if mode == "amax" else v < old
+    return where(better | isnan(v), v, old) if v.type in ("f32", "f64") else where(better, v, old)
+
+
+def _apply(k: Kernel, ref: Ref, at: Expr, v: Any, mode: str, shared: bool = True) -> None:
+    """Brings value `v` to element `at`; `shared`: other threads may do so at once."""
+    d = ref.dtype
+    v = cast(v, d.compute)
+    if mode == "set":
+        v = fit(v, d.name)
+        if isinstance(v, Complex):
+            k.store(ref, at, v)
+        else:
+            k.store_bits(ref, at, v)
+    elif mode == "add":
+        k.atomic_add(ref, at, v)
+    elif k.js or not shared:
+        at = k.let(at, "at")
+        k.store(ref, at, fit(combine(mode, k.load(ref, at), v), d.name))
+    else:
+        r = k.r
+        n = k.bind(ref, "rw")
+        k.atomics.add(n)
+        v = k.let(v, "x")
+        place = r.text(k.let(at, "at"))
+        old = r.name("old")
+        r.line(f"var {old} = atomicLoad(&{n}[{place}]);")
+        r.push("loop")
+        new = r.text(bitcast(combine(mode, bitcast(variable(old, "u32"), d.compute), v), "u32"))
+        r.line(
+            f"let x = atomicCompareExchangeWeak(&{n}[{place}], {old}, {new}); "
+            f"if (x.exchanged) {{ break; }} {old} = x.old_value;"
+        )
+        r.pop()
+
+
+def _index_put(i: Inst, low: Any) -> None:
+    lay, mode, ordered = i.static
+
+    def put(k: Kernel, coords: list[Expr]) -> None:
+        def load(j: int, c: list[Expr]) -> Any:
+            return k.load(low.input(1 + j), _place(k, i.ins[1 + j], c, (low.pos, 1 + j)))
+
+        at = _place(k, lay.source, source_coords(k, lay, coords, load, k.dim), "out")
+        if i.scalars:
+            v = low.scalar(k, 0)
+        else:
+            last = len(i.ins) - 1
+            v = k.load(low.input(last), _place(k, i.ins[last], coords, (low.pos, last)))
+        _apply(k, low.output, at, v, mode)
+
+    def one(k: Kernel, t: Expr) -> None:
+        put(k, [k.let(c, "c") for c in coordinates(k, lay.domain, [(t, prod(lay.domain), "d")], "c")])
+
+    def line(k: Kernel, t: Expr) -> None:
+        named = lay.domain[lay.at : lay.at + lay.n]
+        rest = (*lay.domain[: lay.at], *lay.domain[lay.at + lay.n :])
+        c = [k.let(x, "c") for x in coordinates(k, rest, [(t, prod(rest), "d")], "c")]
+        with k.loop(k.dim(prod(named), "length")) as j:
+            p = [k.let(x, "p") for x in coordinates(k, named, [(j, prod(named), "e")], "p")]
+            put(k, [*c[: lay.at], *p, *c[lay.at :]])
+
+    if ordered and low.device == 0:  # a thread makes all the writes that can meet, one after the other
+        low.launch(
+            f"{i.op.name} {mode} lines", prod(lay.domain) // max(prod(lay.domain[lay.at : lay.at + lay.n]), 1), line
+        )
+    else:
+        low.launch(f"{i.op.name} {mode}", prod(lay.domain), one)
+
+
+INDEX_PUT = Custom("index_put", _index_put, in_place=True, sliding=True)
+
+
+def _scatter(i: Inst, low: Any) -> None:
+    axis, mode, out, ordered = i.static
+    m = i.ins[1]
+    n = out.shape[axis]
+
+    def put(k: Kernel, coords: list[Expr], shared: bool) -> None:
+        index = k.load(low.input(1), _place(k, m, coords, (low.pos, 1)))
+        to = list(coords)
+        to[axis] = k.let(wrapped(index, k.dim(n, "n"), k.dim(n - 1, "last"), False), "at")
+        if i.scalars:
+            v = low.scalar(k, 0)
+        else:
+            v = k.load(low.input(2), _place(k, i.ins[2], coords, (low.pos, 2)))
+        _apply(k, low.output, _place(k, out, to, "out"), v, mode, shared)
+
+    def one(k: Kernel, t: Expr) -> None:
+        put(k, [k.let(c, "c") for c in coordinates(k, m.shape, [(t, m.numel, "d")], "c")], True)
+
+    def line(k: Kernel, t: Expr) -> None:
+        rest = (*m.shape[:axis], *m.shape[axis + 1 :])
+        c = [k.let(x, "c") for x in coordinates(k, rest, [(t, prod(rest), "d")], "c")]
+        with k.loop(k.dim(m.shape[axis], "length")) as j:
+            put(k, [*c[:axis], j, *c[axis:]], False)
+
+    wide = i.out.dtype.name == "int64" and mode in ("prod", "amax", "amin")  # for which there are no atomics
+    if (wide or ordered) and low.device == 0:  # a thread takes a whole line, which no other thread writes to
+        low.launch(f"scatter {mode} lines", m.numel // max(m.shape[axis], 1), line)
+    else:
+        low.launch(f"scatter {mode}", m.numel, one)
+
+
+SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True)

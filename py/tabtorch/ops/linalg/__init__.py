@@ -1,0 +1,1 @@
+"""Products, einsum, decompositions, equations."""

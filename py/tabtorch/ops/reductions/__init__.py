@@ -1,0 +1,1 @@
+"""Reductions, running ones, sorting, and what is made of them."""

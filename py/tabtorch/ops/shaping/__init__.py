@@ -1,0 +1,1 @@
+"""Tensors in another shape, order, type or place: joining, padding, conversion."""

@@ -1,0 +1,471 @@
+"""Conversions of dtype, device and layout: `to`, `clone`, `contiguous`, `copy_`, `fill_` and their kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.tape import named, record, unsupported
+from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh, view
+from tabtorch.base import dtypes
+from tabtorch.base.device import check_has, resolve, roaming_cpu
+from tabtorch.base.device import device as Device
+from tabtorch.base.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
+from tabtorch.core.shapes import remembered
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.engine.graph import Map, Node, emit, inst
+from tabtorch.engine.view import (
+    Meta,
+    broadcast_shapes,
+    broadcast_strides,
+    contiguous_meta,
+    contiguous_strides,
+    meta,
+    ordered_strides,
+)
+from tabtorch.ops.machinery.arguments import as_operand
+from tabtorch.ops.machinery.dispatch import check_shape, laid_out, layout_of, scalar_value, table
+from tabtorch.ops.machinery.inplace import check_overlap, covering_order, is_dense, set_node, set_tensor, whole_storage
+from tabtorch.ops.machinery.integer_bounds import carry
+from tabtorch.ops.machinery.operand_devices import WIDE
+from tabtorch.ops.machinery.registry import register
+
+_CAST = Map("to", lambda x: x)
+_FILL = Map("fill", lambda v: v)
+_casts = table()
+
+
+def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = None) -> Tensor:
+    """`t` broadcast to `shape` as `d`, laid out in `order` of dimensions (None: row-major). No record. Shares the value if it can."""
+    m = t._meta
+    key = (m, shape, d, order)
+    entry = _casts.get(key)
+    if entry is None:
+        check_has(m.device, d)
+        try:
+            st = broadcast_strides(m, shape)
+            if any(n != want and n != 1 for n, want in zip(m.shape[::-1], shape[::-1])):
+                raise ValueError
+        except ValueError:
+            raise RuntimeError(
+                f"The size of tensor a ({shape[-1] if shape else 1}) must match the size of tensor b "
+                f"({m.shape[-1] if m.shape else 1}) at non-singleton dimension {max(len(shape) - 1, 0)}"
+            ) from None
+        perm = order or range(len(shape))
+        if 0 in shape:
+            perm = range(len(shape))
+        source = m.view(tuple([shape[k] for k in perm]), tuple([st[k] for k in perm]), m.offset)
+        inner, out = laid_out(shape, order, d, m.device)
+        entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
+    i, out, same = entry
+    node = t._storage.node
+    if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d and not STATE.levels:
+        return Tensor._wrap(node, out)  # values never change: sharing one is copying it
+    return Tensor._wrap(emit(i, (node,)), out)
+
+
+def _preserved_order(m: Meta) -> Any:
+    """The layout of a copy that preserves that of `m`: its own order where it is dense, else TensorIterator's."""
+    return layout_of([m], m.shape)
+
+
+def _order_for(m: Meta, memory_format: Any) -> Any:
+    if memory_format is None or memory_format is preserve_format:
+        return _preserved_order(m)
+    if memory_format is contiguous_format:
+        return None
+    return order_of(memory_format, m.ndim)
+
+
+def keep_strides(out: Tensor, m: Meta, memory_format: Any = None) -> None:
+    """A copy that preserves the layout of a dense tensor has its strides, those of dimensions of size 1 too."""
+    o = out._meta
+    if o.strides != m.strides and memory_format in (None, preserve_format) and is_dense(m):
+        out._meta = meta(o.shape, m.strides, 0, o.dtype, o.device)
+
+
+@remembered
+def _lies_in(m: Meta, order: tuple[int, ...]) -> bool:
+    """Whether `m` has the strides of a new tensor in `order` of dimensions, those of dimensions of size 1 too."""
+    return m.strides == (ordered_strides(m.shape, order) if order else contiguous_strides(m.shape))
+
+
+def in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
+    """`t`, just computed and not on the tape yet, laid out as a new tensor in `order` of dimensions (none: row-major)."""
+    m = t._meta
+    return t if _lies_in(m, order) else converted(t, m.shape, m.dtype, order or None)
+
+
+def recorded_in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
+    """The same for a result that is on the tape already."""
+    if _lies_in(t._meta, order):
+        return t
+    r = in_order(t.detach(), order)
+    record("CloneBackward0", (t,), r, lambda g: g)
+    return r
+
+
+def as_cloned(t: Tensor, m: Meta) -> Tensor:
+    """The same, laid out as a clone of what `m` views."""
+    out = in_order(t, _preserved_order(m) or ())
+    keep_strides(out, m)
+    return out
+
+
+def transfer(node: Node, device: Any) -> Node:
+    """A value on another device, as it is."""
+    out = node.inst.out
+    m = contiguous_meta(out.shape, out.dtype, device)
+    check_has(device, m.dtype)
+    if graph.batches[0]:
+        from tabtorch.func.batch import Batch, example_of
+
+        b: Any = node.buf
+        if type(b) is Batch:
+            return example_of(b.level, transfer(b.node, device), m)
+    if device.type == "meta":
+        return graph.blank(m)
+    nbytes = m.numel * m.dtype.itemsize
+    graph.check_size(nbytes, m)
+    if device.number == 0:
+        n = Node(inst(graph._upload, (), m), (), ())
+        n.buf = graph.copied(graph.buffer_of(node), 0, nbytes)
+    else:
+        n = graph.from_host(graph.read(node, 0, nbytes), m)
+    if STATE.held is None:  # else another call has other values
+        carry(node, n)
+    return n
+
+
+def _moved(t: Tensor, device: Any) -> Tensor:
+    """`t` on another device, with no record."""
+    m = t._meta
+    if not whole_storage(t):
+        t = converted(t, m.shape, m.dtype, _preserved_order(m))
+        m = t._meta
+    return Tensor._wrap(transfer(t._storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
+
+
+def _marked(t: Tensor, device: Any) -> Tensor:
+    """The same memory, said to be on another device of that number. As in PyTorch, the cpu's is the tensor itself."""
+    m = t._meta
+    return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device, m.mark), "ToCopyBackward0", lambda g: g)
+
+
+def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:
+    """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
+    m = t._meta
+    if not copy and d is m.dtype and device.number == m.device.number:
+        if memory_format in (None, preserve_format) or memory_format is suggested_format(m):
+            if device is m.device:
+                return t
+            if device.number == 1:
+                return _marked(t, device)
+    check_has(device, d)
+    if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
+        import warnings
+
+        warnings.warn("Casting complex values to real discards the imaginary part", UserWarning, stacklevel=4)
+    order = _order_for(m, memory_format)
+    if device.number == m.device.number:
+        out = converted(t, m.shape, d, order)
+        if device is not m.device:
+            o = out._meta
+            out._meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
+    elif device.number == 0 and m.dtype in WIDE:
+        out = _moved(converted(t, m.shape, d, order), device)
+    else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
+        small = d.itemsize <= m.dtype.itemsize and d not in WIDE
+        out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
+        if not small:
+            out = converted(out, m.shape, d, order)
+    keep_strides(out, m, memory_format)
+    if STATE.inference:
+        out._inference = True
+    elif t._rg and STATE.grad and d.category > 1:
+        home = m.device
+        record("ToCopyBackward0", (t,), out, (lambda g: g) if home is device else lambda g: g.to(home))
+    return out
+
+
+def home_of(t: Tensor, d: dtypes.dtype) -> Any:
+    """Where a conversion to `d` goes if no device is named.
+
+    A 64-bit float that named no device lives on cpu only because the GPU has no such type: converted to one it has, it
+    goes home.
+    """
+    here = t._meta.device
+    if here.roaming and (d in WIDE or t._meta.dtype in WIDE):
+        return roaming_cpu if d in WIDE else resolve(None)
+    return here
+
+
+@register("to", torch=False, method=True)
+def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device, dtype=None)`, `to(other)`, each with `non_blocking`, `copy`, `memory_format`: itself if nothing changes."""
+    d: Any = kwargs.pop("dtype", None)
+    device: Any = kwargs.pop("device", None)
+    other = kwargs.pop("other", None)
+    rest = []
+    for a in args:
+        if isinstance(a, (dtypes.dtype, type)):
+            d = a
+        elif isinstance(a, Tensor):
+            other = a
+        elif isinstance(a, (str, Device)) or (isinstance(a, int) and not isinstance(a, bool)):
+            device = a
+        elif a is not None:
+            rest.append(a)
+    if other is not None:
+        d, device = other._meta.dtype, other._meta.device
+    if rest and not all(isinstance(a, bool) for a in rest):
+        names = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({names}), but expected one of:\n"
+            " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, "
+            "torch.memory_format memory_format = None)\n"
+            " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+            " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)"
+        )
+    copy = kwargs.pop("copy", rest[1] if len(rest) > 1 else False)
+    memory_format = kwargs.pop("memory_format", None)
+    kwargs.pop("non_blocking", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if d is None:
+        d = self._meta.dtype
+    elif not isinstance(d, dtypes.dtype):
+        given, d = d, dtypes.as_dtype(d)
+        if d is None:
+            raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
+    where = home_of(self, d) if device is None else resolve(device)
+    return convert(self, d, roaming_cpu if where.roaming and d in WIDE else where, memory_format, copy)
+
+
+def _cast_method(name: str, d: dtypes.dtype) -> None:
+    def cast(self: Tensor, memory_format: Any = None) -> Tensor:
+        return convert(self, d, home_of(self, d), memory_format)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"`to({d!r})`."
+    register(name, cast, torch=False, method=True)
+
+
+for _name, _d in dtypes.PUBLIC.items():
+    if _name in ("float", "double", "half", "bfloat16", "short", "int", "long", "bool", "cfloat", "cdouble"):
+        _cast_method(_name, _d)
+_cast_method("byte", dtypes.uint8)
+_cast_method("char", dtypes.int8)
+
+
+@register("cpu", torch=False, method=True)
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """On the cpu device."""
+    return convert(self, self._meta.dtype, resolve("cpu"), memory_format)
+
+
+@register("cuda", torch=False, method=True)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+    """On webgpu, where `install()` lets "cuda" mean that."""
+    return convert(self, self._meta.dtype, resolve("cuda" if device is None else device), memory_format)
+
+
+@register("type", torch=False, method=True)
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+    """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such, by that name or that class."""
+    from tabtorch.autograd.tape import type_string
+
+    if dtype is None:
+        return type_string(self)
+    where = None
+    if isinstance(dtype, str):
+        where = "cuda" if dtype.startswith("torch.cuda.") else None
+        short = dtype.rpartition(".")[2].removesuffix("Tensor")
+        known = {v: k for k, v in dtypes.TYPE_NAMES.items()}
+        if short not in known:
+            raise ValueError(f"invalid type: '{dtype}'")
+        dtype = dtypes.PUBLIC[known[short]]
+    elif isinstance(dtype, type):
+        # torch.LongTensor has one; torch.Tensor stands for the default
+        found = dtypes.get_default_dtype() if dtype is Tensor else getattr(dtype, "dtype", None)
+        if not isinstance(found, dtypes.dtype):
+            raise ValueError(f"invalid type: '{dtype.__name__}'")
+        where = None if dtype is Tensor else getattr(dtype, "device", None)
+        dtype = found
+    return convert(self, dtype, home_of(self, dtype) if where is None else resolve(where))
+
+
+@register("type_as", torch=False, method=True)
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """`to(other.dtype, device=other.device)`."""
+    return convert(self, other._meta.dtype, other._meta.device)
+
+
+@register("clone", method=True)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy of its own, on the tape."""
+    m = input._meta
+    out = converted(input, m.shape, m.dtype, _order_for(m, memory_format))
+    keep_strides(out, m, memory_format)
+    if STATE.grad:
+        if input._rg:
+            if m.dtype.category < 2:
+                raise unsupported(input)
+            record("CloneBackward0", (input,), out, lambda g: g)
+    elif STATE.inference:
+        out._inference = True
+    return out
+
+
+@register("contiguous", torch=False, method=True)
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """Itself if it lies row by row already, else a copy that does."""
+    f = memory_format or contiguous_format
+    if f is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    if self._meta.contiguous if f is contiguous_format else is_contiguous(self._meta, f):
+        return self
+    return clone(self, memory_format=f)
+
+
+register("detach", lambda input: input.detach(), doc="A view of the same elements that no gradient flows through.")
+
+
+# ---- writes
+
+
+@register("copy_", torch=False, method=True)
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Takes over the elements of `src`, broadcast and converted, from any device."""
+    if not isinstance(src, Tensor):
+        x = as_operand(src)
+        if x is None:
+            raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+        return fill_(self, x)
+    m, v = self._meta, src._meta
+    check_inplace(self, (src,) if m.dtype.category > 1 else ())
+    if src._stale and STATE.grad and m.dtype.category > 1:
+        refresh(src)  # which may be refused, before anything else is said
+    if m is v and src._storage.root is self._storage.root:
+        if not (STATE.grad and (self._rg or src._rg)):
+            self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
+            return self
+    else:
+        check_overlap(self, (src,), marked=True)
+    if v.shape != m.shape:
+        check_shape(m, broadcast_shapes(m.shape, v.shape))
+    recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
+    fn = None
+    if recording:
+        fn = record("CopyBackwards", (before_write(self), src), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
+    value = src
+    if v.device.number != m.device.number:
+        if m.device.number == 0 and v.dtype in WIDE:
+            value = converted(src, v.shape, m.dtype)
+        value = _moved(value, m.device)
+    set_tensor(self, value)
+    if fn is not None:
+        rebase(self, fn)
+    return self
+
+
+@register("fill_", method=True)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`: a number, or a 0-dimensional tensor."""
+    return _fill(self, value, "FillBackward2")
+
+
+def _fill(self: Tensor, value: Any, name: str) -> Tensor:
+    x = as_operand(value)
+    if x is None:
+        raise TypeError(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
+    check_inplace(self, (x,))
+    if isinstance(x, Tensor):
+        if x._meta.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
+            )
+        if x._rg or x._meta.device.number == self._meta.device.number:
+            return _fill_with(self, x)
+        x = x.item()
+    m = self._meta
+    if isinstance(x, complex) and not m.dtype.is_complex:
+        raise RuntimeError("value cannot be converted to type float without overflow")
+    check_inplace(self)
+    check_overlap(self, (), repeats=True)
+    recording = STATE.grad and self._rg
+    fn = None
+    if recording:
+        fn = record(name, (before_write(self),), Tensor._view_of(self, m), (_zeros_like,))
+    out = self._storage.node.inst.out
+    covers = out.dtype is m.dtype and covering_order(m, out.numel) != ()
+    node = filled(out if covers else contiguous_meta(m.shape, m.dtype, m.device), x)
+    if covers:
+        self._storage.node = node
+        self._storage.written()
+    else:
+        set_node(self, node)
+    if fn is not None:
+        rebase(self, fn)
+    return self
+
+
+def _fill_with(self: Tensor, x: Tensor) -> Tensor:
+    """Fills with the one element of `x`."""
+    m = self._meta
+    check_overlap(self, ())
+    fn = None
+    if STATE.grad and (self._rg or x._rg):
+        fn = record("FillBackward3", (before_write(self), x), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
+    set_tensor(self, x.detach())
+    if fn is not None:
+        rebase(self, fn)
+    return self
+
+
+def _zeros_like(g: Tensor) -> Tensor:
+    m = contiguous_meta(g._meta.shape, g._meta.dtype, g._meta.device)
+    return Tensor._wrap(filled(m, 0), m)
+
+
+_fills = table()
+
+
+def filled(m: Meta, value: Any) -> Node:
+    """A node of that contiguous Meta with every element `value`, a Python number."""
+    c = m.dtype.compute
+    if c == "bool":
+        key: Any = (m, bool(value))
+        i = _fills.get(key)
+        if i is None:
+            op = _TRUE if value else _FALSE
+            i = _fills[key] = inst(op, (), m)
+        return emit(i, ())
+    i = _fills.get(m)
+    if i is None:
+        i = _fills[m] = inst(_FILL, (), m, (c,))
+    if c not in ("f32", "f64", "c64", "c128") and not isinstance(value, int):
+        value = int(value)
+    return emit(i, (), (scalar_value(value, c, m.dtype),))
+
+
+def _constant(value: bool) -> Map:
+    from tabtorch.engine.expr import const
+
+    return Map("fill", lambda: const(value, "bool"))
+
+
+_TRUE, _FALSE = _constant(True), _constant(False)
+
+
+@register("zero_", method=True)
+def zero_(self: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    return _fill(self, 0, "ZeroBackward0")
+
+
+@register("fill")
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A copy in which every element is `value`."""
+    return named(fill_(input.clone(), value), f"FillBackward{int(isinstance(value, Tensor))}")

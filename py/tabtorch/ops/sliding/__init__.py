@@ -1,0 +1,1 @@
+"""Windows that slide over an image: convolution, pooling, sampling by a grid."""
