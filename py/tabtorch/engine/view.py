@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from .symbols import Symbol
+
 if TYPE_CHECKING:
     from ..device import device as Device
     from ..dtypes import dtype as Dtype
@@ -74,6 +76,7 @@ class Meta:
         "offset",
         "shape",
         "strides",
+        "structure",
         "whole",
     )
 
@@ -101,6 +104,7 @@ class Meta:
         self.contiguous = ok or self.numel == 0
         self.flat = self.contiguous and offset == 0  # element i of the view lies where element i of the storage does
         self.whole = self.flat and not mark  # and is it
+        self.structure: Any = None  # see schedules.py
 
     def view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Meta:
         """The same elements, or some of them, in another geometry."""
@@ -125,6 +129,8 @@ def meta(
     key = (shape, strides, offset, dtype, device, mark)
     m = _interned.get(key)
     if m is None:
+        if any(type(x) is Symbol for x in (*shape, *strides, offset)):
+            return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
         m = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
