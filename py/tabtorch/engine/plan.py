@@ -16,6 +16,7 @@ from .graph import Buffer, bridge, check_size, counts, lost
 from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
 from .rows import RowKernel
 from .schedules import Schedule, Sized
+from .symbols import Trace
 from .target import Target, target
 from .view import Meta
 
@@ -44,7 +45,7 @@ def make_plan(
     if found is not None:
         return Plan(*found, work)
     shadows, trace, pattern = schedules.shadows(window)
-    made = _scheduled(t, shadows.nodes, live, shadows.inputs, free, targets, keep)
+    made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep)
     counts["schedules"] += 1
     schedules.add(window, made, trace, pattern)
     return Plan(made, made.at_hand(), work)
@@ -52,6 +53,7 @@ def make_plan(
 
 def _scheduled(
     t: Target,
+    trace: Trace,
     nodes: list[Any],
     live: list[bool],
     inputs: list[Any],
@@ -61,6 +63,9 @@ def _scheduled(
 ) -> Schedule:
     """Fuses the nodes and writes their kernels."""
     sizes: dict[int, int] = {}
+    # Fusion asks which sizes are equal in order to join what has as many points, and is right where it joins less. So what is
+    # equal by chance, for one length of a sequence, is no reason for another schedule.
+    trace.lenient = True
     while True:
         g = Graph(nodes, live, t, sizes)
         stored = g.stored()
@@ -73,6 +78,7 @@ def _scheduled(
         if not smaller:
             break
         sizes.update(smaller)
+    trace.lenient = False
     return Builder(t, g, stored, inputs, free, targets, keep).schedule()
 
 
@@ -180,7 +186,7 @@ class Builder:
         return Ref(self.key_of(node), node.inst.out.dtype)
 
     def temp(self, nbytes: int) -> Any:
-        self.temps.append(max(4, (nbytes + 3) // 4 * 4))
+        self.temps.append((nbytes + 3) // 4 * 4 or 4)
         return ("t", len(self.temps) - 1)
 
     def _find_last_reads(self) -> None:
@@ -463,7 +469,7 @@ class Builder:
                 size = self.temps[key[1]]
             else:
                 m = self.nodes[key[1]].inst.out
-                size = max(4, (m.numel * m.dtype.itemsize + 3) // 4 * 4)
+                size = (m.numel * m.dtype.itemsize + 3) // 4 * 4 or 4
             slots[key] = len(slots)
             temps.append((*life[key], size))
         return temps

@@ -9,7 +9,7 @@ fused and no text written. See symbols.py for what a guard is.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
@@ -19,7 +19,7 @@ from typing import Any
 from . import graph
 from .graph import Inst, Node
 from .symbols import Symbol, Trace, concrete
-from .view import Meta, Size
+from .view import Meta, Size, Sizes
 
 #: structures kept
 MOST_STRUCTURES = 2048
@@ -51,8 +51,19 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
     return r
 
 
-def _metas(i: Inst) -> tuple[Meta, ...]:
-    return (*i.ins, i.static, i.out) if i.op.kind == "write" else (*i.ins, i.out)
+def _of_static(x: Any) -> tuple[Any, tuple[int, ...]]:
+    """The same of what an operation has been told besides: views in it, `Sizes`, and what says itself what it is made of."""
+    if type(x) is Meta:
+        return _of_meta(x)
+    if type(x) is Sizes:
+        return ("sizes", *[None if n > 1 else n for n in x]), tuple([n for n in x if n > 1])
+    if type(x) is tuple:
+        found = [_of_static(y) for y in x]
+        return tuple([form for form, _ in found]), tuple(chain.from_iterable(numbers for _, numbers in found))
+    if hasattr(x, "parts"):
+        form, numbers = _of_static(x.parts())
+        return (type(x), form), numbers
+    return ("as it is", x), ()
 
 
 def _of_inst(i: Inst) -> tuple[int, tuple[int, ...]]:
@@ -60,10 +71,10 @@ def _of_inst(i: Inst) -> tuple[int, tuple[int, ...]]:
     r = i.structure
     if r is None:
         i = i.base
-        found = [_of_meta(m) for m in _metas(i)]
-        static = None if i.op.kind == "write" else i.static
+        found = [_of_meta(m) for m in (*i.ins, i.out)]
+        static, more = _of_static(i.static)
         form = _number(("op", i.op, i.compute, i.scalars, static, *[n for n, _ in found]))
-        r = i.structure = (form, tuple(chain.from_iterable(numbers for _, numbers in found)))
+        r = i.structure = (form, (*chain.from_iterable(numbers for _, numbers in found), *more))
     return r
 
 
@@ -118,32 +129,53 @@ class _Shadows:
         shadow.pos = s.pos
         return shadow
 
+    def _take(self, numbers: Iterable[int]) -> list[Any]:
+        """The symbols of these numbers, those of the window that come next."""
+        out: list[Any] = []
+        for n in numbers:
+            if n > 1:
+                out.append(self._symbols[self._pattern[self._at]])
+                self._at += 1
+            else:
+                out.append(n)
+        return out
+
     def _meta(self, m: Meta) -> Meta:
         form, numbers = _of_meta(m)
-        mine = tuple(self._pattern[self._at : self._at + len(numbers)])
-        self._at += len(mine)
-        shown = self._metas.get((form, mine))
-        if shown is None:
-            symbols = iter([self._symbols[k] for k in mine])
-            all_of_it = [next(symbols) if n > 1 else n for n in (*m.shape, *m.strides, m.offset)]
-            shape, strides = Size(all_of_it[: m.ndim]), tuple(all_of_it[m.ndim : -1])
-            shown = self._metas[form, mine] = Meta(shape, strides, all_of_it[-1], m.dtype, m.device, m.mark)
+        key = form, tuple(self._pattern[self._at : self._at + len(numbers)])
+        shown = self._metas.get(key)
+        if shown is not None:
+            self._at += len(numbers)
+            return shown
+        found = self._take((*m.shape, *m.strides, m.offset))
+        shape, strides = Size(found[: m.ndim]), tuple(found[m.ndim : -1])
+        shown = self._metas[key] = Meta(shape, strides, found[-1], m.dtype, m.device, m.mark)
         return shown
+
+    def _static(self, x: Any) -> Any:
+        if type(x) is Meta:
+            return self._meta(x)
+        if type(x) is Sizes:
+            return Sizes(self._take(x))
+        if type(x) is tuple:
+            return tuple([self._static(y) for y in x])
+        if hasattr(x, "parts"):
+            return type(x)(*self._static(x.parts()))
+        return x
 
     def _inst(self, i: Inst) -> Inst:
         form, numbers = _of_inst(i)
         key = form, tuple(self._pattern[self._at : self._at + len(numbers)])
-        metas = [self._meta(m) for m in _metas(i)]
         shown = self._insts.get(key)
-        if shown is None:
-            shown = self._insts[key] = object.__new__(Inst)
-            shown.op, shown.compute, shown.scalars, shown.static = i.op, i.compute, i.scalars, i.static
-            shown.offsets, shown.queue, shown.work, shown.structure = i.offsets, i.queue, 0, None
-            shown.base = shown
-            shown.out = metas[-1]
-            shown.ins = tuple(metas[: len(i.ins)])
-            if i.op.kind == "write":
-                shown.static = metas[-2]
+        if shown is not None:
+            self._at += len(numbers)
+            return shown
+        shown = self._insts[key] = object.__new__(Inst)
+        shown.op, shown.compute, shown.scalars, shown.offsets = i.op, i.compute, i.scalars, i.offsets
+        shown.queue, shown.work, shown.structure, shown.base = i.queue, 0, None, shown
+        shown.ins = tuple([self._meta(m) for m in i.ins])
+        shown.out = self._meta(i.out)
+        shown.static = self._static(i.static)
         return shown
 
 
@@ -196,7 +228,7 @@ class Schedule:
 
     def made_for(self, trace: Trace, pattern: Sequence[int]) -> None:
         """Keeps what it takes to bind it to other sizes. pattern: the symbol of each number of the window."""
-        self._trace: Trace | None = trace
+        self._trace: Trace | None = trace; self.trace_ = trace
         first: dict[int, int] = {}
         for at, k in enumerate(pattern):
             first.setdefault(k, at)

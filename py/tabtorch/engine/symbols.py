@@ -204,6 +204,8 @@ class Trace:
         self._atom_of: dict[Any, int] = {}
         self._ids: dict[int, Any] = {}  # keeps alive what the memo names by id
         self.guards: dict[Any, tuple[str, Any, Any, bool]] = {}
+        #: while this is so, numbers that are not equal may be so for other sizes: for code that is right all the same
+        self.lenient = False
         self.symbols = [self._atom(i, n, 2) for i, n in enumerate(values)]
 
     def _atom(self, what: Any, value: int, least: int | None) -> Symbol:
@@ -389,6 +391,8 @@ class Trace:
         if type(b) is int and low is not None and low == b and op == "<":
             return answer
         if type(a) is int and high is not None and high == a and op == "<=":
+            return answer
+        if op == "==" and not answer and self.lenient:
             return answer
         key = (op, self._key(a), self._key(b))
         if op == "==" and key not in self.guards and (op, key[2], key[1]) in self.guards:

@@ -35,6 +35,12 @@ class Size(tuple):
         return (Size, (tuple(self),))
 
 
+class Sizes(tuple):
+    """Numbers that an operation is told besides its views, and that are sizes: a schedule holds for others, too (schedules.py)."""
+
+    __slots__ = ()
+
+
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements; a dimension of size 0 counts as 1, as PyTorch does."""
     out, n = [], 1
