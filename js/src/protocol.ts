@@ -16,6 +16,7 @@ export const Op = {
   ALLOC: 8,
   FORGET: 9,
   WRITE: 10,
+  BIND: 11,
 } as const;
 
 export const WEBGPU = 0;
@@ -36,7 +37,7 @@ export interface KernelSpec {
 export interface DispatchSpec {
   kernel: number;
   bind: number[];
-  words: number[];
+  words: ArrayLike<number>;
   patch?: [word: number, scalar: number, type: PatchType][];
   grid: number[];
   label?: string;
@@ -51,9 +52,11 @@ export interface PlanSpec {
   /** slot -> bytes, for the slots that RUN allocates */
   outputs: Record<string, number>;
   temps?: number[];
+  /** which of `temps` each temporary lies in, numbered from `slots` on in the steps; by default the one with its number */
+  places?: number[] | undefined;
   scalars?: string[];
   /** roughly, in elements that its kernels compute, or read, in turn */
-  work?: number;
+  work?: number | undefined;
   steps: StepSpec[];
 }
 
@@ -109,6 +112,13 @@ export class BlockReader {
     const start = (this.at + 2 + i) * 4;
     if (start + nbytes > this.next * 4) throw new Error("malformed command block: data runs past its command");
     return this.bytes.subarray(start, start + nbytes) as Uint8Array<ArrayBuffer>;
+  }
+
+  /** The same as numbers, in memory of their own. */
+  numbers(i: number, nbytes: number): Uint32Array {
+    const start = this.at + 2 + i;
+    if (start + nbytes / 4 > this.next) throw new Error("malformed command block: data runs past its command");
+    return this.words.slice(start, start + nbytes / 4);
   }
 
   json(i: number, nbytes: number): unknown {

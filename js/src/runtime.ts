@@ -1,5 +1,6 @@
 /** The runtime: two devices that take the same commands. It knows no operation by name. */
 
+import { bound, placed } from "./binding";
 import { CpuDevice, CpuPlan } from "./cpu";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { Faults } from "./faults";
@@ -49,6 +50,8 @@ export class Runtime {
   readonly deviceLost: Promise<string>;
   private readonly reader = new BlockReader();
   private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
+  /** the plans that were sent whole, from which others are made */
+  private readonly templates = new Map<number, PlanSpec>();
   private readonly cpu: CpuDevice;
   private readonly contexts = new WeakMap<OffscreenCanvas, Context>();
   /** called after each block of commands, by whoever shows what goes on */
@@ -332,13 +335,14 @@ export class Runtime {
         }
         case Op.PLAN: {
           const spec = reader.json(2, reader.arg(1)) as PlanSpec;
-          this.counters.plans++;
-          try {
-            this.plans[reader.arg(0)] = this.on(spec.device).definePlan(spec);
-          } catch (error) {
-            this.plans[reader.arg(0)] = new BrokenPlan(spec, recordOf(error, spec.name));
-            throw error;
-          }
+          this.templates.set(reader.arg(0), spec);
+          this.define(reader.arg(0), placed(spec));
+          break;
+        }
+        case Op.BIND: {
+          const template = this.templates.get(reader.arg(1));
+          if (template === undefined) fail("internal", "bind", `plan ${reader.arg(1)} is not defined`);
+          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))));
           break;
         }
         case Op.FORGET:
@@ -347,6 +351,16 @@ export class Runtime {
         default:
           fail("internal", "execute", `unknown command ${op}`);
       }
+    }
+  }
+
+  private define(id: number, spec: PlanSpec): void {
+    this.counters.plans++;
+    try {
+      this.plans[id] = this.on(spec.device).definePlan(spec);
+    } catch (error) {
+      this.plans[id] = new BrokenPlan(spec, recordOf(error, spec.name));
+      throw error;
     }
   }
 
@@ -371,6 +385,7 @@ export class Runtime {
   private forget(id: number): void {
     const plan = this.plans[id];
     this.plans[id] = undefined;
+    this.templates.delete(id);
     if (plan instanceof GpuPlan) this.gpu?.forgetPlan(plan);
   }
 

@@ -83,6 +83,7 @@ class Bridge:
         self.run_packer: Callable[[int, int, Sequence[str]], Callable[..., None]] = block.run_packer
         self.define_kernel: Callable[[dict[str, Any]], int] = block.kernel
         self.define_plan: Callable[[dict[str, Any]], int] = block.plan
+        self.bind_plan: Callable[[int, Sequence[int], int], int] = block.bind
         self.copy: Callable[[int, int, int], int] = block.copy
         self.alias: Callable[[int, int, int], int] = block.alias
         self.alloc: Callable[[int, int], int] = block.alloc

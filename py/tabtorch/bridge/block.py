@@ -16,7 +16,7 @@ __all__ = ["CPU", "WEBGPU", "BlockWriter"]
 
 WEBGPU, CPU = 0, 1
 
-KERNEL, PLAN, RUN, FREE, UPLOAD, COPY, ALIAS, ALLOC, FORGET, WRITE = range(1, 11)
+KERNEL, PLAN, RUN, FREE, UPLOAD, COPY, ALIAS, ALLOC, FORGET, WRITE, BIND = range(1, 12)
 
 INITIAL = 1 << 18
 SHRINK_ABOVE = 1 << 24
@@ -166,6 +166,18 @@ class BlockWriter:
         text = json.dumps(spec, separators=(",", ":")).encode()
         self.plans += 1
         self._bytes(PLAN, (self.plans,), text, len(text))
+        return self.plans
+
+    def bind(self, template: int, numbers: Sequence[int], work: int) -> int:
+        """`BIND`: the new id of the plan `template` with other numbers."""
+        values = (min(work, LARGEST), *numbers)
+        layout = f"<{len(values)}I"
+        try:
+            data = struct.pack(layout, *values)
+        except struct.error:  # words are taken modulo 2**32; more bytes than that no device has, and it says so
+            data = struct.pack(layout, *[n & 0xFFFFFFFF for n in values])
+        self.plans += 1
+        self._bytes(BIND, (self.plans, template), data, len(data))
         return self.plans
 
     def upload(self, dev: int, data: Any) -> int:

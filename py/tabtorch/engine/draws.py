@@ -12,7 +12,7 @@ from tabtorch.base.random_streams import Draw, HostKernel
 
 from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
 from .lower import Ref
-from .view import Meta
+from .view import Meta, Sizes
 
 _ops: dict[str, Custom] = {}
 
@@ -43,7 +43,7 @@ def _op(kernel: HostKernel) -> Custom:
 def run(draw: Draw, sources: tuple[Node, ...], out: Meta) -> Node:
     """Makes a draw. `sources`: the state (none for a seeding, whose output is the state), then the inputs, whole and contiguous."""
     kernel = draw.kernel
-    sizes = tuple([int(v) for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type == "u32"])
+    sizes = Sizes([int(v) for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type == "u32"])
     types = tuple([s.type for s in kernel.scalars if s.type != "u32"])
     numbers = tuple([v for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type != "u32"])
     for s in sources:

@@ -134,7 +134,7 @@ class Inst:
     as it takes scalars. So a window that slides over data, or a position that grows, schedules nothing anew.
     """
 
-    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static", "work")
+    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static", "structure", "work")
 
     def __init__(
         self,
@@ -160,6 +160,7 @@ class Inst:
         self.compute = compute or out.dtype.compute
         self.queue = queue_of(out.device)
         self.work = _work(op, ins, out)
+        self.structure: Any = None  # see schedules.py
         self.base: Inst = self
         self.offsets: tuple[int, ...] = ()
         if op.kind != "custom" or getattr(op, "sliding", False):
@@ -269,9 +270,10 @@ def lost(name: str = "") -> Exception:
 
 def runtime_ended() -> None:
     """Nothing that was made for the last runtime means anything to the next: plans, kernels, and every value."""
-    from . import plan, target
+    from . import plan, schedules, target
 
     _plans.clear()
+    schedules.forget()
     _limits.clear()
     plan._kernels.clear()
     target._targets.clear()
@@ -763,8 +765,8 @@ def _give_up(nodes: list[Node]) -> None:
         n.srcs = n.scalars = ()
 
 
-#: plans made (scheduled anew), and windows sent
-counts = {"plans": 0, "flushes": 0}
+#: plans made (for sizes that were not there before), schedules made for them, and windows sent
+counts = {"plans": 0, "schedules": 0, "flushes": 0}
 plans_made: list[int] = []
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import tiles
+from . import schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
-from .graph import Buffer, bridge, check_size, lost
+from .graph import Buffer, bridge, check_size, counts, lost
 from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
 from .rows import RowKernel
+from .schedules import Schedule, Sized
+from .symbols import Trace
 from .target import Target, target
 from .view import Meta
 
@@ -33,10 +35,37 @@ def make_plan(
     targets: list[tuple[int, int]] = [],  # noqa: B006  # never written
     keep: frozenset[int] = frozenset(),
 ) -> Plan:
-    """Schedules a window. `targets`: (position, input) where a value has to end in the memory of an input, which nobody
-    else reads; it gets memory of its own besides if it is in `keep`."""
+    """A plan for a window: of a schedule that serves its sizes, or of a new one. `targets`: (position, input) where a value has
+    to end in the memory of an input, which nobody else reads; it gets memory of its own besides if it is in `keep`."""
     t = target(device.number)
+    more = (device, *vars(t).values(), tuple(live), tuple(free), tuple(targets), keep)
+    window = Sized(nodes, inputs, more)
+    work = sum([n.inst.work for n in nodes])
+    found = schedules.find(window)
+    if found is not None:
+        return Plan(*found, work)
+    shadows, trace, pattern = schedules.shadows(window)
+    made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep)
+    counts["schedules"] += 1
+    schedules.add(window, made, trace, pattern)
+    return Plan(made, made.at_hand(), work)
+
+
+def _scheduled(
+    t: Target,
+    trace: Trace,
+    nodes: list[Any],
+    live: list[bool],
+    inputs: list[Any],
+    free: list[bool],
+    targets: list[tuple[int, int]],
+    keep: frozenset[int],
+) -> Schedule:
+    """Fuses the nodes and writes their kernels."""
     sizes: dict[int, int] = {}
+    # Fusion asks which sizes are equal in order to join what has as many points, and is right where it joins less. So what is
+    # equal by chance, for one length of a sequence, is no reason for another schedule.
+    trace.lenient = True
     while True:
         g = Graph(nodes, live, t, sizes)
         stored = g.stored()
@@ -49,7 +78,8 @@ def make_plan(
         if not smaller:
             break
         sizes.update(smaller)
-    return Builder(t, g, stored, inputs, free, targets, keep).plan()
+    trace.lenient = False
+    return Builder(t, g, stored, inputs, free, targets, keep).schedule()
 
 
 class Lowering:
@@ -156,7 +186,7 @@ class Builder:
         return Ref(self.key_of(node), node.inst.out.dtype)
 
     def temp(self, nbytes: int) -> Any:
-        self.temps.append(max(4, (nbytes + 3) // 4 * 4))
+        self.temps.append((nbytes + 3) // 4 * 4 or 4)
         return ("t", len(self.temps) - 1)
 
     def _find_last_reads(self) -> None:
@@ -375,7 +405,7 @@ class Builder:
         else:
             self.emit_row(g)
 
-    def plan(self) -> Plan:
+    def schedule(self) -> Schedule:
         for g in self.order:
             self.emit(g)
         for p, k in self.copied:
@@ -383,10 +413,10 @@ class Builder:
             self.steps.append({"copy": [self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize]})
         return self._finish()
 
-    def _finish(self) -> Plan:
+    def _finish(self) -> Schedule:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""
         slots: dict[Any, int] = {("in", k): k for k in range(len(self.inputs))}
-        outputs, fresh, taken = self._outputs(slots)
+        fresh, taken = self._outputs(slots)
         nslots = len(slots)
         temps = self._temporaries(slots)
         scalar_of, types = self._scalars()
@@ -404,15 +434,13 @@ class Builder:
             else:
                 s["clear"] = [slots[s["clear"][0]]]
             steps.append(s)
-        return Plan(
-            self.target.number, self.nodes, nslots, len(self.inputs), fresh, taken, outputs, temps, types, steps
-        )
+        pairs = any(t in ("c64", "c128") for n in self.nodes for t in n.inst.scalars)
+        return Schedule(self.target.number, nslots, fresh, taken, temps, types, steps, pairs)
 
-    def _outputs(self, slots: dict[Any, int]) -> tuple[dict[str, int], list[int], list[tuple[int, int]]]:
-        """Slots for the live values that need memory: bytes by slot, their positions, and (position, input) of those that take
-        over the memory of an input."""
-        outputs: dict[str, int] = {}
-        fresh: list[int] = []
+    def _outputs(self, slots: dict[Any, int]) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
+        """Slots for the live values that need memory: (position, slot, bytes), and (position, input) of those that take over
+        the memory of an input."""
+        fresh: list[tuple[int, int, int]] = []
         taken: list[tuple[int, int]] = []
         for p in [p for p, on in enumerate(self.graph.live) if on]:
             key = self.shared.get(p, ("p", p))
@@ -424,37 +452,26 @@ class Builder:
                 m = self.nodes[p].inst.out
                 nbytes = m.numel * m.dtype.itemsize
                 check_size(nbytes, m)
-                outputs[str(len(slots))] = nbytes
+                fresh.append((p, len(slots), nbytes))
                 slots[key] = len(slots)
-                fresh.append(p)
-        return outputs, fresh, taken
+        return fresh, taken
 
-    def _temporaries(self, slots: dict[Any, int]) -> list[int]:
-        """Slots for what only this plan reads: bytes of each. Two whose lives do not overlap share one, if about as large."""
-        life: dict[Any, list[int]] = {}  # first and last step that names it
+    def _temporaries(self, slots: dict[Any, int]) -> list[tuple[int, int, int]]:
+        """Slots for what only this plan reads: of each the first and the last step that names it, and its bytes."""
+        life: dict[Any, list[int]] = {}
         for at, s in enumerate(self.steps):
             for key in s.get("bind", s.get("copy", s.get("clear")) or []):
                 if isinstance(key, tuple) and key not in slots:
                     life.setdefault(key, [at, at])[1] = at
-        before = len(slots)
-        temps: list[int] = []
-        until: list[int] = []
+        temps: list[tuple[int, int, int]] = []
         for key in sorted(life, key=lambda x: life[x][0]):
-            first, last = life[key]
             if key[0] == "t":
                 size = self.temps[key[1]]
             else:
                 m = self.nodes[key[1]].inst.out
-                size = max(4, (m.numel * m.dtype.itemsize + 3) // 4 * 4)
-            fits = [j for j in range(len(temps)) if until[j] < first and size <= temps[j] <= 2 * size + 64]
-            if fits:
-                j = min(fits, key=lambda j: temps[j])
-            else:
-                j = len(temps)
-                temps.append(size)
-                until.append(-1)
-            until[j] = last
-            slots[key] = before + j
+                size = (m.numel * m.dtype.itemsize + 3) // 4 * 4 or 4
+            slots[key] = len(slots)
+            temps.append((*life[key], size))
         return temps
 
     def _scalars(self) -> tuple[dict[Any, int], list[str]]:
@@ -483,44 +500,61 @@ def _root(n: Any) -> Buffer:
 
 
 class Plan:
-    """A window ready to run: defined once in JavaScript, replayed with other buffers and scalars."""
+    """A schedule for certain sizes, ready to run: defined once in JavaScript, replayed with other buffers and scalars.
 
-    def __init__(
-        self,
-        device: int,
-        nodes: list[Any],
-        nslots: int,
-        nin: int,
-        fresh: list[int],
-        taken: list[tuple[int, int]],
-        outputs: dict[str, int],
-        temps: list[int],
-        types: list[str],
-        steps: list[dict[str, Any]],
-    ) -> None:
-        self.device = device
-        self.fresh = [(p, nodes[p].inst.out.numel * nodes[p].inst.out.dtype.itemsize) for p in fresh]
-        self.taken = taken
-        self.complex = any(t in ("c64", "c128") for n in nodes for t in n.inst.scalars)
-        self.types = types
-        self.steps = steps
-        self.temps = temps
+    The first of a schedule is sent whole; others as the numbers by which they differ from it.
+    """
+
+    def __init__(self, schedule: Schedule, numbers: list[int], work: int) -> None:
+        """numbers: those of `schedule.numbers` for these sizes. work: that of all nodes, see `Inst.work`."""
+        self.schedule = schedule
+        self.device = schedule.device
+        outputs = numbers[schedule.first_output : schedule.first_temp]
+        self.fresh = list(zip(schedule.fresh, outputs, strict=True))
+        self.taken = schedule.taken
+        self.complex = schedule.pairs
+        self.types = schedule.types
+        self.steps = schedule.steps
+        self.temps, places = schedule.placed(numbers[schedule.first_temp :])
+        if max(self.temps, default=0) >= 2**32:
+            from ..errors import OutOfMemoryError
+
+            names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
+            raise OutOfMemoryError(f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has.")
         self.used = 0  # when it ran last, as `graph.counts["flushes"]` counts
         self.bridge = bridge()
-        self.empty = not steps
-        self.id = self.bridge.define_plan(
-            {
-                "name": ",".join(dict.fromkeys(s.get("label", "") for s in steps))[:200],
-                "device": device,
-                "slots": nslots,
-                "outputs": outputs,
-                "temps": temps,
-                "scalars": types,
-                "work": sum(n.inst.work for n in nodes),
-                "steps": steps,
-            }
-        )
-        self.pack = self.bridge.run_packer(self.id, nslots, types)
+        self.empty = not self.steps
+        if schedule.template:
+            sent = [*numbers[: schedule.first_temp], *places, *self.temps]
+            self.id = self.bridge.bind_plan(schedule.template, sent, work)
+        else:
+            self.id = schedule.template = self.bridge.define_plan(self._whole(numbers, places, work))
+            schedule.users += 1
+        self.pack = self.bridge.run_packer(self.id, schedule.slots, self.types)
+
+    def _whole(self, numbers: list[int], places: list[int], work: int) -> dict[str, Any]:
+        """What JavaScript is told of a schedule, with its first numbers. See `PlanSpec` of js/src/protocol.ts."""
+        s = self.schedule
+        rest = iter(numbers)
+        steps: list[dict[str, Any]] = []
+        for step in s.steps:
+            if "bind" in step:
+                words = [next(rest) & 0xFFFFFFFF for _ in step["words"]]
+                step = {**step, "words": words, "grid": [next(rest) for _ in step["grid"]]}
+            elif "copy" in step:
+                step = {"copy": [*step["copy"][:2], next(rest)]}
+            steps.append(step)
+        return {
+            "name": ",".join(dict.fromkeys(step.get("label", "") for step in steps))[:200],
+            "device": s.device,
+            "slots": s.slots,
+            "outputs": {str(slot): nbytes for slot, (_, nbytes) in zip(s.output_slots, self.fresh, strict=True)},
+            "temps": self.temps,
+            "places": places,
+            "scalars": s.types,
+            "work": work,
+            "steps": steps,
+        }
 
     def run(self, nodes: list[Any], inputs: list[Any], scalars: list[Any]) -> None:
         bridge = self.bridge
@@ -559,4 +593,9 @@ class Plan:
 
     def forget(self) -> None:
         """Drops the plan's record in JavaScript."""
+        s = self.schedule
+        if self.id == s.template:
+            s.users -= 1
+            if s.users:  # others are still made from it
+                return
         self.bridge.forget_plans([self.id])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from .symbols import Symbol
+
 if TYPE_CHECKING:
     from tabtorch.base.device import device as Device
     from tabtorch.base.dtypes import dtype as Dtype
@@ -31,6 +33,12 @@ class Size(tuple):
 
     def __reduce__(self) -> Any:
         return (Size, (tuple(self),))
+
+
+class Sizes(tuple):
+    """Numbers that an operation is told besides its views, and that are sizes: a schedule holds for others, too (schedules.py)."""
+
+    __slots__ = ()
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -74,6 +82,7 @@ class Meta:
         "offset",
         "shape",
         "strides",
+        "structure",
         "whole",
     )
 
@@ -101,6 +110,7 @@ class Meta:
         self.contiguous = ok or self.numel == 0
         self.flat = self.contiguous and offset == 0  # element i of the view lies where element i of the storage does
         self.whole = self.flat and not mark  # and is it
+        self.structure: Any = None  # see schedules.py
 
     def view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Meta:
         """The same elements, or some of them, in another geometry."""
@@ -125,6 +135,8 @@ def meta(
     key = (shape, strides, offset, dtype, device, mark)
     m = _interned.get(key)
     if m is None:
+        if any(type(x) is Symbol for x in (*shape, *strides, offset)):
+            return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
         m = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)

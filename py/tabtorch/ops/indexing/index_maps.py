@@ -16,7 +16,7 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, minimum, where
 from tabtorch.engine.graph import batches
 from tabtorch.engine.lower import Kernel
-from tabtorch.engine.view import Meta, broadcast_strides, collapse, contiguous_meta
+from tabtorch.engine.view import Meta, Sizes, broadcast_strides, collapse, contiguous_meta
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
 from tabtorch.ops.machinery.integer_bounds import Range, known
 
@@ -171,6 +171,10 @@ class Layout:
         self.n = ins[0].ndim
         kept = [n for n, j in zip(source.shape, pattern) if j < 0]
         self.domain = (*kept[:at], *ins[0].shape, *kept[at:])
+
+    def parts(self) -> tuple[Any, ...]:
+        """What it was made of, for schedules.py."""
+        return (self.source, self.ins, self.pattern, self.at, Sizes(self.shape))
 
     @property
     def key(self) -> tuple:

@@ -1,0 +1,510 @@
+"""Sizes that are not known yet: what makes one schedule serve windows of every size.
+
+A window is scheduled once with a `Symbol` in the place of each size and stride. A Symbol has the value of the window at hand, so
+the code that fuses and writes kernels runs as it does with ints. Arithmetic gives Symbols again, whose expressions later become
+the numbers of kernels (`Trace.compiled`). What the code decides is noted: a comparison gives the answer for the value at hand,
+and is a *guard* of the schedule, which only serves sizes with the same answer. Where Python needs the very int (an index, a
+range, text), the Symbol is *pinned*: its value is a guard. So code that knows nothing of symbols stays right, and is only less
+general.
+
+Every number that stands for a Symbol at first is at least 2: 0, 1 and negative ones are part of a window's structure.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from math import gcd
+from typing import Any
+
+#: the hash of every Symbol: tables that have them in their keys compare them, and that is noted
+_HASH = 0x53796D626F6C
+
+_WITH_FLOATS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+class Symbol:
+    """A whole number as an expression of a window's sizes: a sum of terms, each a number times a product of atoms.
+
+    terms: {atoms, sorted, as indices of `Trace.atoms`: factor}. least: a bound from below that holds for all sizes, or None.
+    """
+
+    __slots__ = ("least", "terms", "trace", "value")
+
+    def __init__(self, trace: Trace, value: int, terms: dict[tuple[int, ...], int], least: int | None) -> None:
+        self.trace = trace
+        self.value = value
+        self.terms = terms
+        self.least = least
+
+    def __hash__(self) -> int:
+        return _HASH
+
+    # ---- arithmetic
+
+    def __add__(self, o: Any) -> Any:
+        return self.trace.binary("+", self, o)
+
+    def __radd__(self, o: Any) -> Any:
+        return self.trace.binary("+", o, self)
+
+    def __sub__(self, o: Any) -> Any:
+        return self.trace.binary("-", self, o)
+
+    def __rsub__(self, o: Any) -> Any:
+        return self.trace.binary("-", o, self)
+
+    def __mul__(self, o: Any) -> Any:
+        return self.trace.binary("*", self, o)
+
+    def __rmul__(self, o: Any) -> Any:
+        return self.trace.binary("*", o, self)
+
+    def __floordiv__(self, o: Any) -> Any:
+        return self.trace.binary("//", self, o)
+
+    def __rfloordiv__(self, o: Any) -> Any:
+        return self.trace.binary("//", o, self)
+
+    def __mod__(self, o: Any) -> Any:
+        return self.trace.binary("%", self, o)
+
+    def __rmod__(self, o: Any) -> Any:
+        return self.trace.binary("%", o, self)
+
+    def __divmod__(self, o: Any) -> Any:
+        return self // o, self % o
+
+    def __rdivmod__(self, o: Any) -> Any:
+        return o // self, o % self
+
+    def __neg__(self) -> Any:
+        return self.trace.binary("*", self, -1)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __and__(self, o: Any) -> Any:
+        if o == 0xFFFFFFFF:  # a parameter word: those that may be negative are cut when they are known
+            return self
+        return self.pinned() & o
+
+    # ---- comparison
+
+    def __eq__(self, o: Any) -> Any:
+        return self.trace.compare("==", self, o)
+
+    def __ne__(self, o: Any) -> Any:
+        r = self.trace.compare("==", self, o)
+        return r if r is NotImplemented else not r
+
+    def __lt__(self, o: Any) -> Any:
+        return self.trace.compare("<", self, o)
+
+    def __le__(self, o: Any) -> Any:
+        return self.trace.compare("<=", self, o)
+
+    def __gt__(self, o: Any) -> Any:
+        r = self.trace.compare("<=", self, o)
+        return r if r is NotImplemented else not r
+
+    def __ge__(self, o: Any) -> Any:
+        r = self.trace.compare("<", self, o)
+        return r if r is NotImplemented else not r
+
+    def __bool__(self) -> bool:
+        return not self.trace.compare("==", self, 0)
+
+    # ---- where the very number is needed
+
+    def pinned(self) -> int:
+        """The value, which becomes a guard."""
+        self.trace.compare("==", self, self.value)
+        return self.value
+
+    __index__ = __int__ = pinned
+
+    def __float__(self) -> float:
+        return float(self.pinned())
+
+    def __truediv__(self, o: Any) -> Any:
+        return self.pinned() / o
+
+    def __rtruediv__(self, o: Any) -> Any:
+        return o / self.pinned()
+
+    def __pow__(self, o: Any) -> Any:
+        return self.pinned() ** o
+
+    def __rpow__(self, o: Any) -> Any:
+        return o ** self.pinned()
+
+    def __rand__(self, o: Any) -> Any:
+        return o & self.pinned()
+
+    def __or__(self, o: Any) -> Any:
+        return self.pinned() | o
+
+    __ror__ = __or__
+
+    def __xor__(self, o: Any) -> Any:
+        return self.pinned() ^ o
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, o: Any) -> Any:
+        return self.pinned() << o
+
+    def __rlshift__(self, o: Any) -> Any:
+        return o << self.pinned()
+
+    def __rshift__(self, o: Any) -> Any:
+        return self.pinned() >> o
+
+    def __rrshift__(self, o: Any) -> Any:
+        return o >> self.pinned()
+
+    def __invert__(self) -> int:
+        return ~self.pinned()
+
+    def bit_length(self) -> int:
+        return self.pinned().bit_length()
+
+    def __repr__(self) -> str:
+        return repr(self.pinned())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.pinned(), spec)
+
+
+def concrete(x: Any) -> Any:
+    """The number that a Symbol has for the window at hand; it is no guard."""
+    return x.value if type(x) is Symbol else x
+
+
+class Trace:
+    """The symbols of one window, and what was asked about them."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        """values: the number that each symbol has, at least 2."""
+        #: an index: a size of the window; else (operator, what it is applied to)
+        self.atoms: list[tuple[str, Any, Any] | int] = []
+        self._bounds: list[int] = []
+        self._known: dict[Any, Symbol] = {}
+        self._memo: dict[Any, Any] = {}
+        self._atom_of: dict[Any, int] = {}
+        self._ids: dict[int, Any] = {}  # keeps alive what the memo names by id
+        self.guards: dict[Any, tuple[str, Any, Any, bool]] = {}
+        #: while this is so, numbers that are not equal may be so for other sizes: for code that is right all the same
+        self.lenient = False
+        self.symbols = [self._atom(i, n, 2) for i, n in enumerate(values)]
+
+    def _atom(self, what: Any, value: int, least: int | None) -> Symbol:
+        self.atoms.append(what)
+        return self._symbol({(len(self.atoms) - 1,): 1}, value, least)
+
+    def _symbol(self, terms: dict[tuple[int, ...], int], value: int, least: int | None) -> Any:
+        """The one Symbol with these terms; an int where there is none but a constant."""
+        if not terms:
+            return 0
+        if len(terms) == 1:
+            ((mono, factor),) = terms.items()
+            if not mono:
+                return factor
+            key: Any = (mono, factor)
+        else:
+            key = frozenset(terms.items())
+        s = self._known.get(key)
+        if s is None:
+            s = self._known[key] = Symbol(self, value, terms, least)
+        elif least is not None and (s.least is None or s.least < least):
+            s.least = least
+        return s
+
+    def _own(self, x: Any) -> Any:
+        """An operand: a Symbol of this trace or an int; NotImplemented for what is neither."""
+        if type(x) is Symbol:
+            return x if x.trace is self else x.pinned()
+        return int(x) if isinstance(x, int) else NotImplemented
+
+    # ---- arithmetic
+
+    def binary(self, op: str, a: Any, b: Any) -> Any:
+        key = (op, id(a) if type(a) is Symbol else ("int", a), id(b) if type(b) is Symbol else ("int", b))
+        try:
+            return self._memo[key]
+        except (KeyError, TypeError):
+            pass
+        if isinstance(a, float) or isinstance(b, float):
+            return _WITH_FLOATS[op](a if isinstance(a, float) else a.pinned(), b if isinstance(b, float) else b.pinned())
+        x, y = self._own(a), self._own(b)
+        if x is NotImplemented or y is NotImplemented:
+            return NotImplemented
+        r = self._binary(op, x, y)
+        for s in (a, b):
+            if type(s) is Symbol:
+                self._ids[id(s)] = s
+        self._memo[key] = r
+        return r
+
+    def _binary(self, op: str, a: Any, b: Any) -> Any:
+        if op == "+":
+            return self._sum(a, b, 1)
+        if op == "-":
+            return self._sum(a, b, -1)
+        if op == "*":
+            return self._product(a, b)
+        if b == 0:  # which is a guard
+            raise ZeroDivisionError("integer division or modulo by zero")
+        if op == "//":
+            return self._quotient(a, b)
+        exact = self._exact(a, b)
+        return 0 if exact is not None else self._opaque("%", a, b)
+
+    def _terms(self, x: Any) -> dict[tuple[int, ...], int]:
+        return x.terms if type(x) is Symbol else {(): x} if x else {}
+
+    def _sum(self, a: Any, b: Any, sign: int) -> Any:
+        terms = dict(self._terms(a))
+        for mono, factor in self._terms(b).items():
+            n = terms.get(mono, 0) + sign * factor
+            if n:
+                terms[mono] = n
+            else:
+                terms.pop(mono, None)
+        return self._symbol(terms, concrete(a) + sign * concrete(b), self._least(terms))
+
+    def _product(self, a: Any, b: Any) -> Any:
+        terms: dict[tuple[int, ...], int] = {}
+        for m, f in self._terms(a).items():
+            for n, g in self._terms(b).items():
+                mono = tuple(sorted(m + n)) if m and n else m or n
+                terms[mono] = terms.get(mono, 0) + f * g
+        terms = {m: f for m, f in terms.items() if f}
+        return self._symbol(terms, concrete(a) * concrete(b), self._least(terms))
+
+    def _least(self, terms: dict[tuple[int, ...], int]) -> int | None:
+        """A bound from below, where all is added, but for a constant; None: none is known."""
+        total = 0
+        for mono, factor in terms.items():
+            if not mono:
+                total += factor
+                continue
+            if factor < 0:
+                return None
+            for a in mono:
+                bound = self._bound(a)
+                if bound is None:
+                    return None
+                factor *= bound
+            total += factor
+        return total
+
+    def _bound(self, atom: int) -> int | None:
+        return self._known[(atom,), 1].least
+
+    def _exact(self, a: Any, b: Any) -> Any:
+        """a / b where that is a whole number for all sizes, else None."""
+        divisor = self._terms(b)
+        if len(divisor) != 1:
+            return 1 if a is b else None
+        ((mono, factor),) = divisor.items()
+        out: dict[tuple[int, ...], int] = {}
+        for m, f in self._terms(a).items():
+            if f % factor:
+                return None
+            rest = list(m)
+            for atom in mono:
+                if atom not in rest:
+                    return None
+                rest.remove(atom)
+            out[tuple(rest)] = f // factor
+        return self._symbol(out, concrete(a) // concrete(b), self._least(out))
+
+    def _quotient(self, a: Any, b: Any) -> Any:
+        exact = self._exact(a, b)
+        if exact is not None:
+            return exact
+        if type(a) is Symbol and a.value < 0 and all(f < 0 for f in a.terms.values()):
+            return -self._opaque("ceil", -a, b)  # as -(-a // b) is written
+        return self._opaque("//", a, b)
+
+    def _opaque(self, op: str, a: Any, b: Any) -> Symbol:
+        key = (op, self._key(a), self._key(b))
+        at = self._atom_of.get(key)
+        if at is not None:
+            return self._known[(at,), 1]
+        x, y = concrete(a), concrete(b)
+        low, divisor = self.least_of(a), self.least_of(b)
+        least = None
+        if low is not None and low >= 0 and divisor is not None and divisor > 0:
+            least = 1 if op == "ceil" and low > 0 else 0
+            if type(b) is int and op != "%":
+                least = low // b if op == "//" else -(-low // b)
+        value = x // y if op == "//" else x % y if op == "%" else -(-x // y)
+        self._atom_of[key] = len(self.atoms)
+        return self._atom((op, a, b), value, least)
+
+    @staticmethod
+    def least_of(x: Any) -> int | None:
+        return x.least if type(x) is Symbol else x
+
+    @staticmethod
+    def _key(x: Any) -> Any:
+        return ("s", id(x)) if type(x) is Symbol else x  # Symbols are interned, and live as long as the trace
+
+    # ---- comparison
+
+    def compare(self, op: str, a: Symbol, b: Any) -> Any:
+        """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes."""
+        if a is b:
+            return op != "<"
+        if isinstance(b, float):
+            n = a.pinned()
+            return n == b if op == "==" else n < b if op == "<" else n <= b
+        foreign = type(b) is Symbol and b.trace is not self
+        b = self._own(b)
+        if b is NotImplemented:
+            return NotImplemented
+        x, y = a.value, concrete(b)
+        answer = x == y if op == "==" else x < y if op == "<" else x <= y
+        if foreign:
+            a.pinned()
+            return answer
+        a, b = self._reduced(a, b)
+        if type(a) is not Symbol and type(b) is not Symbol:
+            return answer
+        low, high = self.least_of(a), self.least_of(b)
+        if type(b) is int and low is not None and low > b:  # a > b whatever the sizes
+            return answer
+        if type(a) is int and high is not None and high > a:
+            return answer
+        if type(b) is int and low is not None and low == b and op == "<":
+            return answer
+        if type(a) is int and high is not None and high == a and op == "<=":
+            return answer
+        if op == "==" and not answer and self.lenient:
+            return answer
+        key = (op, self._key(a), self._key(b))
+        if op == "==" and key not in self.guards and (op, key[2], key[1]) in self.guards:
+            return answer
+        self.guards.setdefault(key, (op, a, b, answer))
+        return answer
+
+    def _reduced(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Both sides without the positive factors that they have in common, and without terms that they share."""
+        if len(self._terms(a)) != 1 or len(self._terms(b)) != 1:
+            if type(a) is Symbol and type(b) is Symbol:
+                d = self._sum(a, b, -1)
+                if type(d) is not Symbol:
+                    return d, 0
+                if d.least is not None and d.least >= 0:
+                    return d, 0
+                e = self._sum(b, a, -1)
+                if e.least is not None and e.least >= 0:
+                    return 0, e
+            return a, b
+        ((m, f),) = self._terms(a).items()
+        ((n, g),) = self._terms(b).items()
+        left, right = list(m), []
+        for atom in n:
+            if atom in left and (self._bound(atom) or 0) > 0:
+                left.remove(atom)
+            else:
+                right.append(atom)
+        c = gcd(f, g)
+        if len(left) == len(m) and c == 1:
+            return a, b
+        return self._single(left, f // c), self._single(right, g // c)
+
+    def _single(self, mono: list[int], factor: int) -> Any:
+        terms = {tuple(mono): factor}
+        value = factor
+        for atom in mono:
+            value *= self._known[(atom,), 1].value
+        return self._symbol(terms, value, self._least(terms))
+
+    # ---- code
+
+    def compiled(self, numbers: Iterable[Any]) -> tuple[Callable[[Sequence[int]], bool], Callable[[Sequence[int]], list]]:
+        """Two functions of the sizes: whether all guards hold, and these numbers."""
+        holds = _Code(self)
+        tests = [
+            f"{holds.name(a)} {op} {holds.name(b)}" if answer else f"not {holds.name(a)} {op} {holds.name(b)}"
+            for op, a, b, answer in self.guards.values()
+        ]
+        values = _Code(self)
+        listed = ", ".join([values.word(x) for x in numbers])
+        ask, give = holds.function(" and ".join(tests) or "True"), values.function(f"[{listed}]")
+
+        def all_hold(sizes: Sequence[int]) -> bool:
+            try:
+                return ask(sizes)
+            except ZeroDivisionError:  # of what comes after a guard that does not hold
+                return False
+
+        return all_hold, give
+
+
+class _Code:
+    """The text of a function of a window's sizes: a name for each expression, computed once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.lines: list[str] = []
+        self._names: dict[Any, str] = {}
+
+    def _let(self, key: Any, text: str) -> str:
+        name = self._names[key] = f"x{len(self._names)}"
+        self.lines.append(f" {name} = {text}")
+        return name
+
+    def _atom(self, at: int) -> str:
+        what = self.trace.atoms[at]
+        if isinstance(what, int):
+            return f"s{what}"
+        name = self._names.get(at)
+        if name is None:
+            op, a, b = what
+            x, y = self.name(a), self.name(b)
+            name = self._let(at, f"-(-{x} // {y})" if op == "ceil" else f"{x} {op} {y}")
+        return name
+
+    def name(self, x: Any) -> str:
+        """What stands for a number in the text."""
+        if type(x) is not Symbol or x.trace is not self.trace:
+            return str(concrete(x))
+        key = ("sum", id(x))
+        name = self._names.get(key)
+        if name is not None:
+            return name
+        parts = []
+        for mono, factor in x.terms.items():
+            atoms = [self._atom(a) for a in mono]
+            parts.append("*".join([str(factor), *atoms] if factor != 1 or not atoms else atoms))
+        if len(parts) == 1 and "*" not in parts[0]:
+            return parts[0]
+        return self._let(key, " + ".join(parts))
+
+    def word(self, x: Any) -> str:
+        """The same as an unsigned number of 32 bits, if it may be negative."""
+        if type(x) is Symbol and (x.least is None or x.least < 0):
+            return f"{self.name(x)} & 4294967295"
+        return self.name(x)
+
+    def function(self, result: str) -> Callable[[Sequence[int]], Any]:
+        sizes = "".join(f"s{i}, " for i in range(len(self.trace.symbols)))
+        head = f" ({sizes}) = sizes\n" if sizes else ""
+        text = "def f(sizes):\n" + head + "\n".join([*self.lines, f" return {result}"])
+        found: dict[str, Any] = {}
+        exec(text, found)  # noqa: S102  # text of numbers and names made here
+        return found["f"]
