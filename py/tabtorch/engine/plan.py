@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import tiles
+from . import rows, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
 from .graph import Buffer, bridge, check_size, lost
 from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
-from .rows import RowKernel
+from .share import Part, Parts
 from .target import Target, target
 from .view import Meta
 
@@ -22,6 +22,9 @@ _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i6
 
 
 _kernels: dict[tuple, int] = {}
+
+#: maps of at most so many elements may share a launch with others
+MOST_SHARED = 1 << 20
 
 
 def make_plan(
@@ -73,10 +76,10 @@ class Lowering:
         return Ref(self.b.temp(nbytes), dtype)
 
     def copy(self, src: Ref, dst: Ref, nbytes: int) -> None:
-        self.b.steps.append({"copy": [src.key, dst.key, nbytes]})
+        self.b.copy(src.key, dst.key, nbytes)
 
     def clear(self, ref: Ref) -> None:
-        self.b.steps.append({"clear": [ref.key]})
+        self.b.clear(ref.key)
 
     @staticmethod
     def index(k: Kernel, m: Meta, i: Expr, role: Any) -> Expr:
@@ -135,6 +138,8 @@ class Builder:
         self.free = free
         self.steps: list[dict[str, Any]] = []
         self.temps: list[int] = []  # bytes
+        self.parts = Parts(self)
+        self.arenas: dict[str, Any] = {}  # dtype -> the buffer of the states of long reductions
         self.order = graph.order()
         self.place: dict[int, int] = {g.index: i for i, g in enumerate(self.order)}
         self.last_read: dict[Any, int] = {}
@@ -158,6 +163,24 @@ class Builder:
     def temp(self, nbytes: int) -> Any:
         self.temps.append(max(4, (nbytes + 3) // 4 * 4))
         return ("t", len(self.temps) - 1)
+
+    def arena(self, dtype: Any, count: int) -> tuple[Ref, int]:
+        """Room for `count` elements in a buffer that all kernels share: the buffer, and where they begin."""
+        key = self.arenas.get(dtype.name)
+        if key is None:
+            key = self.arenas[dtype.name] = ("t", len(self.temps))
+            self.temps.append(0)
+        begin = self.temps[key[1]] // dtype.itemsize
+        self.temps[key[1]] += count * dtype.itemsize
+        return Ref(key, dtype), begin
+
+    def memory(self, key: Any) -> Any:
+        """What a buffer's key stands for: inputs may be windows onto the same memory."""
+        return ("memory", id(_root(self.inputs[key[1]]))) if key[0] == "in" else key
+
+    def nbytes(self, pos: int) -> int:
+        m = self.nodes[pos].inst.out
+        return m.numel * m.dtype.itemsize
 
     def _find_last_reads(self) -> None:
         for g in self.order:
@@ -258,7 +281,21 @@ class Builder:
 
     # ---- launches
 
+    def copy(self, src: Any, dst: Any, nbytes: int) -> None:
+        self.parts.before([(src, "", "r"), (dst, "", "rw")])
+        self.steps.append({"copy": [src, dst, nbytes]})
+
+    def clear(self, key: Any) -> None:
+        self.parts.before([(key, "", "rw")])
+        self.steps.append({"clear": [key]})
+
     def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
+        """A dispatch, after what waits and has to run before it."""
+        self.parts.before(k.bindings)
+        self.append(k, source, grid)
+
+    def append(self, k: Kernel, source: str, grid: list[int]) -> None:
+        """A dispatch, now."""
         # JavaScript text does not say of which type its buffers are
         key = (k.device, source, *k.constants.values(), *(el for _, el, _ in k.bindings))
         kid = _kernels.get(key)
@@ -287,19 +324,19 @@ class Builder:
         v.virtual = self.graph.virtual
         return v
 
-    def label(self, g: Group) -> str:
-        names = [self.nodes[p].inst.op.name for p in g.nodes]
+    def label(self, g: Group, nodes: list[int] | None = None) -> str:
+        """The operations of a group's kernel, or of those of its nodes that one of its kernels is for."""
+        names = [self.nodes[p].inst.op.name for p in nodes or g.nodes]
         return "+".join(names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"])
 
     def emit_map(self, g: Group, given: dict[int, Callable[[Kernel, Expr], Expr]] = {}) -> None:  # noqa: B006  # never written
         """One dispatch, a thread an element. `given`: position -> how the kernel gets the value of that node."""
         if g.O == 0:
             return
-        k = Kernel(self.target.number, self.label(g))
-        if not k.js:
-            k.workgroup = (64 if self.target.software else 256, 1, 1)
+        number = self.target.number
+        threads = 64 if self.target.software else 256
 
-        def body(i: Expr) -> list[tuple[Ref, Any]]:
+        def values(k: Kernel, i: Expr) -> list[tuple[Ref, Any]]:
             v = self.values(k)
             v.home = [(i, g.O, "i")]
             stores = []
@@ -315,8 +352,20 @@ class Builder:
                     stores.append((self.ref_of(self.nodes[p]), val))
             return stores
 
-        source, grid = map_kernel(k, g.O, body)
-        self.launch(k, source, grid)
+        packed = any(self.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in self.stored)
+        if number == 1 or packed or g.O > MOST_SHARED:
+            k = Kernel(number, self.label(g))
+            if not k.js:
+                k.workgroup = (threads, 1, 1)
+            source, grid = map_kernel(k, g.O, lambda i: values(k, i))
+            self.launch(k, source, grid)
+            return
+
+        def body(k: Kernel, i: Expr) -> None:
+            for ref, x in values(k, i):
+                k.store(ref, i, x)
+
+        self.parts.add(Part(self.label(g), g.O, "i", body, threads=threads))
 
     def emit_write(self, g: Group) -> None:
         p = g.nodes[0]
@@ -324,7 +373,7 @@ class Builder:
         region: Meta = n.inst.static
         out = self.ref_of(n)
         if p not in self.shared:
-            self.steps.append({"copy": [self.key_of(n.srcs[0]), out.key, n.inst.out.numel * out.dtype.itemsize]})
+            self.copy(self.key_of(n.srcs[0]), out.key, n.inst.out.numel * out.dtype.itemsize)
         if region.numel == 0:
             return
         low = Lowering(self, p)
@@ -344,23 +393,18 @@ class Builder:
         if n.inst.op.in_place and p not in self.shared:
             nbytes = n.inst.out.numel * n.inst.out.dtype.itemsize
             if nbytes:
-                self.steps.append({"copy": [self.key_of(n.srcs[0]), self.key_of(n), nbytes]})
+                self.copy(self.key_of(n.srcs[0]), self.key_of(n), nbytes)
         n.inst.op.lower(n.inst, Lowering(self, p))
 
     # ---- row kernels
 
     def emit_row(self, g: Group) -> None:
-        partial: dict[int, tuple[list[Ref], int]] = {}
         if g.O == 0:
             return
         if g.kind == "contract" and tiles.serves(self.target, self.nodes[tiles.contraction(self, g)].inst):
             tiles.emit(self, g)
-            return
-        if g.split:  # a long reduction: the state of each chunk first, then a row kernel over the chunks
-            p = g.nodes[0]
-            chunks, length = g.split
-            partial[p] = RowKernel(self, g, {}).emit_partial(p, chunks, length), chunks
-        RowKernel(self, g, partial).emit()
+        else:
+            rows.emit(self, g)
 
     # ---- the whole
 
@@ -376,12 +420,16 @@ class Builder:
             self.emit_row(g)
 
     def plan(self) -> Plan:
-        for g in self.order:
-            self.emit(g)
-        for p, k in self.copied:
-            m = self.nodes[p].inst.out
-            self.steps.append({"copy": [self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize]})
-        return self._finish()
+        try:
+            for g in self.order:
+                self.emit(g)
+            for p, k in self.copied:
+                m = self.nodes[p].inst.out
+                self.copy(self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize)
+            self.parts.flush(self.parts.waiting)
+            return self._finish()
+        finally:
+            del self.parts  # which refers to this builder: the nodes would stay until a collection, and count as held
 
     def _finish(self) -> Plan:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""
