@@ -111,7 +111,7 @@ def test_a_chain_with_its_backward_is_few_dispatches() -> None:
     with counted() as count:
         step()
     assert (count.kernels, count.planned) == (0, 0)
-    check_count(count.dispatches, 36)
+    check_count(count.dispatches, 34)
     check_count(count.submits, 6)
 
 
@@ -141,14 +141,14 @@ def test_one_dispatch(name: str, function: Callable[[Any], Any]) -> None:
         ((3, 70001), lambda x: x.sum(), 2),
         ((3, 70001), lambda x: x.sum(-1), 2),
         ((3, 70001), lambda x: x.sum(0), 1),
-        ((3, 70001), lambda x: (x * 2 + 1).relu().sum(), 3),
-        ((3, 70001), lambda x: F.softmax(x, -1), 6),
+        ((3, 70001), lambda x: (x * 2 + 1).relu().sum(), 2),
+        ((3, 70001), lambda x: F.softmax(x, -1), 3),
         ((3, 70001), lambda x: x.argmax(), 2),
         ((4096, 8), lambda x: x.sum(), 2),
-        ((4096, 8), lambda x: F.mse_loss(x, x * 0.5), 3),
+        ((4096, 8), lambda x: F.mse_loss(x, x * 0.5), 2),
         ((4096, 8), lambda x: F.softmax(x, -1), 1),
-        ((1, 300_000), lambda x: F.layer_norm(x, (300_000,)), 6),
-        ((1, 300_000), lambda x: x.var(), 5),
+        ((1, 300_000), lambda x: F.layer_norm(x, (300_000,)), 3),
+        ((1, 300_000), lambda x: x.var(), 3),
     ],
 )
 def test_dispatches_of_long_reductions(shape: tuple[int, ...], function: Callable[[Any], Any], dispatches: int) -> None:

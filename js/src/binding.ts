@@ -1,22 +1,27 @@
-/**
- * The sizes of a plan. One that was sent whole is a template too: `BIND` makes another of it, with other numbers.
- * Its temporaries are numbered, and `places` says which piece of memory each of them has for these sizes.
- */
+/** The sizes of a plan. One that was sent whole is a template too: `BIND` makes another of it, with other numbers. */
 
 import { isDispatch } from "./params";
 import type { PlanSpec, StepSpec } from "./protocol";
 
-/** A spec whose steps name pieces of memory, where the one that was sent names temporaries. */
-export function placed(spec: PlanSpec): PlanSpec {
-  const { places, slots } = spec;
-  if (places === undefined || places.every((piece, i) => piece === i)) return spec;
-  const at = (slot: number): number => (slot < slots ? slot : slots + (places[slot - slots] as number));
-  const steps = spec.steps.map((step): StepSpec => {
-    if (isDispatch(step)) return { ...step, bind: step.bind.map(at) };
-    if ("copy" in step) return { copy: [at(step.copy[0]), at(step.copy[1]), step.copy[2]] };
-    return { clear: [at(step.clear[0])] };
-  });
-  return { ...spec, steps, places: undefined };
+/** Where a temporary lies: bytes `begin` to `begin + nbytes` of piece number `piece`. */
+export interface Place {
+  piece: number;
+  begin: number;
+  nbytes: number;
+}
+
+/** The places of a plan's temporaries; by default each has a piece of its own. */
+export function placesOf(spec: PlanSpec): Place[] {
+  const { places, temps = [] } = spec;
+  if (places === undefined) return temps.map((nbytes, piece) => ({ piece, begin: 0, nbytes }));
+  const found: Place[] = [];
+  for (let i = 0; i < places.length; i += 3) {
+    const place = { piece: places[i] as number, begin: places[i + 1] as number, nbytes: places[i + 2] as number };
+    if (!(place.begin + place.nbytes <= (temps[place.piece] as number)))
+      throw new Error(`${spec.name}: temporary ${i / 3} lies outside of its memory`);
+    found.push(place);
+  }
+  return found;
 }
 
 /**
@@ -39,5 +44,5 @@ export function bound(spec: PlanSpec, numbers: Uint32Array): PlanSpec {
   for (const slot of Object.keys(spec.outputs)) outputs[slot] = take(1)[0] as number;
   const places = [...take(spec.places?.length ?? 0)];
   const temps = [...numbers.subarray(at)];
-  return placed({ ...spec, steps, outputs, places, temps, work: numbers[0] });
+  return { ...spec, steps, outputs, places, temps, work: numbers[0] };
 }

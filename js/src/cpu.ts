@@ -3,6 +3,7 @@
  * It takes the same commands as the GPU and needs nothing but the language.
  */
 
+import { type Place, placesOf } from "./binding";
 import { CommandError, type ErrorRecord, fail, recordOf } from "./errors";
 import type { Faults } from "./faults";
 import { isDispatch, neededSlots, ParamTemplate } from "./params";
@@ -113,7 +114,9 @@ export class CpuPlan {
   readonly dev = 1;
   readonly steps: CpuStep[];
   readonly outputs: { slot: number; nbytes: number; classIndex: number }[];
-  readonly temps: number[];
+  /** classes of the pieces of memory in which temporaries lie */
+  readonly pieces: number[];
+  readonly temps: Place[];
   readonly params: ParamTemplate;
   readonly floats: Float32Array;
   readonly slots: (CpuHandle | undefined)[];
@@ -132,7 +135,8 @@ export class CpuPlan {
       nbytes,
       classIndex: sizeClass(nbytes),
     }));
-    this.temps = (spec.temps ?? []).map(sizeClass);
+    this.pieces = (spec.temps ?? []).map(sizeClass);
+    this.temps = placesOf(spec);
     this.slots = new Array(spec.slots + this.temps.length).fill(undefined);
     this.needed = neededSlots(spec);
     this.steps = spec.steps.map((step, i): CpuStep => {
@@ -231,13 +235,16 @@ export class CpuDevice {
     }
     const scalars = (reader.at + 4 + nslots + 1) & ~1;
     plan.params.patch(plan.params.words, plan.floats, 0, reader.words, reader.doubles, scalars);
-    let leased = 0;
+    const leased: CpuBlock[] = [];
     try {
-      for (; leased < plan.temps.length; leased++)
-        slots[nslots + leased] = this.lease(plan.temps[leased] as number, spec.name).whole;
+      for (const classIndex of plan.pieces) leased.push(this.lease(classIndex, spec.name));
+      plan.temps.forEach(({ piece, begin, nbytes }, i) => {
+        const block = leased[piece] as CpuBlock;
+        slots[nslots + i] = begin === 0 ? block.whole : new CpuHandle(block, begin, nbytes);
+      });
       for (const step of plan.steps) this.step(step, slots as CpuHandle[]);
     } finally {
-      for (let i = 0; i < leased; i++) this.release((slots[nslots + i] as CpuHandle).block);
+      for (const block of leased) this.release(block);
       slots.fill(undefined);
     }
   }

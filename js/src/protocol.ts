@@ -51,8 +51,9 @@ export interface PlanSpec {
   slots: number;
   /** slot -> bytes, for the slots that RUN allocates */
   outputs: Record<string, number>;
+  /** bytes of the pieces of memory in which temporaries lie */
   temps?: number[];
-  /** which of `temps` each temporary lies in, numbered from `slots` on in the steps; by default the one with its number */
+  /** of each temporary, which are slots from `slots` on: its piece, where it begins there, and its bytes; by default each has a piece */
   places?: number[] | undefined;
   scalars?: string[];
   /** roughly, in elements that its kernels compute, or read, in turn */

@@ -1,6 +1,6 @@
 /** The runtime: two devices that take the same commands. It knows no operation by name. */
 
-import { bound, placed } from "./binding";
+import { bound } from "./binding";
 import { CpuDevice, CpuPlan } from "./cpu";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { Faults } from "./faults";
@@ -336,7 +336,7 @@ export class Runtime {
         case Op.PLAN: {
           const spec = reader.json(2, reader.arg(1)) as PlanSpec;
           this.templates.set(reader.arg(0), spec);
-          this.define(reader.arg(0), placed(spec));
+          this.define(reader.arg(0), spec);
           break;
         }
         case Op.BIND: {

@@ -13,7 +13,7 @@ import { BAD, type Block, Buffers, FINE, Handle, UNSURE } from "./buffers";
 import { CanvasReader } from "./canvas";
 import { nudged } from "./nudge";
 import { type Kernel, Pipelines, SMALL_PARAMS } from "./pipelines";
-import { type Dispatch, GpuPlan, type Output, type Temp } from "./plan";
+import { type Dispatch, GpuPlan, type Output, type Piece, type Temp } from "./plan";
 import { Readback } from "./readback";
 import { ErrorScopes } from "./scopes";
 import { Screen } from "./screen";
@@ -188,13 +188,13 @@ export class GpuDevice {
       this.poison(plan, words, first, recordOf(error, name));
       throw error;
     } finally {
-      for (let i = 0; i < plan.leased; i++) this.buffers.release((plan.bound[nslots + i] as Handle).block);
+      for (let i = 0; i < plan.leased; i++) this.buffers.release((plan.pieces[i] as Piece).last as Block);
     }
   }
 
   /** Finds the buffers of a RUN: slots from its words, temps from the pool. */
   private bind(plan: GpuPlan, words: Uint32Array, first: number): void {
-    const { bound, keys, spec, temps } = plan;
+    const { bound, keys, pieces, spec, temps } = plan;
     const { serial } = this.stream;
     const nslots = spec.slots;
     let state = FINE;
@@ -217,18 +217,21 @@ export class GpuDevice {
         same = false;
       }
     }
-    for (let i = 0; i < temps.length; i++) {
-      const temp = temps[i] as Temp;
-      const block = this.buffers.leaseAgain(temp.last, temp.classIndex, temp.nbytes, spec.name);
-      const { whole } = block;
-      whole.nbytes = temp.nbytes;
-      temp.last = block;
+    for (let i = 0; i < pieces.length; i++) {
+      const piece = pieces[i] as Piece;
+      const block = this.buffers.leaseAgain(piece.last, piece.classIndex, piece.nbytes, spec.name);
+      block.whole.nbytes = piece.nbytes;
+      piece.last = block;
       block.serial = serial;
       state |= block.state;
-      bound[nslots + i] = whole;
       plan.leased = i + 1;
-      if (keys[nslots + i] !== whole.key) {
-        keys[nslots + i] = whole.key;
+    }
+    for (let i = 0; i < temps.length; i++) {
+      const temp = temps[i] as Temp;
+      const handle = plan.handle(temp, (pieces[temp.piece] as Piece).last as Block);
+      bound[nslots + i] = handle;
+      if (keys[nslots + i] !== handle.key) {
+        keys[nslots + i] = handle.key;
         same = false;
       }
     }

@@ -1,10 +1,11 @@
 /** A plan made ready for the GPU: pipelines, parameter template, size classes, and what the last RUN bound. */
 
+import { placesOf } from "../binding";
 import { isDispatch, neededSlots, ParamTemplate } from "../params";
 import type { DispatchSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Layout } from "./bindgroups";
-import type { Block, Handle } from "./buffers";
+import { type Block, Handle } from "./buffers";
 import type { Kernel, Pipelines } from "./pipelines";
 
 export interface Dispatch {
@@ -37,16 +38,26 @@ export interface Output {
   before: Block | undefined;
 }
 
-export interface Temp {
+/** A piece of memory for temporaries, taken from the pool for each RUN. */
+export interface Piece {
   nbytes: number;
   classIndex: number;
   last: Block | undefined;
+}
+
+/** A temporary's place in a piece, and the handle of that in the block which the piece had last. */
+export interface Temp {
+  piece: number;
+  begin: number;
+  nbytes: number;
+  handle: Handle | undefined;
 }
 
 export class GpuPlan {
   readonly dev = 0;
   readonly steps: Step[];
   readonly outputs: Output[];
+  readonly pieces: Piece[];
   readonly temps: Temp[];
   readonly kernels: Kernel[] = [];
   readonly params: ParamTemplate;
@@ -57,7 +68,7 @@ export class GpuPlan {
   same = false;
   /** the states of what it binds, together */
   state = 0;
-  /** how many temps it has taken from the pool */
+  /** how many pieces it has taken from the pool */
   leased = 0;
   readonly dispatches: number;
   /** the slots that a step binds: what lies in the others need not be there */
@@ -67,7 +78,7 @@ export class GpuPlan {
     readonly spec: PlanSpec,
     kernelOf: (id: number) => Kernel,
     pipelines: Pipelines,
-    alignment: number,
+    private readonly alignment: number,
     private readonly limits: GPUSupportedLimits,
   ) {
     this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment);
@@ -78,7 +89,8 @@ export class GpuPlan {
       last: undefined,
       before: undefined,
     }));
-    this.temps = (spec.temps ?? []).map((nbytes) => ({ nbytes, classIndex: sizeClass(nbytes), last: undefined }));
+    this.pieces = (spec.temps ?? []).map((nbytes) => ({ nbytes, classIndex: sizeClass(nbytes), last: undefined }));
+    this.temps = placesOf(spec).map((place) => ({ ...place, handle: undefined }));
     const total = spec.slots + this.temps.length;
     this.bound = new Array(total).fill(undefined);
     this.keys = new Array(total).fill(0);
@@ -93,6 +105,20 @@ export class GpuPlan {
 
   get failed(): boolean {
     return this.kernels.some((kernel) => kernel.failed);
+  }
+
+  /** What a temporary is, given the block of its piece. */
+  handle(temp: Temp, block: Block): Handle {
+    let { handle } = temp;
+    if (handle?.block === block) return handle;
+    const { begin, nbytes, piece } = temp;
+    const unit = this.alignment;
+    if (begin % unit !== 0) throw new Error(`${this.spec.name}: a temporary at ${begin} is not aligned`);
+    const span = Math.max(1, Math.ceil(nbytes / unit)) * unit;
+    const alone = begin === 0 && span >= (this.pieces[piece] as Piece).nbytes;
+    handle = alone ? block.whole : new Handle(block, begin, nbytes, block.keyAt(begin, span), span);
+    temp.handle = handle;
+    return handle;
   }
 
   /** Forgets bind groups and blocks that no longer hold. */

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import tiles
 from .lower import split_dims
 from .view import Meta
 
@@ -35,7 +34,7 @@ SINGLE = 24
 class Group:
     """Nodes of one kernel, by position in the window."""
 
-    __slots__ = ("K", "O", "anc", "index", "kind", "level", "nodes", "phase", "split")
+    __slots__ = ("K", "O", "anc", "index", "kind", "level", "near", "nodes", "phase")
 
     def __init__(self, kind: str, index: int, first: int, O: int, K: int = 1) -> None:
         self.kind = kind
@@ -46,7 +45,7 @@ class Group:
         self.anc = 0  # bit set of the groups this one needs, directly or not
         self.level: dict[int, str] = {}
         self.phase: dict[int, int] = {}
-        self.split: tuple[int, int] | None = None  # (chunks, chunk length) of a long reduction
+        self.near = True  # whether the elements of a row lie next to each other
 
 
 def reads_row(m: Meta, O: int, K: int) -> bool:
@@ -265,8 +264,8 @@ class Graph:
             return "one of them has an algorithm of its own, which reads and writes whole buffers"
         if count > MAX_NODES:
             return f"together they are {count} operations, and a kernel has {MAX_NODES} at most"
-        if a.split or b.split:
-            return "a long reduction is done in pieces, by several kernels"
+        if a.kind == b.kind == "row" and a.near != b.near:
+            return "the elements of a row lie next to each other for one of them only, so threads walk them in another order"
         if self.sizes and count > self._most([*a.nodes, *b.nodes]):
             return f"together they bind more than the {self.limit} buffers that the device allows"
         shapes = {(g.O, g.K) for g in (a, b) if g.kind != "map"}
@@ -287,6 +286,7 @@ class Graph:
                     return "another kernel has to run between them"
         kind = next((g.kind for g in (a, b) if g.kind != "map"), "map")
         both = Group(kind, a.index, -1, O, K)
+        both.near = a.near and b.near
         both.nodes = sorted(a.nodes + b.nodes)
         if not self._levels(both, a, b):
             return "one reads values of the other at other places than where they are computed"
@@ -341,8 +341,8 @@ class Graph:
             for n in ins.ins[0].shape[ins.ins[0].ndim - ins.static[3] :]:
                 k *= n
         g = Group("row" if kind == "reduce" else kind, len(self.groups), pos, o, k)
-        if kind == "reduce" or (kind == "contract" and not tiles.serves(self.target, ins)):
-            g.split = self.target.split(o, k, all(m.flat or m.strides[-1:] in ((0,), (1,)) for m in ins.ins))
+        if kind == "reduce":
+            g.near = all(m.flat or m.strides[-1:] in ((0,), (1,)) for m in ins.ins)
         if kind in ("reduce", "contract"):
             g.level[pos] = "row"
             g.phase[pos] = 1
@@ -372,13 +372,13 @@ class Graph:
         if n.inst.op.kind == "reduce":
             src = n.inst.ins[0]
             o, k = out.numel, src.numel // max(1, out.numel)
-            if not src.flat or k == 1 or self.target.split(o, k, True):
+            if not src.flat or k == 1:
                 return False
             if g.kind == "map":
                 if g.O != o * k or not all(m.flat for _, m in mine):
                     return False
                 g.kind, g.O, g.K = "row", o, k
-            elif g.kind != "row" or g.split or (g.O, g.K) != (o, k) or not self._aligned(g, mine, "full"):
+            elif g.kind != "row" or (g.O, g.K) != (o, k) or not self._aligned(g, mine, "full"):
                 return False
             phase = max(g.phase[q] for q, _ in mine) + 1
             self._add(g, pos, "row", phase)
@@ -391,7 +391,7 @@ class Graph:
         level = None
         if g.O == out.numel and self._aligned(g, mine, "row"):
             level = "row"
-        elif g.kind == "row" and not g.split and g.O * g.K == out.numel and g.K > 1 and self._aligned(g, mine, "full"):
+        elif g.kind == "row" and g.O * g.K == out.numel and g.K > 1 and self._aligned(g, mine, "full"):
             level = "full"
         if level is None:
             return False

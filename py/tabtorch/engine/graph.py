@@ -486,16 +486,22 @@ def copied(b: Buffer, device: int, nbytes: int) -> Buffer:
         return Buffer(bridge().copy(device, b.id, nbytes), nbytes, device)
 
 
+def largest(device: int) -> int:
+    """Bytes of the largest buffer that a kernel can bind."""
+    limit = _limits.get(device)
+    if limit is None:
+        gpu = bridge().info.get("webgpu") if device == 0 else None
+        lim = gpu["limits"] if gpu else {}
+        limit = min(lim.get("maxBufferSize", 2**32 - 4), lim.get("maxStorageBufferBindingSize", 2**32 - 4), 2**32 - 4)
+        _limits[device] = limit
+    return limit
+
+
 def check_size(nbytes: int, m: Meta) -> None:
     """Raises RuntimeError for a tensor that the device cannot hold in one buffer."""
     if m.device.type == "meta":
         return
-    limit = _limits.get(m.device.number)
-    if limit is None:
-        gpu = bridge().info.get("webgpu") if m.device.number == 0 else None
-        lim = gpu["limits"] if gpu else {}
-        limit = min(lim.get("maxBufferSize", 2**32 - 4), lim.get("maxStorageBufferBindingSize", 2**32 - 4), 2**32 - 4)
-        _limits[m.device.number] = limit
+    limit = largest(m.device.number)
     if nbytes > limit:
         from tabtorch.base.errors import OutOfMemoryError
 

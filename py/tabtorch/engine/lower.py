@@ -57,8 +57,28 @@ class Kernel:
         self.names: dict[tuple[Any, str], str] = {}
         self.atomics: set[str] = set()
         self.globals: list[str] = []
+        self.arrays: list[tuple[str, str]] = []  # (name, type) of those that a workgroup shares
+        self.taken = 0  # so many of them by the part that is being written
         self.workgroup = (64, 1, 1)
         self.constants: dict[str, float] = {}
+
+    def part(self) -> None:
+        """Begins a part that has nothing to do with what was written so far, see share.py."""
+        self.roles = {}
+        self.taken = 0
+
+    def shared_array(self, type: str) -> str:
+        """The name of an array with an element for each thread of a workgroup. Parts of a kernel use the same ones."""
+        for j in range(self.taken, len(self.arrays)):
+            if self.arrays[j][1] == type:
+                self.arrays[self.taken], self.arrays[j] = self.arrays[j], self.arrays[self.taken]
+                break
+        else:
+            name = f"sh{len(self.arrays)}"
+            self.globals.append(f"var<workgroup> {name}: array<{type}, {self.workgroup[0]}>;")
+            self.arrays.insert(self.taken, (name, type))
+        self.taken += 1
+        return self.arrays[self.taken - 1][0]
 
     # ---- parameters
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import schedules, tiles
+from . import rows, schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
 from .graph import Buffer, bridge, check_size, counts, lost
 from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
-from .rows import RowKernel
 from .schedules import Schedule, Sized
+from .share import Part, Parts
 from .symbols import Trace
 from .target import Target, target
 from .view import Meta
@@ -24,6 +24,9 @@ _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i6
 
 
 _kernels: dict[tuple, int] = {}
+
+#: maps of at most so many elements may share a launch with others
+MOST_SHARED = 1 << 20
 
 
 def make_plan(
@@ -103,10 +106,10 @@ class Lowering:
         return Ref(self.b.temp(nbytes), dtype)
 
     def copy(self, src: Ref, dst: Ref, nbytes: int) -> None:
-        self.b.steps.append({"copy": [src.key, dst.key, nbytes]})
+        self.b.copy(src.key, dst.key, nbytes)
 
     def clear(self, ref: Ref) -> None:
-        self.b.steps.append({"clear": [ref.key]})
+        self.b.clear(ref.key)
 
     @staticmethod
     def index(k: Kernel, m: Meta, i: Expr, role: Any) -> Expr:
@@ -165,6 +168,8 @@ class Builder:
         self.free = free
         self.steps: list[dict[str, Any]] = []
         self.temps: list[int] = []  # bytes
+        self.parts = Parts(self)
+        self.arenas: dict[str, Any] = {}  # dtype -> the buffer of the states of long reductions
         self.order = graph.order()
         self.place: dict[int, int] = {g.index: i for i, g in enumerate(self.order)}
         self.last_read: dict[Any, int] = {}
@@ -188,6 +193,24 @@ class Builder:
     def temp(self, nbytes: int) -> Any:
         self.temps.append((nbytes + 3) // 4 * 4 or 4)
         return ("t", len(self.temps) - 1)
+
+    def arena(self, dtype: Any, count: int) -> tuple[Ref, int]:
+        """Room for `count` elements in a buffer that all kernels share: the buffer, and where they begin."""
+        key = self.arenas.get(dtype.name)
+        if key is None:
+            key = self.arenas[dtype.name] = ("t", len(self.temps))
+            self.temps.append(0)
+        begin = self.temps[key[1]] // dtype.itemsize
+        self.temps[key[1]] += count * dtype.itemsize
+        return Ref(key, dtype), begin
+
+    def memory(self, key: Any) -> Any:
+        """What a buffer's key stands for: inputs may be windows onto the same memory."""
+        return ("memory", id(_root(self.inputs[key[1]]))) if key[0] == "in" else key
+
+    def nbytes(self, pos: int) -> int:
+        m = self.nodes[pos].inst.out
+        return m.numel * m.dtype.itemsize
 
     def _find_last_reads(self) -> None:
         for g in self.order:
@@ -288,7 +311,21 @@ class Builder:
 
     # ---- launches
 
+    def copy(self, src: Any, dst: Any, nbytes: int) -> None:
+        self.parts.before([(src, "", "r"), (dst, "", "rw")])
+        self.steps.append({"copy": [src, dst, nbytes]})
+
+    def clear(self, key: Any) -> None:
+        self.parts.before([(key, "", "rw")])
+        self.steps.append({"clear": [key]})
+
     def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
+        """A dispatch, after what waits and has to run before it."""
+        self.parts.before(k.bindings)
+        self.append(k, source, grid)
+
+    def append(self, k: Kernel, source: str, grid: list[int]) -> None:
+        """A dispatch, now."""
         # JavaScript text does not say of which type its buffers are
         key = (k.device, source, *k.constants.values(), *(el for _, el, _ in k.bindings))
         kid = _kernels.get(key)
@@ -305,6 +342,7 @@ class Builder:
             {
                 "kernel": kid,
                 "bind": [key for key, _, _ in k.bindings],
+                "access": [access for _, _, access in k.bindings],
                 "words": k.words,
                 "patch": [[w, key, _HOST_TYPE[t]] for w, key, t in k.patches],
                 "grid": grid,
@@ -317,19 +355,19 @@ class Builder:
         v.virtual = self.graph.virtual
         return v
 
-    def label(self, g: Group) -> str:
-        names = [self.nodes[p].inst.op.name for p in g.nodes]
+    def label(self, g: Group, nodes: list[int] | None = None) -> str:
+        """The operations of a group's kernel, or of those of its nodes that one of its kernels is for."""
+        names = [self.nodes[p].inst.op.name for p in nodes or g.nodes]
         return "+".join(names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"])
 
     def emit_map(self, g: Group, given: dict[int, Callable[[Kernel, Expr], Expr]] = {}) -> None:  # noqa: B006  # never written
         """One dispatch, a thread an element. `given`: position -> how the kernel gets the value of that node."""
         if g.O == 0:
             return
-        k = Kernel(self.target.number, self.label(g))
-        if not k.js:
-            k.workgroup = (64 if self.target.software else 256, 1, 1)
+        number = self.target.number
+        threads = 64 if self.target.software else 256
 
-        def body(i: Expr) -> list[tuple[Ref, Any]]:
+        def values(k: Kernel, i: Expr) -> list[tuple[Ref, Any]]:
             v = self.values(k)
             v.home = [(i, g.O, "i")]
             stores = []
@@ -345,8 +383,20 @@ class Builder:
                     stores.append((self.ref_of(self.nodes[p]), val))
             return stores
 
-        source, grid = map_kernel(k, g.O, body)
-        self.launch(k, source, grid)
+        packed = any(self.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in self.stored)
+        if number == 1 or packed or g.O > MOST_SHARED:
+            k = Kernel(number, self.label(g))
+            if not k.js:
+                k.workgroup = (threads, 1, 1)
+            source, grid = map_kernel(k, g.O, lambda i: values(k, i))
+            self.launch(k, source, grid)
+            return
+
+        def body(k: Kernel, i: Expr) -> None:
+            for ref, x in values(k, i):
+                k.store(ref, i, x)
+
+        self.parts.add(Part(self.label(g), g.O, "i", body, threads=threads))
 
     def emit_write(self, g: Group) -> None:
         p = g.nodes[0]
@@ -354,7 +404,7 @@ class Builder:
         region: Meta = n.inst.static
         out = self.ref_of(n)
         if p not in self.shared:
-            self.steps.append({"copy": [self.key_of(n.srcs[0]), out.key, n.inst.out.numel * out.dtype.itemsize]})
+            self.copy(self.key_of(n.srcs[0]), out.key, n.inst.out.numel * out.dtype.itemsize)
         if region.numel == 0:
             return
         low = Lowering(self, p)
@@ -374,23 +424,18 @@ class Builder:
         if n.inst.op.in_place and p not in self.shared:
             nbytes = n.inst.out.numel * n.inst.out.dtype.itemsize
             if nbytes:
-                self.steps.append({"copy": [self.key_of(n.srcs[0]), self.key_of(n), nbytes]})
+                self.copy(self.key_of(n.srcs[0]), self.key_of(n), nbytes)
         n.inst.op.lower(n.inst, Lowering(self, p))
 
     # ---- row kernels
 
     def emit_row(self, g: Group) -> None:
-        partial: dict[int, tuple[list[Ref], int]] = {}
         if g.O == 0:
             return
         if g.kind == "contract" and tiles.serves(self.target, self.nodes[tiles.contraction(self, g)].inst):
             tiles.emit(self, g)
-            return
-        if g.split:  # a long reduction: the state of each chunk first, then a row kernel over the chunks
-            p = g.nodes[0]
-            chunks, length = g.split
-            partial[p] = RowKernel(self, g, {}).emit_partial(p, chunks, length), chunks
-        RowKernel(self, g, partial).emit()
+        else:
+            rows.emit(self, g)
 
     # ---- the whole
 
@@ -406,12 +451,16 @@ class Builder:
             self.emit_row(g)
 
     def schedule(self) -> Schedule:
-        for g in self.order:
-            self.emit(g)
-        for p, k in self.copied:
-            m = self.nodes[p].inst.out
-            self.steps.append({"copy": [self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize]})
-        return self._finish()
+        try:
+            for g in self.order:
+                self.emit(g)
+            for p, k in self.copied:
+                m = self.nodes[p].inst.out
+                self.copy(self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize)
+            self.parts.flush(self.parts.waiting)
+            return self._finish()
+        finally:
+            del self.parts  # which refers to this builder: the nodes would stay until a collection, and count as held
 
     def _finish(self) -> Schedule:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""
@@ -419,12 +468,14 @@ class Builder:
         fresh, taken = self._outputs(slots)
         nslots = len(slots)
         temps = self._temporaries(slots)
+        apart = self._apart(slots, nslots)
         scalar_of, types = self._scalars()
         steps = []
         for s in self.steps:
             s = dict(s)
             if "bind" in s:
                 s["bind"] = [slots[key] for key in s["bind"]]
+                del s["access"]
                 s["patch"] = [[w, scalar_of[key], t] for w, key, t in s["patch"]]
             elif "copy" in s:
                 a, b, n = s["copy"]
@@ -435,7 +486,7 @@ class Builder:
                 s["clear"] = [slots[s["clear"][0]]]
             steps.append(s)
         pairs = any(t in ("c64", "c128") for n in self.nodes for t in n.inst.scalars)
-        return Schedule(self.target.number, nslots, fresh, taken, temps, types, steps, pairs)
+        return Schedule(self.target.number, nslots, fresh, taken, temps, apart, types, steps, pairs)
 
     def _outputs(self, slots: dict[Any, int]) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
         """Slots for the live values that need memory: (position, slot, bytes), and (position, input) of those that take over
@@ -473,6 +524,21 @@ class Builder:
             slots[key] = len(slots)
             temps.append((*life[key], size))
         return temps
+
+    def _apart(self, slots: dict[Any, int], first: int) -> list[list[int]]:
+        """Of each temporary those of which one step reads one and writes the other."""
+        apart: list[set[int]] = [set() for _ in range(len(slots) - first)]
+        for s in self.steps:
+            if "bind" in s:
+                keys = list(zip(s["bind"], s["access"], strict=True))
+            elif "copy" in s:
+                keys = [(s["copy"][0], "r"), (s["copy"][1], "rw")]
+            else:
+                continue
+            mine = [(slots[key] - first, access) for key, access in keys if slots[key] >= first]
+            for i, access in mine:
+                apart[i].update(j for j, other in mine if other != access and j != i)
+        return [sorted(x) for x in apart]
 
     def _scalars(self) -> tuple[dict[Any, int], list[str]]:
         """Key of each scalar (beginnings of views, then the node's own) -> its number, and their types."""
@@ -520,15 +586,19 @@ class Plan:
             from ..errors import OutOfMemoryError
 
             names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
-            raise OutOfMemoryError(f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has.")
+            raise OutOfMemoryError(
+                f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has."
+            )
         self.used = 0  # when it ran last, as `graph.counts["flushes"]` counts
         self.bridge = bridge()
         self.empty = not self.steps
+        sizes = numbers[schedule.first_temp :]
+        flat = [x for (piece, begin), size in zip(places, sizes, strict=True) for x in (piece, begin, size)]
         if schedule.template:
-            sent = [*numbers[: schedule.first_temp], *places, *self.temps]
+            sent = [*numbers[: schedule.first_temp], *flat, *self.temps]
             self.id = self.bridge.bind_plan(schedule.template, sent, work)
         else:
-            self.id = schedule.template = self.bridge.define_plan(self._whole(numbers, places, work))
+            self.id = schedule.template = self.bridge.define_plan(self._whole(numbers, flat, work))
             schedule.users += 1
         self.pack = self.bridge.run_packer(self.id, schedule.slots, self.types)
 

@@ -8,9 +8,7 @@ fused and no text written. See symbols.py for what a guard is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
 from itertools import chain
 from operator import itemgetter
 from types import SimpleNamespace
@@ -19,6 +17,7 @@ from typing import Any
 from . import graph
 from .graph import Inst, Node
 from .symbols import Symbol, Trace, concrete
+from .temporaries import Places, lay_out
 from .view import Meta, Size, Sizes
 
 #: structures kept
@@ -187,7 +186,8 @@ class Schedule:
 
     steps: dispatches {kernel, bind, words, patch, grid, label}, copies and clears, over slots: inputs, then fresh outputs, then
     temporaries. fresh: the positions whose values get memory of their own, and its slots and bytes. taken: (position, input)
-    of those that take over an input's. temps: of each temporary the first and last step that names it, and its bytes.
+    of those that take over an input's. temps: of each temporary the first and last step that names it, and its bytes. apart: those that
+    it may not share a piece of memory with, see temporaries.py.
     """
 
     def __init__(
@@ -197,6 +197,7 @@ class Schedule:
         fresh: list[tuple[int, int, Any]],
         taken: list[tuple[int, int]],
         temps: list[tuple[int, int, Any]],
+        apart: list[list[int]],
         types: list[str],
         steps: list[dict[str, Any]],
         pairs: bool,
@@ -206,6 +207,7 @@ class Schedule:
         self.fresh = [p for p, _, _ in fresh]
         self.taken = taken
         self.lives = [(first, last) for first, last, _ in temps]
+        self.apart = apart
         self.types = types
         self.steps = steps
         self.pairs = pairs  # whether scalars are complex
@@ -228,7 +230,7 @@ class Schedule:
 
     def made_for(self, trace: Trace, pattern: Sequence[int]) -> None:
         """Keeps what it takes to bind it to other sizes. pattern: the symbol of each number of the window."""
-        self._trace: Trace | None = trace; self.trace_ = trace
+        self._trace: Trace | None = trace
         first: dict[int, int] = {}
         for at, k in enumerate(pattern):
             first.setdefault(k, at)
@@ -253,26 +255,9 @@ class Schedule:
         """The numbers for the window it was made for."""
         return [concrete(x) for x in self.numbers]
 
-    def placed(self, sizes: list[int]) -> tuple[list[int], list[int]]:
-        """Memory for its temporaries: bytes of each piece, and which piece each temporary has. Two whose lives do not overlap
-        share one, if about as large."""
-        pieces: list[int] = []
-        places: list[int] = []
-        unused: list[tuple[int, int]] = []  # (bytes, piece)
-        ending: list[tuple[int, int]] = []  # (last step, piece)
-        for (first, last), size in zip(self.lives, sizes, strict=True):
-            while ending and ending[0][0] < first:
-                j = heappop(ending)[1]
-                insort(unused, (pieces[j], j))
-            at = bisect_left(unused, (size, 0))
-            if at < len(unused) and unused[at][0] <= 2 * size + 64:
-                j = unused.pop(at)[1]
-            else:
-                j = len(pieces)
-                pieces.append(size)
-            heappush(ending, (last, j))
-            places.append(j)
-        return pieces, places
+    def placed(self, sizes: list[int]) -> tuple[list[int], Places]:
+        """Memory for its temporaries, of these bytes: bytes of each piece, and the place of each temporary."""
+        return lay_out(self.lives, sizes, self.apart, graph.largest(self.device))
 
 
 class _Family:

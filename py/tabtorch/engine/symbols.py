@@ -245,7 +245,9 @@ class Trace:
         except (KeyError, TypeError):
             pass
         if isinstance(a, float) or isinstance(b, float):
-            return _WITH_FLOATS[op](a if isinstance(a, float) else a.pinned(), b if isinstance(b, float) else b.pinned())
+            return _WITH_FLOATS[op](
+                a if isinstance(a, float) else a.pinned(), b if isinstance(b, float) else b.pinned()
+            )
         x, y = self._own(a), self._own(b)
         if x is NotImplemented or y is NotImplemented:
             return NotImplemented
@@ -435,7 +437,9 @@ class Trace:
 
     # ---- code
 
-    def compiled(self, numbers: Iterable[Any]) -> tuple[Callable[[Sequence[int]], bool], Callable[[Sequence[int]], list]]:
+    def compiled(
+        self, numbers: Iterable[Any]
+    ) -> tuple[Callable[[Sequence[int]], bool], Callable[[Sequence[int]], list]]:
         """Two functions of the sizes: whether all guards hold, and these numbers."""
         holds = _Code(self)
         tests = [
@@ -506,5 +510,5 @@ class _Code:
         head = f" ({sizes}) = sizes\n" if sizes else ""
         text = "def f(sizes):\n" + head + "\n".join([*self.lines, f" return {result}"])
         found: dict[str, Any] = {}
-        exec(text, found)  # noqa: S102  # text of numbers and names made here
+        exec(text, found)  # text of numbers and names made here
         return found["f"]

@@ -1,0 +1,182 @@
+"""Several small kernels in one dispatch.
+
+On a GPU a launch costs some microseconds however little it does, and a training step is full of little ones: the sum of each bias's
+gradient, the second stage of each long sum. They need nothing of each other, so the number of a workgroup decides which of
+them it works for. A `Part` waits here until a step of the plan needs what it makes, or writes what it reads; then it goes out,
+together with what else waits and is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .expr import Expr, variable
+from .lower import Kernel, grid_for, groups_head, threads_head
+
+if TYPE_CHECKING:
+    from .plan import Builder
+
+#: parts of one kernel
+MOST_PARTS = 16
+#: bytes that may be kept for parts that wait, beyond their time
+KEPT = 64 << 20
+
+
+class Part:
+    """Work that can stand beside other work in one kernel.
+
+    `body(k, item)` writes what is done for item number `item`, of which there are `count`: by a thread each, or, where `size` is
+    given, by a workgroup of that size. It is called once for each kernel in which it is tried. `threads`: how many of them a
+    workgroup has where any number will do.
+    """
+
+    __slots__ = ("body", "count", "item", "name", "reads", "size", "threads", "writes")
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        item: str,
+        body: Callable[[Kernel, Expr], None],
+        *,
+        size: int = 0,
+        threads: int = 64,
+        reads: Iterable[Any] = (),
+        writes: Iterable[Any] = (),
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.item = item
+        self.body = body
+        self.size = size
+        self.threads = size or threads
+        self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `rows.States`
+        self.writes = set(writes)
+
+
+def alone(number: int, part: Part) -> tuple[Kernel, str, list[int]]:
+    """The kernel of one part, its text and grid."""
+    k = Kernel(number, part.name)
+    k.workgroup = (part.threads, 1, 1)
+    n = k.dim(part.count, "items")
+    part.body(k, variable(part.item, "u32"))
+    if part.size:
+        return k, k.source(groups_head(k, n, part.item)), grid_for(part.count, 1)
+    return k, k.source(threads_head(k, n, name=part.item)), grid_for(part.count, k.workgroup[0])
+
+
+def together(number: int, parts: list[Part]) -> tuple[Kernel, str, list[int]]:
+    """The same for several. All that is given a size has the same, which the launch then has."""
+    sizes = {p.size for p in parts if p.size} or {parts[0].threads}
+    if len(sizes) > 1:
+        raise AssertionError(f"parts for workgroups of {sizes} threads cannot share a launch")
+    names = list(dict.fromkeys(p.name for p in parts))
+    k = Kernel(number, " | ".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more"]))
+    size = sizes.pop()
+    k.workgroup = (size, 1, 1)
+    r = k.r
+    total = 0
+    first = "0u"
+    for j, p in enumerate(parts):
+        k.part()
+        n = r.text(k.dim(p.count))
+        total += p.count if p.size else -(-p.count // size)
+        end = r.text(k.dim(total))
+        r.push(f"{'else ' if j else ''}if (w < {end})")
+        r.line(f"let {p.item} = " + (f"w - {first};" if p.size else f"(w - {first}) * {size}u + lid;"))
+        if not p.size:
+            r.push(f"if ({p.item} < {n})")
+        p.body(k, variable(p.item, "u32"))
+        if not p.size:
+            r.pop()
+        r.pop()
+        first = end
+    head = [
+        f"@compute @workgroup_size({size}, 1, 1)",
+        "fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, "
+        "@builtin(local_invocation_index) lid: u32) {",
+        "  let w = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
+    ]
+    return k, k.source(head), grid_for(total, 1)
+
+
+class _Waiting:
+    """A part, its own kernel, and what that binds and touches."""
+
+    __slots__ = ("binds", "launch", "part", "reads", "writes")
+
+    def __init__(self, part: Part, launch: tuple[Kernel, str, list[int]], reads: set[Any], writes: set[Any]) -> None:
+        self.part = part
+        self.launch = launch
+        self.binds = {(key, el) for key, el, _ in launch[0].bindings}
+        self.reads = reads
+        self.writes = writes
+
+    def after(self, other: _Waiting) -> bool:
+        """Whether it must not run beside `other`, nor before it."""
+        return bool(other.writes & self.reads or other.writes & self.writes or other.reads & self.writes)
+
+
+class Parts:
+    """What waits for company in the plan of a builder."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+        self.waiting: list[_Waiting] = []
+
+    def add(self, part: Part) -> None:
+        k, source, grid = alone(self.b.target.number, part)
+        reads, writes = self._touched(k.bindings)
+        self.waiting.append(_Waiting(part, (k, source, grid), reads | part.reads, writes | part.writes))
+        if self._kept() > KEPT:
+            self.flush(self.waiting)
+
+    def _touched(self, bindings: list[tuple[Any, str, str]]) -> tuple[set[Any], set[Any]]:
+        """The memory that is read, and that is written. Parts of the states' buffer have names of their own."""
+        b = self.b
+        mine = [(b.memory(key), access) for key, _, access in bindings if key not in b.arenas.values()]
+        return {m for m, _ in mine}, {m for m, access in mine if access == "rw"}
+
+    def _kept(self) -> int:
+        """Bytes of values that live on only because a part waits that reads them."""
+        keys = {key for w in self.waiting for key, _ in w.binds}
+        return sum(self.b.nbytes(key[1]) for key in keys if key[0] == "p" and not self.b.graph.live[key[1]])
+
+    def before(self, bindings: list[tuple[Any, str, str]]) -> None:
+        """To be called before a step that touches these buffers: sends what has to run first."""
+        if self.waiting:
+            reads, writes = self._touched(bindings)
+            first = [w for w in self.waiting if w.writes & (reads | writes) or w.reads & writes]
+            if first:
+                self.flush(first)
+
+    def flush(self, wanted: list[_Waiting]) -> None:
+        """Sends these, what they need, and what fits beside them."""
+        need: set[int] = set()
+        for i in range(len(self.waiting) - 1, -1, -1):
+            w = self.waiting[i]
+            if any(w is x for x in wanted) or any(id(x) in need and x.after(w) for x in self.waiting[i + 1 :]):
+                need.add(id(w))
+        while any(id(w) in need for w in self.waiting):
+            ready = [w for i, w in enumerate(self.waiting) if not any(w.after(x) for x in self.waiting[:i])]
+            ready.sort(key=lambda w: id(w) not in need)
+            batch = self._batch(ready)
+            self.waiting = [w for w in self.waiting if w not in batch]
+            if len(batch) == 1:
+                self.b.append(*batch[0].launch)
+            else:
+                self.b.append(*together(self.b.target.number, [w.part for w in batch]))
+
+    def _batch(self, ready: list[_Waiting]) -> list[_Waiting]:
+        """Those of `ready`, the first among them, that one kernel can take."""
+        batch = ready[:1]
+        binds, size = set(batch[0].binds), batch[0].part.size
+        for w in ready[1:]:
+            if len(batch) == MOST_PARTS:
+                break
+            if len(binds | w.binds) <= self.b.target.buffers and (not size or w.part.size in (0, size)):
+                batch.append(w)
+                binds |= w.binds
+                size = size or w.part.size
+        return batch
