@@ -10,7 +10,7 @@ import torch
 import tabtorch
 from conformance import modules
 from tabtorch.nn import functional as F
-from tabtorch.nn.functional import attention
+from tabtorch.ops.functional import attention
 
 SLICE = (
     "Linear Conv2d ConvTranspose1d BatchNorm1d InstanceNorm2d LayerNorm Embedding AdaptiveAvgPool2d MaxPool2d GELU LSTM GRU "

@@ -18,7 +18,7 @@ from torch.testing._internal.opinfo.core import OpInfo
 
 import tabtorch
 from tabtorch.nn import functional
-from tabtorch.nn.functional import attention
+from tabtorch.ops.functional import attention
 
 from . import translate
 from .compare import Mismatch

@@ -64,6 +64,7 @@ _OPEN = (
     "tabtorch.func",
     "tabtorch.masked",
     "tabtorch.optim",
+    "tabtorch.ops.functional",
     "tabtorch.ops.linalg.products",
     "tabtorch.ops.linalg.spectral_uses",
     "tabtorch.utils",
@@ -188,6 +189,7 @@ def _make_layer() -> Layer:
     from tabtorch.core import operators
     from tabtorch.nn import functional
     from tabtorch.nn.modules.rnn import RNNBase, RNNCellBase
+    from tabtorch.ops.functional.linear import linear
 
     layer = Layer(0, lambda name: partial(_call, name) if name in NAMES else None)
     for name, make, row in (
@@ -202,6 +204,7 @@ def _make_layer() -> Layer:
         layer.meet(f, partial(_call, row))
     for name in NAMES:
         layer.meet(functional.__dict__.get(name), partial(_call, name))
+    layer.meet(linear, partial(_call, "linear"))  # what `torch.nn.functional.linear` calls, and composites
     layer.meet(RNNBase.__dict__["_layers"], _recurrent)
     layer.meet(RNNCellBase.__dict__["_step"], _recurrent)
     return layer

@@ -245,7 +245,7 @@ class _Overrides(Layer):
         if on and not self.on:
             for f in registry.SHOWN.values():
                 self._meet(f)
-            package = vars(sys.modules[__package__ or "tabtorch"])
+            package = vars(sys.modules["tabtorch"])
             for name in "is_floating_point is_complex numel is_same_size result_type".split():
                 self._meet(package[name])
             for module in ("nn.functional", "nn.init", "fft"):
@@ -253,7 +253,7 @@ class _Overrides(Layer):
                     if isinstance(f, FunctionType) and name[0] != "_" and f.__module__.startswith("tabtorch."):
                         self._meet(f)
             for name in ("tensor", "as_tensor", "from_numpy"):
-                self._meet(getattr(sys.modules[__package__ or "tabtorch"], name))
+                self._meet(getattr(sys.modules["tabtorch"], name))
         super().switch(on)
 
 

@@ -1,13 +1,11 @@
 # ruff: noqa: F401
-"""``torch.nn.functional``: layers as functions, one file per family.
-
-Composites are the formulas they are, over public tensor operations: the engine fuses them.
-"""
+"""``torch.nn.functional``: layers as functions. They are in ``tabtorch.ops.functional``, a file a family, and are shown here."""
 
 import importlib
+from types import FunctionType as _Function
 
 from tabtorch.nn._missing import missing_function
-from tabtorch.nn.functional.activation import (
+from tabtorch.ops.functional.activation import (
     celu,
     celu_,
     elu,
@@ -45,14 +43,14 @@ from tabtorch.nn.functional.activation import (
     threshold,
     threshold_,
 )
-from tabtorch.nn.functional.attention import (
+from tabtorch.ops.functional.attention import (
     _canonical_mask,
     _none_or_dtype,
     multi_head_attention_forward,
     scaled_dot_product_attention,
 )
-from tabtorch.nn.functional.bags import embedding_bag
-from tabtorch.nn.functional.classification import (
+from tabtorch.ops.functional.bags import embedding_bag
+from tabtorch.ops.functional.classification import (
     cross_entropy,
     linear_cross_entropy,
     multi_margin_loss,
@@ -60,7 +58,7 @@ from tabtorch.nn.functional.classification import (
     multilabel_soft_margin_loss,
     nll_loss,
 )
-from tabtorch.nn.functional.dropout import (
+from tabtorch.ops.functional.dropout import (
     alpha_dropout,
     dropout,
     dropout1d,
@@ -68,14 +66,14 @@ from tabtorch.nn.functional.dropout import (
     dropout3d,
     feature_alpha_dropout,
 )
-from tabtorch.nn.functional.fold import fold, unfold
-from tabtorch.nn.functional.fractional import (
+from tabtorch.ops.functional.fold import fold, unfold
+from tabtorch.ops.functional.fractional import (
     fractional_max_pool2d,
     fractional_max_pool2d_with_indices,
     fractional_max_pool3d,
     fractional_max_pool3d_with_indices,
 )
-from tabtorch.nn.functional.linear import (
+from tabtorch.ops.functional.linear import (
     bilinear,
     cosine_similarity,
     embedding,
@@ -86,7 +84,7 @@ from tabtorch.nn.functional.linear import (
     pairwise_distance,
     pdist,
 )
-from tabtorch.nn.functional.loss import (
+from tabtorch.ops.functional.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
@@ -104,8 +102,15 @@ from tabtorch.nn.functional.loss import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from tabtorch.nn.functional.norm import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
-from tabtorch.nn.functional.pooling import (
+from tabtorch.ops.functional.norm import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    rms_norm,
+)
+from tabtorch.ops.functional.pooling import (
     adaptive_max_pool1d_with_indices,
     adaptive_max_pool2d_with_indices,
     adaptive_max_pool3d_with_indices,
@@ -116,8 +121,8 @@ from tabtorch.nn.functional.pooling import (
     max_pool2d_with_indices,
     max_pool3d_with_indices,
 )
-from tabtorch.nn.functional.sampling import affine_grid, grid_sample
-from tabtorch.nn.functional.vision import (
+from tabtorch.ops.functional.sampling import affine_grid, grid_sample
+from tabtorch.ops.functional.vision import (
     channel_shuffle,
     conv_tbc,
     interpolate,
@@ -152,8 +157,10 @@ from tabtorch.ops.sliding.pool import (
 for _name in (
     "linear conv1d conv2d max_pool2d pad embedding layer_norm one_hot cosine_similarity scaled_dot_product_attention nll_loss cross_entropy"
 ).split():
-    globals()[_name] = _f = guard(_name, globals()[_name], words=False)
-    _f.__module__ = __name__
+    globals()[_name] = guard(_name, globals()[_name], words=False)
+for _f in list(globals().values()):  # a function says where PyTorch has it: pickles and messages name that place
+    if isinstance(_f, _Function) and (_f.__module__ == "torch" or _f.__module__.startswith("tabtorch.ops.functional.")):
+        _f.__module__ = __name__
 
 native_channel_shuffle = channel_shuffle
 _threshold = threshold

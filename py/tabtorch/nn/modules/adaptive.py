@@ -8,11 +8,11 @@ from typing import Any
 
 import tabtorch as torch
 from tabtorch.nn import functional as F
-from tabtorch.nn.functional._common import assert_between
 from tabtorch.nn.modules.container import ModuleList, Sequential
 from tabtorch.nn.modules.linear import Linear
 from tabtorch.nn.modules.loss import _WeightedLoss
 from tabtorch.nn.modules.module import Module
+from tabtorch.ops.functional._common import assert_between
 from tabtorch.ops.indexing.index_maps import host_values
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]

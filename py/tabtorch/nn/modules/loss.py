@@ -1,9 +1,9 @@
 """Loss layers: the functions of ``nn.functional`` with their settings kept."""
 
 from tabtorch.nn import functional as F
-from tabtorch.nn.functional._common import legacy_reduction
 from tabtorch.nn.modules.distance import PairwiseDistance
 from tabtorch.nn.modules.module import Module
+from tabtorch.ops.functional._common import legacy_reduction
 
 __all__ = [
     "BCELoss",

@@ -14,26 +14,10 @@ from tabtorch.nn import init
 from tabtorch.nn.modules.module import Module
 from tabtorch.nn.parameter import Parameter
 from tabtorch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from tabtorch.ops.functional.cells import recurrent_step
 from tabtorch.ops.neural.recurrent import GATES, scan
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
-
-
-def _rnn_step(mode, gates, h, w_hh, b_hh, c=None, w_hr=None):
-    """One step. ``gates`` (N, G · H): the input's part. Returns (h, c)."""
-    hidden = F.linear(h, w_hh, b_hh)
-    if mode == "LSTM":
-        i, f, g, o = (gates + hidden).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        return (h if w_hr is None else F.linear(h, w_hr)), c
-    if mode == "GRU":
-        (r_x, z_x, n_x), (r_h, z_h, n_h) = gates.chunk(3, -1), hidden.chunk(3, -1)
-        z = (z_x + z_h).sigmoid()
-        n = (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
-        return (h - n) * z + n, None
-    total = gates + hidden
-    return (total.tanh() if mode == "RNN_TANH" else F.relu(total)), None
 
 
 def _steps(mode, gates, h, c, w_hh, b_hh, w_hr, backwards, live=None):
@@ -42,7 +26,7 @@ def _steps(mode, gates, h, c, w_hh, b_hh, w_hr, backwards, live=None):
     outs = [None] * gates.size(0)
     for t in reversed(steps) if backwards else steps:
         old = h, c
-        h, c = _rnn_step(mode, gates[t], h, w_hh, b_hh, c, w_hr)
+        h, c = recurrent_step(mode, gates[t], h, w_hh, b_hh, c, w_hr)
         if live is not None:
             h = torch.where(live[t], h, old[0])
             c = None if c is None else torch.where(live[t], c, old[1])
@@ -371,7 +355,7 @@ class RNNCellBase(Module):
                 )
         gates = F.linear(input, self.weight_ih, self.bias_ih)
         c = states[1] if mode == "LSTM" else None
-        new = _rnn_step(mode, gates, states[0], self.weight_hh, self.bias_hh, c)
+        new = recurrent_step(mode, gates, states[0], self.weight_hh, self.bias_hh, c)
         return tuple(h if batched or h is None else h.squeeze(0) for h in new)
 
 

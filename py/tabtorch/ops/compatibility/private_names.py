@@ -49,7 +49,7 @@ def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(`layer_norm`, mean, 1 / sqrt(var + eps))."""
-    from tabtorch.nn.functional.norm import _check_normalized_shape
+    from tabtorch.ops.functional.norm import _check_normalized_shape
 
     shape = tuple(normalized_shape)
     _check_normalized_shape(input, shape, weight, bias, "*, ")
@@ -75,7 +75,7 @@ def native_group_norm(
 def _batch_norm(
     x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from tabtorch.nn.functional.norm import normalize_batch
+    from tabtorch.ops.functional.norm import normalize_batch
 
     if not training:
         y = normalize_batch(x, mean, var, weight, bias, False, momentum, eps)
@@ -224,7 +224,7 @@ def _resized(mode: str) -> None:
         out: Any = None,
     ) -> Tensor:
         """`interpolate` with antialias."""
-        from tabtorch.nn.functional.vision import interpolate, resize_smoothly
+        from tabtorch.ops.functional.vision import interpolate, resize_smoothly
 
         if isinstance(scales_h, (tuple, list)):
             scale_factors, scales_h = scales_h, None

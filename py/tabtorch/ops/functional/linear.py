@@ -3,7 +3,7 @@
 import math
 
 import tabtorch as torch
-from tabtorch.nn.functional._common import assert_between, check_argument, named, scalar_type, size_list
+from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type, size_list
 from tabtorch.ops.indexing.index_maps import every_example, host_values
 from tabtorch.ops.linalg.matmul import bilinear as _bilinear
 from tabtorch.ops.linalg.matmul import linear as _linear
@@ -76,7 +76,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     input = beside(weight, input, ("index", "_index_select"))
     assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
-        from tabtorch.nn.functional.bags import per_use, renorm_rows, scaled
+        from tabtorch.ops.functional.bags import per_use, renorm_rows, scaled
 
         if max_norm is not None:
             renorm_rows(weight, input, max_norm, norm_type)

@@ -1,7 +1,7 @@
 """Sliding windows as columns, and back."""
 
 from tabtorch.base.dtypes import bool_
-from tabtorch.nn.functional._common import named, ntuple
+from tabtorch.ops.functional._common import named, ntuple
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, check_kernel
 from tabtorch.ops.sliding.pool_views import columns, from_columns
 

@@ -4,7 +4,7 @@ import warnings
 
 import tabtorch as torch
 from tabtorch import ops as _ops
-from tabtorch.nn.functional._common import (
+from tabtorch.ops.functional._common import (
     assert_between,
     check_reduction,
     legacy_reduction,
@@ -13,8 +13,8 @@ from tabtorch.nn.functional._common import (
     scalar_type,
     size_list,
 )
-from tabtorch.nn.functional.activation import log_softmax
-from tabtorch.nn.functional.linear import linear
+from tabtorch.ops.functional.activation import log_softmax
+from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.indexing.gather import index_prepared
 from tabtorch.ops.machinery.operand_devices import beside
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel

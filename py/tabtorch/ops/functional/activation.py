@@ -7,7 +7,7 @@ from tabtorch import ops as _ops
 from tabtorch.autograd.grad_mode import quiet
 from tabtorch.autograd.tape import record
 from tabtorch.base.dtypes import given_dtype
-from tabtorch.nn.functional._common import named, scalar_type, widened, wrapped_dim
+from tabtorch.ops.functional._common import named, scalar_type, widened, wrapped_dim
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel, not_implemented
 from tabtorch.ops.shaping.convert import in_order, keep_strides
 

@@ -6,7 +6,7 @@ import warnings
 import tabtorch as torch
 from tabtorch import ops as _ops
 from tabtorch.base.dtypes import CXX_NAMES
-from tabtorch.nn.functional._common import (
+from tabtorch.ops.functional._common import (
     assert_between,
     check_reduction,
     legacy_reduction,
@@ -14,7 +14,7 @@ from tabtorch.nn.functional._common import (
     reduced,
     scalar_type,
 )
-from tabtorch.nn.functional.linear import pairwise_distance
+from tabtorch.ops.functional.linear import pairwise_distance
 from tabtorch.ops.machinery.out_types import CASTABLE
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, check_kernel
 

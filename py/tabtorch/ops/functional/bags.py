@@ -3,7 +3,7 @@
 import warnings
 
 import tabtorch as torch
-from tabtorch.nn.functional._common import assert_between, check_argument, named
+from tabtorch.ops.functional._common import assert_between, check_argument, named
 from tabtorch.ops.indexing.index_maps import row_steps
 
 _MODES = ("sum", "mean", "max")

@@ -3,7 +3,7 @@
 import warnings
 
 import tabtorch as torch
-from tabtorch.nn.functional._common import named
+from tabtorch.ops.functional._common import named
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")

@@ -1,7 +1,7 @@
 """Maxima of windows whose places are drawn at random (Graham, 2014)."""
 
 import tabtorch as torch
-from tabtorch.nn.functional._common import named, ntuple
+from tabtorch.ops.functional._common import named, ntuple
 from tabtorch.ops.reductions.reduce import WINDOW_ARGMAX, reduce
 
 

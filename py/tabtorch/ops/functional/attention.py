@@ -5,10 +5,10 @@ import warnings
 
 import tabtorch as torch
 from tabtorch.autograd.tape import named
-from tabtorch.nn.functional._common import scalar_type, widened
-from tabtorch.nn.functional.activation import softmax
-from tabtorch.nn.functional.dropout import dropout
-from tabtorch.nn.functional.linear import linear
+from tabtorch.ops.functional._common import scalar_type, widened
+from tabtorch.ops.functional.activation import softmax
+from tabtorch.ops.functional.dropout import dropout
+from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.shaping.pad import pad
 
 
