@@ -155,6 +155,7 @@ def test_higher_derivatives() -> None:
         torch.testing.assert_close(plain(b), a, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own rules
 def test_forward_mode_and_batches() -> None:
     q, k, v, t = draw(3, 2, 20, 8), draw(3, 2, 21, 8), draw(3, 2, 21, 8), draw(3, 2, 20, 8)
     a, b, c, d = (to_tab(x, "webgpu") for x in (q, k, v, t))

@@ -88,7 +88,8 @@ def emit(b: Builder, g: Group) -> None:
     if k.js:
         dims["B"] = k.dim(batch)
     for x, e in dims.items():
-        function(f"size_{x}", "", "u32", lambda e=e: e)  # type: ignore[misc]
+        if x != "K" or not b.target.barriers:  # there each workgroup has its part of k
+            filled.number(f"size_{x}", e)
     if b.target.barriers:
         z = variable("z", "u32")
         of_batch, first, last = z, U0, dims["K"]
