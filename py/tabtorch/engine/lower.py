@@ -135,6 +135,14 @@ class Kernel:
             self.bindings[j] = (ref.key, el, "rw")
         return n
 
+    def bind_vector(self, ref: Ref) -> str:
+        """The name of a float32 buffer that is read in vectors of four (webgpu), which begin at multiples of four."""
+        k = (ref.key, "vec4<f32>")
+        if k not in self.names:
+            self.names[k] = f"b{len(self.bindings)}"
+            self.bindings.append((ref.key, "vec4<f32>", "r"))
+        return self.names[k]
+
     def load(self, ref: Ref, i: Expr) -> Any:
         """Element `i` (u32) of a buffer, in the dtype's compute type."""
         n = self.bind(ref)
@@ -287,7 +295,8 @@ class Kernel:
                 el = "atomic<u32>"
             mode = "read_write" if access == "rw" else "read"
             decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
-        return "\n".join([*decls, r.helpers(defs + body + glob), defs, glob, *body_head, body, "}"])
+        used = r.helpers("\n".join([defs, body, glob, *body_head]))
+        return "\n".join([*decls, used, defs, glob, *body_head, body, "}"])
 
 
 class Block:

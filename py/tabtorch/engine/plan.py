@@ -135,6 +135,13 @@ class Lowering:
             body(k, i)
             self.b.launch(k, k.source(threads_head(k, n)), grid_for(threads, k.workgroup[0]))
 
+    def kernel(self, name: str) -> Kernel:
+        """A kernel for the operation to write; then `dispatch` launches it."""
+        return Kernel(self.device, name)
+
+    def dispatch(self, k: Kernel, source: str, grid: list[int]) -> None:
+        self.b.launch(k, source, grid)
+
     def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
         """A launch of JavaScript text as it is (cpu device)."""
         if self.device != 1:

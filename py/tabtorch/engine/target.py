@@ -21,6 +21,9 @@ class Target:
         self.software = number == 0 and ("swiftshader" in words or "llvmpipe" in words or "lavapipe" in words)
         self.serial = number == 1
         self.barriers = number == 0 and not self.software
+        self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
+        self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
+        self.features = frozenset(gpu["features"]) if gpu else frozenset()  # of the device, as WebGPU names them
 
     def split(self, rows: int, length: int, neighbours: bool) -> tuple[int, int] | None:
         """How to cut long rows that are too few to keep the device busy: (chunks, chunk length).

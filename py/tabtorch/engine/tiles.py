@@ -4,7 +4,6 @@ before the operands and what follows the result are part of the kernel."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from tabtorch.base.package_files import kernel
 
 from .expr import Expr, cast, const, fit, idiv, imod, minimum, variable
 from .lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from .template import Filled
 from .view import Meta, meta
 
 if TYPE_CHECKING:
@@ -81,31 +81,16 @@ def emit(b: Builder, g: Group) -> None:
     real = inst.compute
     v = b.values(k)
     kb, km, kn, kd = (variable(x, "u32") for x in ("b", "m", "n", "k"))
-    texts: list[str] = []
-
-    def function(name: str, args: str, result: str | None, body: Callable[[], Expr | None]) -> None:
-        """A function of the kernel's language whose body is rendered like a kernel's."""
-        main = k.r
-        k.r = type(main)()
-        k.r.functions = main.functions
-        k.r.count = main.count
-        value = body()
-        if value is not None:
-            k.r.line(f"return {k.r.text(value)};")
-        if k.js:
-            head = f"const {name} = ({', '.join(a.split(':')[0] for a in args.split(', '))}) =>"
-        else:
-            head = f"fn {name}({args})" + (f" -> {result}" if result else "")
-        texts.append("\n".join([head + " {", *k.r.lines, "};" if k.js else "}"]))
-        main.count = k.r.count
-        k.r = main
+    filled = Filled(k)
+    function = filled.function
 
     wx, wy, cut, length = (1, 1, 1, kk) if k.js else parts(b.target, inst)
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     if k.js:
         dims["B"] = k.dim(batch)
     for x, e in dims.items():
-        function(f"size_{x}", "", "u32", lambda e=e: e)  # type: ignore[misc]
+        if x != "K" or not b.target.barriers:  # there each workgroup has its part of k
+            filled.number(f"size_{x}", e)
     if b.target.barriers:
         z = variable("z", "u32")
         of_batch, first, last = z, U0, dims["K"]
@@ -154,7 +139,6 @@ def emit(b: Builder, g: Group) -> None:
                 k.store(b.ref_of(b.nodes[p]), i, v.inside[p])
 
     function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
-    k.globals = texts
     if k.js:
         b.launch(k, k.source([algorithm("matmul.js")]), [1, 1, 1])
         return
@@ -169,7 +153,7 @@ def emit(b: Builder, g: Group) -> None:
         }
     grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
     stem = "matmul" if b.target.barriers else "matmul_registers"
-    b.launch(k, k.source([algorithm(stem + ".wgsl").removesuffix("}")]), grid)
+    b.launch(k, filled.source(stem), grid)
     if partial:
         b.emit_map(g, {p0: lambda k, i: _joined(k, partial, cut, g.O, i)})
 

@@ -9,6 +9,7 @@ from tabtorch.ops.functional._common import scalar_type, widened
 from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
 from tabtorch.ops.functional.linear import linear
+from tabtorch.ops.neural.attention import attention, served
 from tabtorch.ops.shaping.pad import pad
 
 
@@ -42,26 +43,19 @@ def scaled_dot_product_attention(
                 raise RuntimeError(
                     "Number of heads in key and value must divide the number of heads in query when enable_gqa=True"
                 )
-        key = key.repeat_interleave(heads // key.size(-3), -3)
-        value = value.repeat_interleave(heads // value.size(-3), -3)
     if scale is None:
         scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+    if dropout_p == 0.0 and served(query, key, value, attn_mask, enable_gqa):
+
+        def gradients(g, q, k, v):
+            return _gradients(g, q, k, v, attn_mask, is_causal, scale)
+
+        return attention(query, key, value, attn_mask, is_causal, scale, gradients)
+    if enable_gqa:
+        key, value = _for_heads(key, query), _for_heads(value, query)
     dtype = query.dtype
     query, key, value = widened(query), widened(key), widened(value)  # as PyTorch's kernel has the scores of halves
-    scores = torch.matmul(query, key.transpose(-2, -1)) * scale  # (*, H, L, S)
-    if is_causal:
-        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
-        columns = torch.arange(key.size(-2), device=query.device)
-        scores = scores.masked_fill(columns > rows, -math.inf)
-        weights = softmax(scores, -1)
-    elif attn_mask is not None:
-        if attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(attn_mask.logical_not(), -math.inf)
-        else:
-            scores = scores + attn_mask
-        weights = _safe_softmax(scores)
-    else:
-        weights = softmax(scores, -1)
+    weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
     out = torch.matmul(weights, value).to(dtype)
@@ -69,6 +63,43 @@ def scaled_dot_product_attention(
     if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1):
         named(out, "ScaledDotProductFlashAttentionForCpuBackward0")
     return out
+
+
+def _for_heads(t, query):
+    """Keys or values with each head as often as it has heads of queries."""
+    if t.dim() < 3 or t.size(-3) == query.size(-3):
+        return t
+    return t.repeat_interleave(query.size(-3) // t.size(-3), -3)
+
+
+def _weights(query, key, mask, is_causal, scale):
+    """softmax(Q Kᵀ · scale + mask), (*, H, L, S)."""
+    scores = torch.matmul(query, key.transpose(-2, -1)) * scale
+    if is_causal:
+        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
+        columns = torch.arange(key.size(-2), device=query.device)
+        return softmax(scores.masked_fill(columns > rows, -math.inf), -1)
+    if mask is None:
+        return softmax(scores, -1)
+    if mask.dtype == torch.bool:
+        return _safe_softmax(scores.masked_fill(mask.logical_not(), -math.inf))
+    return _safe_softmax(scores + mask)
+
+
+def _gradients(g, query, key, value, mask, is_causal, scale):
+    """Gradients of query, key and value of the dot product, which have all derivatives themselves."""
+    g, q = widened(g), widened(query)
+    k, v = widened(_for_heads(key, query)), widened(_for_heads(value, query))
+    weights = _weights(q, k, mask, is_causal, scale)
+    d = torch.matmul(g, v.transpose(-2, -1))
+    d = weights * (d - (weights * d).sum(-1, keepdim=True)) * scale
+    found = torch.matmul(d, k), torch.matmul(d.transpose(-2, -1), q), torch.matmul(weights.transpose(-2, -1), g)
+    return [_to_heads(x, like).to(like.dtype) for x, like in zip(found, (query, key, value), strict=True)]
+
+
+def _to_heads(g, like):
+    """The sum over the heads of queries that share one of `like`."""
+    return g if g.shape == like.shape else g.unflatten(-3, (like.size(-3), -1)).sum(-3)
 
 
 def _dtype_word(t):

@@ -1,0 +1,360 @@
+"""Attention by tuned kernels, on GPUs with workgroup memory: one pass over the keys forward, and two kernels and a sum of
+products backward, which make the scores again from the logarithms of their totals. Scores are never in memory.
+
+Views are read as they are, halves computed in float32. `served` says what this is for; all else is the formula of
+`nn.functional`, which is also what derivatives of gradients are made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from tabtorch.ops import dtypes
+from tabtorch.ops.autograd.mode import STATE
+from tabtorch.ops.autograd.tape import record
+from tabtorch.ops.engine.expr import Expr, cast, const, idiv, minimum, variable, where
+from tabtorch.ops.engine.graph import Custom, Inst, batches, inst
+from tabtorch.ops.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from tabtorch.ops.engine.plan import Lowering
+from tabtorch.ops.engine.target import Target, target
+from tabtorch.ops.engine.template import Filled, Rows
+from tabtorch.ops.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta, ordered_strides
+from tabtorch.ops.engine.wgsl import Wgsl
+from tabtorch.ops.neural.launch import run
+from tabtorch.ops.neural.reduce import quiet
+from tabtorch.ops.tensor import Tensor
+
+#: bytes of workgroup memory without which the formula serves, and with which a workgroup makes 64 rows rather than 32
+_LEAST, _WIDE = 16384, 32768
+#: rows from which on tiles are filled well enough
+_ROWS = 16
+_WIDEST = 256
+#: workgroups from which on a device is thought busy
+_BUSY = 128
+
+
+class Static(NamedTuple):
+    """What a kernel is written for, beside its views. q, k and v come as (batch…, rows, columns).
+
+    heads, own: of queries and of keys, where a key serves several heads of queries (else 1, 1). lse: whether the logarithms
+    of the totals are wanted too.
+    """
+
+    causal: bool
+    masked: bool
+    heads: int
+    own: int
+    lse: bool
+
+
+def _words(numel: int, dtype: Any) -> int:
+    """Words of 32 bits that hold `numel` elements."""
+    return numel * dtype.itemsize // 4
+
+
+def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
+    """Whether the kernels do this attention (with no dropout)."""
+    m, mk, mv = q._meta, k._meta, v._meta
+    if m.device.number != 0 or m.device.type != "webgpu" or batches[0]:
+        return False
+    t = target(0)
+    if not t.barriers or t.workgroup_bytes < _LEAST or m.dtype.name not in ("float32", "float16", "bfloat16"):
+        return False
+    if not (mk.ndim == mv.ndim == m.ndim >= 2) or mk.device is not m.device or mv.device is not m.device:
+        return False
+    rows, width = m.shape[-2:]
+    keys, values = mv.shape[-2:]
+    if mk.shape[-2:] != (keys, width) or not (
+        _ROWS <= rows and keys and 0 < width <= _WIDEST and 0 < values <= _WIDEST
+    ):
+        return False
+    if m.dtype.itemsize == 2 and (width % 2 or values % 2):
+        return False  # an element would share its word with one of another row
+    lead = m.shape[:-2]
+    if mk.shape[:-2] != mv.shape[:-2] or (
+        mk.shape[:-2] != lead if not grouped else (len(lead) < 1 or mk.shape[:-3] != lead[:-1] or not mk.shape[-3])
+    ):
+        return False
+    if not 0 < prod(lead) <= 65535:
+        return False
+    if mask is None:
+        return True
+    d = mask._meta
+    shape = (*lead, rows, keys)
+    return (
+        not mask._rg
+        and d.device is m.device
+        and (d.dtype.name == "bool" or (d.dtype.category == 2 and d.dtype.itemsize < 8))
+        and d.ndim <= len(shape)
+        and all(n in (1, want) for n, want in zip(reversed(d.shape), reversed(shape)))
+    )
+
+
+class _Writer:
+    """What the three kernels share: the functions that say which rows, keys and scores there are."""
+
+    def __init__(self, i: Inst, low: Lowering, name: str) -> None:
+        self.static: Static = i.static
+        self.low = low
+        self.q, self.k, self.v = i.ins[:3]
+        self.mask = i.ins[3] if self.static.masked else None
+        self.M, self.N = self.q.shape[-2], self.k.shape[-2]
+        self.batch = prod(self.q.shape[:-2])
+        self.own = prod(self.k.shape[:-2])  # batches of keys
+        self.kernel: Kernel = low.kernel(name)
+        self.filled = Filled(self.kernel)
+
+    def form(self, rows: int, batch: int, gradient: bool = False) -> dict[str, int]:
+        """The constants of a template that makes `rows` rows of each of `batch`. Those of gradients can keep an operand in
+        workgroup memory: then their tiles are 4 Y² + 128 Y vectors."""
+        t: Target = self.low.target
+        y = 16 if t.workgroup_bytes >= _WIDE and rows > 32 and -(-rows // 64) * batch >= _BUSY else 8
+        depth = 4 * y
+        width, values = (-(-n // depth) * depth for n in (self.q.shape[-1], self.v.shape[-1]))
+        found = {"Y": y, "WIDTH": width, "VALUES": values}
+        if gradient:
+            found["KEPT"] = int(width == values == depth and 16 * y * (4 * y + 128) <= t.workgroup_bytes)
+        return found
+
+    def function(self, name: str, args: str, body: Any, result: str | None = "u32") -> None:
+        typed = ", ".join(f"{a}: {'f32' if a in ('value', 'd') else 'u32'}" for a in args.split())
+        self.filled.function(name, typed, result, body)
+
+    def factors(self) -> tuple[Factor, Factor, Factor]:
+        b, m, n = (variable(x, "u32") for x in "bmn")
+        return (b, self.batch, "b"), (m, self.M, "m"), (n, self.N, "n")
+
+    def common(self) -> None:
+        """Sizes, and what a score is."""
+        k = self.kernel
+        self.filled.number("size_M", k.dim(self.M, "M"))
+        self.filled.number("size_N", k.dim(self.N, "N"))
+
+        def score() -> Expr:
+            b, m, n = self.factors()
+            r: Expr = k.let(variable("value", "f32") * self.low.scalar(k, 0), "score")
+            if self.mask is not None:
+                seen = index_of(k, self.mask, [b, m, n], "mask")
+                got = k.load(self.low.input(3), k.let(seen, "at"))
+                r = where(got, r, const(-math.inf, "f32")) if got.type == "bool" else r + cast(got, "f32")
+            if self.static.causal:
+                r = where(n[0] <= m[0], r, const(-math.inf, "f32"))
+            return r
+
+        self.function("score", "b m n value", score, "f32")
+
+    def unscored(self) -> None:
+        """The gradient of the score."""
+        self.function(
+            "unscored", "b m n value d", lambda: variable("d", "f32") * self.low.scalar(self.kernel, 0), "f32"
+        )
+
+    def keys(self, rows: int) -> None:
+        """Which rows a workgroup makes (those that see most keys first), which keys they see, and of which batch."""
+        k = self.kernel
+        g, row, b = (variable(x, "u32") for x in ("g", "row", "b"))
+        causal = self.static.causal
+        last = k.dim(-(-self.M // rows) - 1, "last")
+        self.function("first_row", "g", lambda: (last - g if causal else g) * rows)
+        self.function("last_key", "row", lambda: minimum(k.dim(self.N, "N"), row + 1) if causal else k.dim(self.N, "N"))
+        self.function("keys_of", "b", lambda: self._of(b, self.static.heads, self.static.own))
+
+    def queries(self) -> None:
+        """Which queries see the keys of a batch."""
+        k = self.kernel
+        b, i, key = (variable(x, "u32") for x in ("b", "i", "key"))
+        group = k.dim(self.static.heads // self.static.own, "group")
+        self.filled.number("size_G", group)
+        self.function("queries_of", "b i", lambda: b * group + i if self.static.heads != self.static.own else b)
+        first = idiv(key, const(32, "u32")) * 32
+        self.function("first_query", "key", lambda: first if self.static.causal else U0)
+
+    def _of(self, b: Expr, heads: int, own: int) -> Expr:
+        return b if heads == own else idiv(b, self.kernel.dim(heads // own, "group"))
+
+    def rows(self, name: str, j: int, m: Meta, batch: int) -> None:
+        """Loads of operand `j`, of (batch…, rows, columns)."""
+        Rows(self.filled, name, self.low.input(j), m, (variable("b", "u32"), batch, "b" + str(batch)), name)
+
+    def row_values(self, name: str, j: int, m: Meta) -> None:
+        """Loads of a number for each row of queries."""
+
+        def load() -> Expr:
+            k = self.kernel
+            b, row, _ = self.factors()
+            return k.load(self.low.input(j), index_of(k, m, [b, row], name))
+
+        self.function(f"load_{name}", "b m", load, "f32")
+
+    def store(self, name: str, row: str, m: Meta, batch: int) -> None:
+        """Stores to the view `m` of the output, four columns at once. Halves are two words: each is one thread's."""
+        k = self.kernel
+        out = Ref(self.low.output.key, m.dtype)
+        rows, columns = m.shape[-2:]
+
+        def body() -> None:
+            r = k.r
+            b = variable("b", "u32")
+            lead = m.view(m.shape[:-1], m.strides[:-1], m.offset)
+            at = index_of(k, lead, [(b, batch, "b" + str(batch)), (variable(row, "u32"), rows, row)], name)
+            at = r.let(at + variable("column", "u32"), "at")
+            width = r.text(k.dim(columns, (name, "columns")))
+            packed = m.dtype.name in PACKED
+            for i in range(0, 4, 2 if packed else 1):
+                r.push(f"if (column + {i}u < {width})")
+                if packed:
+                    low, high = (Wgsl.bits(m.dtype.name, f"value.{c}") for c in "xyzw"[i : i + 2])
+                    r.line(f"{k.bind(out, 'rw')}[{r.text((at + i) >> 1)}] = {low} | ({high} << 16u);")
+                else:
+                    k.store(out, at + i, variable(f"value.{'xyzw'[i]}", "f32"))
+                r.pop()
+
+        self.filled.function(f"store4_{name}", f"b: u32, {row}: u32, column: u32, value: vec4<f32>", None, body)
+
+    def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
+        tiles = -(-rows // (4 * constants["Y"]))
+        self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
+
+
+def _forward(i: Inst, low: Lowering) -> None:
+    w = _Writer(i, low, "attention")
+    k = w.kernel
+    constants = w.form(w.M, w.batch)
+    w.common()
+    w.keys(4 * constants["Y"])
+    w.rows("q", 0, w.q, w.batch)
+    w.rows("k", 1, w.k, w.own)
+    w.rows("v", 2, w.v, w.own)
+    shown = _out(w.q, w.v)
+    w.store("out", "m", shown, w.batch)
+
+    def lse() -> None:
+        if w.static.lse:
+            b, m, _ = w.factors()
+            at = k.let(b[0] * k.dim(w.M, "M") + m[0] + k.dim(_words(shown.numel, shown.dtype), "lse"), "at")
+            value = variable("value", "f32")
+            n = k.bind(Ref(low.output.key, shown.dtype), "rw")
+            word = "value" if shown.dtype.name not in PACKED else f"bitcast<u32>({value.value})"
+            k.r.line(f"{n}[{k.r.text(at)}] = {word};")
+
+    w.function("store_lse", "b m value", lse, None)
+    w.launch("attention", constants, w.M, w.batch)
+
+
+def _query(i: Inst, low: Lowering) -> None:
+    """Inputs: q, k, v, (mask,) g, lse, delta."""
+    w = _Writer(i, low, "attention_query")
+    at = len(i.ins) - 3
+    constants = w.form(w.M, w.batch, True)
+    w.common()
+    w.unscored()
+    w.keys(4 * constants["Y"])
+    w.rows("q", 0, w.q, w.batch)
+    w.rows("k", 1, w.k, w.own)
+    w.rows("v", 2, w.v, w.own)
+    w.rows("g", at, i.ins[at], w.batch)
+    w.row_values("lse", at + 1, i.ins[at + 1])
+    w.row_values("delta", at + 2, i.ins[at + 2])
+    w.store("q", "m", _gradient(w.q), w.batch)
+    w.launch("attention_query", constants, w.M, w.batch)
+
+
+def _key(i: Inst, low: Lowering) -> None:
+    """Inputs: q, k, v, (mask,) g, lse, delta. The gradients of k and v lie one after the other."""
+    w = _Writer(i, low, "attention_key")
+    at = len(i.ins) - 3
+    constants = w.form(w.N, w.own, True)
+    w.common()
+    w.unscored()
+    w.queries()
+    w.rows("q", 0, w.q, w.batch)
+    w.rows("k", 1, w.k, w.own)
+    w.rows("v", 2, w.v, w.own)
+    w.rows("g", at, i.ins[at], w.batch)
+    w.row_values("lse", at + 1, i.ins[at + 1])
+    w.row_values("delta", at + 2, i.ins[at + 2])
+    w.store("k", "n", _gradient(w.k), w.own)
+    w.store("v", "n", _gradient(w.v, w.k.numel), w.own)
+    w.launch("attention_key", constants, w.N, w.own)
+
+
+ATTENTION = Custom("attention", _forward)
+QUERY = Custom("attention_query", _query)
+KEY = Custom("attention_key", _key)
+
+
+def _out(q: Meta, v: Meta) -> Meta:
+    """The result, at the beginning of its storage."""
+    return contiguous_meta((*q.shape[:-1], v.shape[-1]), q.dtype, q.device)
+
+
+def _gradient(m: Meta, offset: int = 0) -> Meta:
+    """A gradient as PyTorch lays it out: rows before heads where there are four dimensions."""
+    strides = ordered_strides(m.shape, (0, 2, 1, 3)) if m.ndim == 4 else contiguous_strides(m.shape)
+    return meta(m.shape, strides, offset, m.dtype, m.device)
+
+
+def _flat(numel: int, like: Meta) -> Meta:
+    return contiguous_meta((numel,), like.dtype, like.device)
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, formula: Callable[..., Any]
+) -> Tensor:
+    """softmax(q kᵀ · scale + mask) v for what is `served`, recorded.
+
+    `formula(g, q, k, v)`: the gradients of q, k and v by operations that have gradients themselves.
+    """
+    m, mk, mv = q._meta, k._meta, v._meta
+    inputs, views = [q, k, v], [m, mk, mv]
+    if mask is not None:
+        shape = (*m.shape[:-1], mk.shape[-2])
+        inputs.append(mask)
+        views.append(mask._meta.view(shape, broadcast_strides(mask._meta, shape), mask._meta.offset))
+    heads, own = (m.shape[-3], mk.shape[-3]) if m.ndim > 2 else (1, 1)
+    recording = STATE.grad and (q._rg or k._rg or v._rg)
+    static = Static(bool(causal), mask is not None, heads, own, recording)
+    shown = _out(m, mv)
+    scalars = (float(scale),)
+    if not recording:
+        i = inst(ATTENTION, tuple(views), shown, ("f32",), static)
+        return run(i, shown, *inputs, scalars=scalars)
+
+    # the result, and behind it the logarithms, in one value: of words, where it is of halves
+    rows = shown.numel // shown.shape[-1]
+    start = _words(shown.numel, shown.dtype)
+    word = dtypes.float32 if shown.dtype.itemsize == 4 else dtypes.int32
+    i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), ("f32",), static)
+    out = run(i, shown, *inputs, scalars=scalars)
+    totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
+    lse = Tensor._wrap(out._storage.node, totals)
+
+    def back(g: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, mask: Any) -> Any:
+        if STATE.grad or batches[0] or any(t._meta.device is not m.device for t in (g, q, k, v, out, lse)):
+            return (*formula(g, q, k, v), None)
+        with quiet():
+            delta = (g.float() * out.float()).sum(-1)
+        args = [q, k, v, *([mask] if mask is not None else []), g, lse, delta]
+        seen = [t._meta for t in args]
+        if mask is not None:
+            seen[3] = views[3]
+        plain = static._replace(lse=False)
+        metas = tuple(seen)
+        dq = run(inst(QUERY, metas, _flat(m.numel, m), ("f32",), plain), _gradient(seen[0]), *args, scalars=scalars)
+        both = run(
+            inst(KEY, metas, _flat(mk.numel + mv.numel, m), ("f32",), plain),
+            _gradient(seen[1]),
+            *args,
+            scalars=scalars,
+        )
+        return dq, both, Tensor._wrap(both._storage.node, _gradient(seen[2], mk.numel)), None
+
+    name = "ScaledDotProductFlashAttentionForCpu" if m.ndim == 4 and m.shape[-1] == mv.shape[-1] else "UnsafeView"
+    record(name + "Backward0", (q, k, v, mask), out, back, (q, k, v, out, lse, mask))
+    return out
+
+
+__all__ = ["attention", "served"]

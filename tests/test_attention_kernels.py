@@ -1,0 +1,257 @@
+"""Attention by the kernels of GPUs with workgroup memory: results and gradients beside PyTorch's, and what takes the formula. A
+software adapter takes the formula always; here it is told that it is a GPU, and given small sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+import tabtorch
+from sidebyside import to_tab
+from tabtorch.engine import graph
+from tabtorch.engine.target import target
+from tabtorch.engine.template import Template, template
+from tabtorch.ops import attention
+from test_counts import counted
+
+ours = tabtorch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_on_a_gpu() -> Iterator[None]:
+    graph.flush()
+    t = target(0)
+    before = t.software, t.barriers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "_plans", {})
+        t.software, t.barriers = False, True
+        yield
+        graph.flush()
+        t.software, t.barriers = before
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def plain(t: Any) -> torch.Tensor:
+    return torch.from_numpy(t.detach().float().numpy())
+
+
+def agree(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, **kw: Any) -> Any:
+    """Result and gradients of both, and the counts of the kernels: no formula."""
+    xs = [x.detach().requires_grad_() for x in (q, k, v)]
+    want = scaled_dot_product_attention(*xs, attn_mask=mask, **kw)
+    g = draw(*want.shape).to(want.dtype)
+    ys = [to_tab(x, "webgpu") for x in xs]
+    seen = None if mask is None else to_tab(mask, "webgpu")
+    h = to_tab(g, "webgpu")
+    graph.flush()
+    with counted() as forward:
+        got = ours(*ys, attn_mask=seen, **kw)
+        graph.flush()
+    assert forward.dispatches == 1
+    with counted() as backward:
+        found = tabtorch.autograd.grad(got, ys, h)
+        graph.flush()
+    assert backward.dispatches == 3
+    wide = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(q.dtype, 2e-5)
+    for a, b in zip([want, *torch.autograd.grad(want, xs, g)], [got, *found], strict=True):
+        assert str(a.dtype) == str(b.dtype)
+        torch.testing.assert_close(plain(b), a.detach().float(), rtol=wide, atol=wide)
+    with tabtorch.no_grad(), counted() as alone:
+        again = ours(*ys, attn_mask=seen, **kw)
+        graph.flush()
+    assert alone.dispatches == 1
+    assert tabtorch.equal(again, got)
+    return got
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rows, keys", [(32, 32), (70, 45), (17, 99)])
+def test_lengths(rows: int, keys: int, causal: bool) -> None:
+    out = agree(draw(2, 2, rows, 24), draw(2, 2, keys, 24), draw(2, 2, keys, 24), is_causal=causal)
+    assert out.grad_fn.name() == "ScaledDotProductFlashAttentionForCpuBackward0"
+
+
+@pytest.mark.parametrize("width, values", [(32, 32), (7, 5), (64, 33), (100, 256)])
+def test_widths(width: int, values: int) -> None:
+    agree(draw(3, 20, width), draw(3, 37, width), draw(3, 37, values), scale=0.3)
+
+
+def test_without_batches() -> None:
+    agree(draw(20, 8), draw(18, 8), draw(18, 8), is_causal=True)
+
+
+def test_tiles_of_64_rows() -> None:
+    agree(draw(66, 128, 64), draw(66, 40, 64), draw(66, 40, 64), is_causal=True)
+
+
+def test_views_are_read_as_they_are() -> None:
+    q, k, v = (x.view(2, 40, 2, 16).transpose(1, 2) for x in draw(2, 40, 96).chunk(3, -1))
+    agree(q, k, v, is_causal=True)
+    wide = draw(2, 2, 40, 51)
+    agree(wide[..., 1:17], wide[..., 3:19], wide[..., ::2][..., :16])
+    agree(q.transpose(2, 3).contiguous().transpose(2, 3), k.flip(0), v)
+
+
+def test_masks() -> None:
+    q, k, v = draw(2, 2, 40, 16), draw(2, 2, 33, 16), draw(2, 2, 33, 16)
+    some = draw(2, 1, 40, 33) > 0
+    some[:, :, 5] = False  # a row that sees nothing is zeros, and so are its gradients
+    agree(q, k, v, some)
+    agree(q, k, v, draw(40, 33))
+    added = draw(1, 2, 1, 33)
+    added[..., :10] = -torch.inf
+    agree(q, k, v, added.expand(2, 2, 40, 33))
+    least = torch.zeros(40, 33)
+    least[3] = torch.finfo(torch.float32).min
+    got = ours(*(to_tab(x, "webgpu") for x in (q, k, v)), attn_mask=to_tab(least, "webgpu"))
+    torch.testing.assert_close(plain(got), scaled_dot_product_attention(q, k, v, attn_mask=least))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_heads_in_groups(masked: bool) -> None:
+    mask = draw(6, 40, 33) > -1 if masked else None
+    agree(draw(2, 6, 40, 16), draw(2, 2, 33, 16), draw(2, 2, 33, 16), mask, is_causal=not masked, enable_gqa=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves(dtype: torch.dtype) -> None:
+    q, k, v = (x.to(dtype) for x in (draw(2, 2, 40, 18), draw(2, 2, 33, 18), draw(2, 2, 33, 18)))
+    agree(q, k, v, is_causal=True)
+    agree(q, k, v, draw(40, 33).to(dtype))
+
+
+def test_what_is_not_finite_stays() -> None:
+    q, k, v = draw(1, 20, 8), draw(1, 20, 8), draw(1, 20, 8)
+    q[0, 3, 0] = torch.nan
+    v[0, 4, 1] = torch.inf
+    got = ours(*(to_tab(x, "webgpu") for x in (q, k, v)))
+    torch.testing.assert_close(plain(got), scaled_dot_product_attention(q, k, v), equal_nan=True)
+
+
+def test_higher_derivatives() -> None:
+    def second(m: Any, f: Any, *xs: Any) -> Any:
+        out = f(*xs, is_causal=True)
+        first = m.autograd.grad((out * out).sum(), xs, create_graph=True)
+        return m.autograd.grad(sum((x * x * x).sum() for x in first), xs)
+
+    xs = [
+        draw(1, 2, 20, 8).requires_grad_(),
+        draw(1, 2, 21, 8).requires_grad_(),
+        draw(1, 2, 22, 8)[:, :, :21].requires_grad_(),
+    ]
+    with torch.nn.attention.sdpa_kernel(
+        torch.nn.attention.SDPBackend.MATH
+    ):  # PyTorch's kernel has no second derivatives
+        want = second(torch, scaled_dot_product_attention, *xs)
+    got = second(tabtorch, ours, *(to_tab(x, "webgpu") for x in xs))
+    for a, b in zip(want, got, strict=True):
+        torch.testing.assert_close(plain(b), a, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's own rules
+def test_forward_mode_and_batches() -> None:
+    q, k, v, t = draw(3, 2, 20, 8), draw(3, 2, 21, 8), draw(3, 2, 21, 8), draw(3, 2, 20, 8)
+    a, b, c, d = (to_tab(x, "webgpu") for x in (q, k, v, t))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # PyTorch's kernel has no forward mode
+        want = torch.func.jvp(lambda q: scaled_dot_product_attention(q, k, v), (q,), (t,))
+    got = tabtorch.func.jvp(lambda q: ours(q, b, c), (a,), (d,))
+    for x, y in zip(want, got, strict=True):
+        torch.testing.assert_close(plain(y), x, rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(plain(tabtorch.vmap(ours)(a, b, c)), scaled_dot_product_attention(q, k, v))
+    loss = lambda m, f: m.func.vmap(m.func.grad(lambda q, k, v: (f(q, k, v) ** 2).sum()))  # noqa: E731
+    torch.testing.assert_close(
+        plain(loss(tabtorch, ours)(a, b, c)), loss(torch, scaled_dot_product_attention)(q, k, v), rtol=2e-5, atol=2e-5
+    )
+    x = to_tab(q.clone().requires_grad_(), "webgpu")
+    each = tabtorch.autograd.grad(ours(x, b, c), x, tabtorch.stack([d, d * 2]), is_grads_batched=True)[0]
+    y = q.clone().requires_grad_()
+    (one,) = torch.autograd.grad(scaled_dot_product_attention(y, k, v), y, t)
+    torch.testing.assert_close(plain(each), torch.stack([one, one * 2]), rtol=2e-5, atol=2e-5)
+
+
+def test_what_takes_the_formula() -> None:
+    """Dropout, a mask that wants a gradient, few rows, rows of halves that share a word."""
+    q = to_tab(draw(1, 2, 20, 8), "webgpu")
+    few = q[:, :, :3]
+    odd = q[..., :7].half()
+    mask = tabtorch.zeros(20, 20, requires_grad=True)
+    assert attention.served(q, q, q, None, False)
+    assert not attention.served(few, q, q, None, False)
+    assert not attention.served(odd, odd, odd, None, False)
+    assert not attention.served(q, q, q, mask, False)
+    ours(q, q, q, mask).sum().backward()
+    assert mask.grad is not None
+    with counted() as count:
+        ours(q, q, q, dropout_p=0.5).sum().item()
+    assert count.dispatches > 2
+
+
+def test_the_result_may_be_written_to() -> None:
+    q = to_tab(draw(1, 2, 20, 8).requires_grad_(), "webgpu")
+    out = ours(q, q, q)
+    kept = out.detach().clone()
+    out.mul_(2)
+    assert tabtorch.equal(out, kept * 2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_in_a_compiled_function() -> None:
+    @tabtorch.compile
+    def step(q: Any, k: Any) -> Any:
+        q = q.detach().requires_grad_()
+        ours(q, k, k, is_causal=True).square().sum().backward()
+        return q.grad
+
+    for seed in range(4):
+        q, k = draw(1, 2, 20, 8) + seed, draw(1, 2, 21, 8) * seed
+        x = q.clone().requires_grad_()
+        scaled_dot_product_attention(x, k, k, is_causal=True).square().sum().backward()
+        torch.testing.assert_close(plain(step(to_tab(q, "webgpu"), to_tab(k, "webgpu"))), x.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_modules() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+    with tabtorch.device("webgpu"):
+        own = tabtorch.nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True)
+    own.load_state_dict({n: to_tab(p.detach(), "webgpu") for n, p in layer.state_dict().items()})
+    x = draw(2, 20, 32)
+    layer(x).square().sum().backward()
+    own(to_tab(x, "webgpu")).square().sum().backward()
+    for a, b in zip(layer.parameters(), own.parameters(), strict=True):
+        torch.testing.assert_close(plain(b.grad), a.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_a_template_says_what_it_wants() -> None:
+    t = template("matmul")
+    assert {"load_a", "store_out", "size_M"} <= t.wants
+    assert t.overrides == ("WG_X", "WG_Y", "A_ROWS", "B_ROWS", "DIRECT")
+    with pytest.raises(AssertionError, match="no constant SPEED"):
+        t.text({"SPEED": 1})
+
+
+def test_a_template_writes_loops_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """const N = 2u;
+const ALL = N * 2u;
+fn main() {
+  for (var i = 0u; i < N; i++) {  // unroll
+    for (var j = i; j < ALL / 2u; j++) {  // unroll
+      out[i] += first(j);
+    }
+  }
+}"""
+    monkeypatch.setattr("tabtorch.engine.template.kernel", lambda name: text)
+    t = Template("any")
+    assert t.wants == {"first"}
+    assert [x.strip() for x in t.text().split("\n") if "first" in x] == [
+        "out[0u] += first(0u);", "out[0u] += first(1u);", "out[1u] += first(1u);"
+    ]  # fmt: skip
+    assert t.text({"N": 3}).count("first") == 6

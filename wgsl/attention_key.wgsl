@@ -1,0 +1,189 @@
+// The gradients of the keys and values of attention.wgsl: dv[n] = sum over m of p[m, n] g[m], dk[n] = sum over m of ds[m, n] q[m], with
+// p and ds as in attention_query.wgsl. What is called a row there is a key here: a workgroup makes those of ROWS keys, and
+// takes KEYS queries a step, of each batch that these keys serve.
+//
+// k and v take turns in one tile (with KEPT, k has its own), where p and ds lie afterwards.
+//
+// The engine writes what it does there, and size_G(), how many batches of queries the keys of one serve; queries_of(b, i), the
+// i-th; first_query(key), from which on queries see that key; store4_k, store4_v(b, n, column, value).
+
+const Y: u32 = 16u;
+const WIDTH: u32 = 64u;
+const VALUES: u32 = 64u;
+const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
+const X = 8u;
+const KEYS = 32u;
+const ROWS = 4u * Y;
+const DEPTH = ROWS;
+const QUADS = DEPTH / 4u;
+const RUNS = WIDTH / 32u;
+const RUNS_OF_V = VALUES / 32u;
+const RUNS_AT_ONCE = DEPTH / 32u;
+const SECOND = KEPT * ROWS * QUADS;  // where v lies, and then p
+const THIRD = SECOND + KEYS * Y;  // where ds lies
+
+var<workgroup> tile_r: array<vec4<f32>, THIRD + KEYS * Y>;
+var<workgroup> tile_q: array<vec4<f32>, KEYS * QUADS>;
+var<workgroup> tile_g: array<vec4<f32>, KEYS * QUADS>;
+
+@compute @workgroup_size(8u, Y, 1)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
+) {
+  let M = size_M();
+  let N = size_N();
+  let n0 = group.x * ROWS;
+  let from_k = begin_k(group.y);
+  let from_v = begin_v(group.y);
+  let x = local.x;
+  let y = local.y;
+
+  if (KEPT == 1u) {
+    for (var i = 0u; i < Y / 2u; i++) {  // unroll
+      let t = thread + i * X * Y;
+      tile_r[t] = load4_k(from_k, min(n0 + t / QUADS, N - 1u), t % QUADS * 4u);
+    }
+  }
+  var o: array<vec4<f32>, RUNS * 4u>;
+  var w: array<vec4<f32>, RUNS_OF_V * 4u>;
+  for (var turn = 0u; turn < size_G(); turn++) {
+    let batch = queries_of(group.y, turn);
+    let from_q = begin_q(batch);
+    let from_g = begin_g(batch);
+    for (var m0 = first_query(n0); m0 < M; m0 += KEYS) {
+      var s = array<vec4<f32>, 4>();
+      for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
+        workgroupBarrier();
+        if (KEPT == 0u) {
+          for (var i = 0u; i < Y / 2u; i++) {  // unroll
+            let t = thread + i * X * Y;
+            tile_r[t] = load4_k(from_k, min(n0 + t / QUADS, N - 1u), d0 + t % QUADS * 4u);
+          }
+        }
+        for (var i = 0u; i < 4u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          let row = t / QUADS;
+          let quad = t % QUADS;
+          tile_q[row * QUADS + (quad ^ (row & 7u))] = load4_q(from_q, min(m0 + row, M - 1u), d0 + quad * 4u);
+        }
+        workgroupBarrier();
+        for (var d = 0u; d < QUADS; d++) {
+          let a0 = tile_r[(y * 4u) * QUADS + d];
+          let a1 = tile_r[(y * 4u + 1u) * QUADS + d];
+          let a2 = tile_r[(y * 4u + 2u) * QUADS + d];
+          let a3 = tile_r[(y * 4u + 3u) * QUADS + d];
+          for (var c = 0u; c < 4u; c++) {  // unroll
+            let b = tile_q[(x + X * c) * QUADS + (d ^ x)];
+            s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
+            s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
+            s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
+            s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+          }
+        }
+      }
+      var u = array<vec4<f32>, 4>();
+      for (var d0 = 0u; d0 < VALUES; d0 += DEPTH) {
+        workgroupBarrier();
+        for (var i = 0u; i < Y / 2u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          tile_r[SECOND + t] = load4_v(from_v, min(n0 + t / QUADS, N - 1u), d0 + t % QUADS * 4u);
+        }
+        for (var i = 0u; i < 4u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          let row = t / QUADS;
+          let quad = t % QUADS;
+          tile_g[row * QUADS + (quad ^ (row & 7u))] = load4_g(from_g, min(m0 + row, M - 1u), d0 + quad * 4u);
+        }
+        workgroupBarrier();
+        for (var d = 0u; d < QUADS; d++) {
+          let a0 = tile_r[SECOND + (y * 4u) * QUADS + d];
+          let a1 = tile_r[SECOND + (y * 4u + 1u) * QUADS + d];
+          let a2 = tile_r[SECOND + (y * 4u + 2u) * QUADS + d];
+          let a3 = tile_r[SECOND + (y * 4u + 3u) * QUADS + d];
+          for (var c = 0u; c < 4u; c++) {  // unroll
+            let b = tile_g[(x + X * c) * QUADS + (d ^ x)];
+            u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
+            u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
+            u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
+            u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+          }
+        }
+      }
+      for (var c = 0u; c < 4u; c++) {  // unroll
+        let m = m0 + x + X * c;
+        let row = min(m, M - 1u);
+        let lse = load_lse(batch, row);
+        let delta = load_delta(batch, row);
+        for (var r = 0u; r < 4u; r++) {  // unroll
+          let n = min(n0 + y * 4u + r, N - 1u);
+          let value = s[c][r];
+          let p = select(0.0, exp(score(batch, row, n, value) - lse), m < M);
+          s[c][r] = p;
+          u[c][r] = select(0.0, unscored(batch, row, n, value, p * (u[c][r] - delta)), m < M);
+        }
+      }
+      workgroupBarrier();
+      for (var c = 0u; c < 4u; c++) {  // unroll
+        tile_r[SECOND + (x + X * c) * Y + (y ^ x)] = s[c];
+        tile_r[THIRD + (x + X * c) * Y + (y ^ x)] = u[c];
+      }
+      for (var part = 0u; part < VALUES / DEPTH; part++) {  // unroll
+        if (VALUES > DEPTH) {
+          workgroupBarrier();
+          for (var i = 0u; i < 4u; i++) {  // unroll
+            let t = thread + i * X * Y;
+            let row = t / QUADS;
+            let quad = t % QUADS;
+            tile_g[row * QUADS + (quad ^ (row & 7u))] = load4_g(from_g, min(m0 + row, M - 1u), part * DEPTH + quad * 4u);
+          }
+        }
+        workgroupBarrier();
+        for (var j = 0u; j < KEYS; j++) {
+          let p = tile_r[SECOND + j * Y + (y ^ (j & 7u))];
+          for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+            let b = tile_g[j * QUADS + ((x + X * i) ^ (j & 7u))];
+            w[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, w[(part * RUNS_AT_ONCE + i) * 4u]);
+            w[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, w[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+            w[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, w[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+            w[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, w[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+          }
+        }
+      }
+      for (var part = 0u; part < WIDTH / DEPTH; part++) {  // unroll
+        if (WIDTH > DEPTH) {
+          workgroupBarrier();
+          for (var i = 0u; i < 4u; i++) {  // unroll
+            let t = thread + i * X * Y;
+            let row = t / QUADS;
+            let quad = t % QUADS;
+            tile_q[row * QUADS + (quad ^ (row & 7u))] = load4_q(from_q, min(m0 + row, M - 1u), part * DEPTH + quad * 4u);
+          }
+          workgroupBarrier();
+        }
+        for (var j = 0u; j < KEYS; j++) {
+          let p = tile_r[THIRD + j * Y + (y ^ (j & 7u))];
+          for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+            let b = tile_q[j * QUADS + ((x + X * i) ^ (j & 7u))];
+            o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+          }
+        }
+      }
+    }
+  }
+  for (var r = 0u; r < 4u; r++) {  // unroll
+    let n = n0 + y * 4u + r;
+    if (n < N) {
+      for (var i = 0u; i < RUNS; i++) {  // unroll
+        store4_k(group.y, n, (x + X * i) * 4u, o[i * 4u + r]);
+      }
+      for (var i = 0u; i < RUNS_OF_V; i++) {  // unroll
+        store4_v(group.y, n, (x + X * i) * 4u, w[i * 4u + r]);
+      }
+    }
+  }
+}

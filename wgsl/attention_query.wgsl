@@ -1,0 +1,169 @@
+// The gradient of the queries of attention.wgsl: dq[b, m, :] = sum over n of ds[m, n] k[b, n, :], where ds = p (dp - delta) through the
+// gradient of the score, dp[m, n] = g[b, m] . v[b, n], and p is made again from the logarithm of the row's total.
+//
+// Threads, tiles and places are those of attention.wgsl. q and g take turns in one tile; with KEPT each has its own, for all
+// of the kernel. ds lies where v was.
+//
+// The engine writes what it does there, and load_lse(b, m); load_delta(b, m): the sum of g * out; unscored(b, m, n, value, d):
+// what a gradient `d` of the score is for `value`; store4_q(b, m, column, value).
+
+const Y: u32 = 16u;
+const WIDTH: u32 = 64u;
+const VALUES: u32 = 64u;
+const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
+const X = 8u;
+const KEYS = 32u;
+const ROWS = 4u * Y;
+const DEPTH = ROWS;
+const QUADS = DEPTH / 4u;
+const RUNS = WIDTH / 32u;
+const RUNS_AT_ONCE = DEPTH / 32u;
+const TILE = ROWS * QUADS;
+const SECOND = KEPT * TILE;  // where g lies
+
+var<workgroup> tile_r: array<vec4<f32>, TILE + SECOND>;
+var<workgroup> tile_k: array<vec4<f32>, KEYS * QUADS>;
+var<workgroup> tile_v: array<vec4<f32>, KEYS * QUADS>;
+
+@compute @workgroup_size(8u, Y, 1)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(local_invocation_id) local: vec3<u32>,
+  @builtin(local_invocation_index) thread: u32,
+) {
+  let M = size_M();
+  let N = size_N();
+  let batch = group.y;
+  let keys = keys_of(batch);
+  let m0 = first_row(group.x);
+  let end = last_key(m0 + ROWS - 1u);
+  let from_q = begin_q(batch);
+  let from_g = begin_g(batch);
+  let from_k = begin_k(keys);
+  let from_v = begin_v(keys);
+  let x = local.x;
+  let y = local.y;
+
+  var lse: vec4<f32>;
+  var delta: vec4<f32>;
+  for (var r = 0u; r < 4u; r++) {  // unroll
+    let m = min(m0 + y * 4u + r, M - 1u);
+    lse[r] = load_lse(batch, m);
+    delta[r] = load_delta(batch, m);
+  }
+  if (KEPT == 1u) {
+    for (var i = 0u; i < Y / 2u; i++) {  // unroll
+      let t = thread + i * X * Y;
+      tile_r[t] = load4_q(from_q, min(m0 + t / QUADS, M - 1u), t % QUADS * 4u);
+    }
+    for (var i = 0u; i < Y / 2u; i++) {  // unroll
+      let t = thread + i * X * Y;
+      tile_r[SECOND + t] = load4_g(from_g, min(m0 + t / QUADS, M - 1u), t % QUADS * 4u);
+    }
+  }
+  var o: array<vec4<f32>, RUNS * 4u>;
+  for (var n0 = 0u; n0 < end; n0 += KEYS) {
+    var s = array<vec4<f32>, 4>();
+    for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
+      workgroupBarrier();
+      if (KEPT == 0u) {
+        for (var i = 0u; i < Y / 2u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          tile_r[t] = load4_q(from_q, min(m0 + t / QUADS, M - 1u), d0 + t % QUADS * 4u);
+        }
+      }
+      for (var i = 0u; i < 4u; i++) {  // unroll
+        let t = thread + i * X * Y;
+        let row = t / QUADS;
+        let quad = t % QUADS;
+        tile_k[row * QUADS + (quad ^ (row & 7u))] = load4_k(from_k, min(n0 + row, N - 1u), d0 + quad * 4u);
+      }
+      workgroupBarrier();
+      for (var d = 0u; d < QUADS; d++) {
+        let a0 = tile_r[(y * 4u) * QUADS + d];
+        let a1 = tile_r[(y * 4u + 1u) * QUADS + d];
+        let a2 = tile_r[(y * 4u + 2u) * QUADS + d];
+        let a3 = tile_r[(y * 4u + 3u) * QUADS + d];
+        for (var c = 0u; c < 4u; c++) {  // unroll
+          let b = tile_k[(x + X * c) * QUADS + (d ^ x)];
+          s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
+          s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
+          s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
+          s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+        }
+      }
+    }
+    var u = array<vec4<f32>, 4>();
+    for (var d0 = 0u; d0 < VALUES; d0 += DEPTH) {
+      workgroupBarrier();
+      if (KEPT == 0u) {
+        for (var i = 0u; i < Y / 2u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          tile_r[t] = load4_g(from_g, min(m0 + t / QUADS, M - 1u), d0 + t % QUADS * 4u);
+        }
+      }
+      for (var i = 0u; i < 4u; i++) {  // unroll
+        let t = thread + i * X * Y;
+        let row = t / QUADS;
+        let quad = t % QUADS;
+        tile_v[row * QUADS + (quad ^ (row & 7u))] = load4_v(from_v, min(n0 + row, N - 1u), d0 + quad * 4u);
+      }
+      workgroupBarrier();
+      for (var d = 0u; d < QUADS; d++) {
+        let a0 = tile_r[SECOND + (y * 4u) * QUADS + d];
+        let a1 = tile_r[SECOND + (y * 4u + 1u) * QUADS + d];
+        let a2 = tile_r[SECOND + (y * 4u + 2u) * QUADS + d];
+        let a3 = tile_r[SECOND + (y * 4u + 3u) * QUADS + d];
+        for (var c = 0u; c < 4u; c++) {  // unroll
+          let b = tile_v[(x + X * c) * QUADS + (d ^ x)];
+          u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
+          u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
+          u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
+          u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+        }
+      }
+    }
+    for (var c = 0u; c < 4u; c++) {  // unroll
+      let n = n0 + x + X * c;
+      for (var r = 0u; r < 4u; r++) {  // unroll
+        let m = min(m0 + y * 4u + r, M - 1u);
+        let p = exp(score(batch, m, min(n, N - 1u), s[c][r]) - lse[r]);
+        u[c][r] = select(0.0, unscored(batch, m, min(n, N - 1u), s[c][r], p * (u[c][r] - delta[r])), n < N);
+      }
+    }
+    workgroupBarrier();
+    for (var c = 0u; c < 4u; c++) {  // unroll
+      tile_v[(x + X * c) * Y + (y ^ x)] = u[c];
+    }
+    for (var part = 0u; part < WIDTH / DEPTH; part++) {  // unroll
+      if (WIDTH > DEPTH) {
+        workgroupBarrier();
+        for (var i = 0u; i < 4u; i++) {  // unroll
+          let t = thread + i * X * Y;
+          let row = t / QUADS;
+          let quad = t % QUADS;
+          tile_k[row * QUADS + (quad ^ (row & 7u))] = load4_k(from_k, min(n0 + row, N - 1u), part * DEPTH + quad * 4u);
+        }
+      }
+      workgroupBarrier();
+      for (var j = 0u; j < KEYS; j++) {
+        let p = tile_v[j * Y + (y ^ (j & 7u))];
+        for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+          let b = tile_k[j * QUADS + ((x + X * i) ^ (j & 7u))];
+          o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
+          o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+          o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+          o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+        }
+      }
+    }
+  }
+  for (var r = 0u; r < 4u; r++) {  // unroll
+    let m = m0 + y * 4u + r;
+    if (m < M) {
+      for (var i = 0u; i < RUNS; i++) {  // unroll
+        store4_q(batch, m, (x + X * i) * 4u, o[i * 4u + r]);
+      }
+    }
+  }
+}
