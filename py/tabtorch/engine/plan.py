@@ -590,7 +590,7 @@ class Plan:
         self.steps = schedule.steps
         self.temps, places = schedule.placed(numbers[schedule.first_temp :])
         if max(self.temps, default=0) >= 2**32:
-            from ..errors import OutOfMemoryError
+            from tabtorch.base.errors import OutOfMemoryError
 
             names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
             raise OutOfMemoryError(

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..files import kernel
+from tabtorch.base.package_files import kernel
+
 from .expr import Expr, cast, const, variable
 from .lower import U0, Factor, Kernel, Ref, index_of
 from .view import Meta, meta

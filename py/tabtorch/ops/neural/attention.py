@@ -12,20 +12,20 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
-from tabtorch.ops import dtypes
-from tabtorch.ops.autograd.mode import STATE
-from tabtorch.ops.autograd.tape import record
-from tabtorch.ops.engine.expr import Expr, cast, const, idiv, minimum, variable, where
-from tabtorch.ops.engine.graph import Custom, Inst, batches, inst
-from tabtorch.ops.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
-from tabtorch.ops.engine.plan import Lowering
-from tabtorch.ops.engine.target import Target, target
-from tabtorch.ops.engine.template import Filled, Rows
-from tabtorch.ops.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta, ordered_strides
-from tabtorch.ops.engine.wgsl import Wgsl
-from tabtorch.ops.neural.launch import run
-from tabtorch.ops.neural.reduce import quiet
-from tabtorch.ops.tensor import Tensor
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.tape import record
+from tabtorch.base import dtypes
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, variable, where
+from tabtorch.engine.graph import Custom, Inst, batches, inst
+from tabtorch.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from tabtorch.engine.plan import Lowering
+from tabtorch.engine.target import Target, target
+from tabtorch.engine.template import Filled, Rows
+from tabtorch.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta, ordered_strides
+from tabtorch.engine.wgsl import Wgsl
+from tabtorch.ops.machinery.operation import run
+from tabtorch.ops.reductions.reduce import quiet
 
 #: bytes of workgroup memory without which the formula serves, and with which a workgroup makes 64 rows rather than 32
 _LEAST, _WIDE = 16384, 32768
