@@ -11,7 +11,7 @@ import math
 import sys
 from typing import Any
 
-from tabtorch import _archive
+from tabtorch import _archive, _lazy
 
 _archive.extend(__path__, __name__)
 
@@ -111,15 +111,12 @@ _ELSEWHERE = {
 
 async def init() -> None:
     """Starts the device without blocking. Needed only in a browser where Python cannot wait (one without JSPI)."""
-    from tabtorch.bridge import init as start
-
-    await start()
+    await _lazy.bridge.init()
 
 
 def install(cuda: bool = True) -> None:
     """Makes `import torch` mean tabtorch, its submodules too. With `cuda` (default), "cuda" means webgpu."""
-    from tabtorch.install import install as do
-
+    do = _lazy.install.install
     globals()["install"] = _install  # the import has put the module there
     do(cuda)
 
@@ -129,17 +126,13 @@ _install = install
 
 def get_default_device() -> device:
     """The device of tensors for which none is named."""
-    from tabtorch.base.device import default_device
-
-    return default_device().public
+    return _lazy.device.default_device().public
 
 
 def set_default_dtype(d: dtype) -> None:
     """The floating type of tensors for which none is named. TypeError for a type that is not floating."""
-    from tabtorch.ops.machinery.dispatch import clear_tables
-
     dtypes.set_default_dtype(d)
-    clear_tables()
+    _lazy.dispatch.clear_tables()
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -156,9 +149,7 @@ def is_tensor(obj: Any) -> bool:
 
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is what `Tensor.untyped_storage()` gives, or `Tensor.storage()`."""
-    from tabtorch.storage import TypedStorage, UntypedStorage
-
-    return isinstance(obj, (UntypedStorage, TypedStorage))
+    return isinstance(obj, (_lazy.storage.UntypedStorage, _lazy.storage.TypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -186,9 +177,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The type an operation on both would promote to."""
-    from tabtorch.ops.machinery.promotion import common_dtype
-
-    return common_dtype([tensor1, tensor2])
+    return _lazy.promotion.common_dtype([tensor1, tensor2])
 
 
 def typename(obj: Any) -> str:

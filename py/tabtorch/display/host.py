@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
+
 
 def page() -> Any:
     """The page's module, where somebody looks at the page."""
@@ -109,7 +111,5 @@ def to_bytes(t: Any) -> bytes:
     import tabtorch
 
     if isinstance(t, tabtorch.Tensor):
-        from tabtorch.core.to_host import to_bytes as read
-
-        return read(t)
+        return _lazy.to_host.to_bytes(t)
     return bytes(t.flatten().tolist())

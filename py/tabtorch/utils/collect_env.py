@@ -5,13 +5,14 @@ from __future__ import annotations
 import platform
 import sys
 
+from tabtorch import _lazy
+
 
 def get_pretty_env_info() -> str:
     """Versions, platform, adapter and its features, a line each."""
     import tabtorch as torch
-    from tabtorch.bridge import get_bridge
 
-    info = get_bridge().info
+    info = _lazy.bridge.get_bridge().info
     gpu = info.get("webgpu")
     numpy = sys.modules.get("numpy")
     lines = {

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.ops.machinery.registry import register
 
 _always = False
@@ -88,9 +89,8 @@ register(
 def get_device_module(device: Any = None) -> Any:
     """The module of a device type: `torch.cuda` for "cuda"."""
     import tabtorch as torch
-    from tabtorch.accelerator import current_accelerator
 
-    kind = current_accelerator() if device is None else torch.device(device)
+    kind = _lazy.accelerator.current_accelerator() if device is None else torch.device(device)
     name = "cpu" if kind is None else kind.type
     if not hasattr(torch, name):
         raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as 'torch.{name}'.")
@@ -108,10 +108,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         return ext_tensor.clone()
     import numpy
 
-    from tabtorch.core.from_host import tensor
-
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
-    return tensor(numpy.from_dlpack(source), device=device)
+    return _lazy.from_host.tensor(numpy.from_dlpack(source), device=device)
 
 
 class _Capsule:
@@ -143,11 +141,8 @@ def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single non
 
     A tensor on the meta device has no element, and is not asked. TypeError for what is no tensor.
     """
-    from tabtorch.core.tensor import Tensor
-    from tabtorch.ops.machinery.arguments import must_be_tensor
-
-    if not isinstance(input, Tensor):
-        raise must_be_tensor("_assert_async", "input", 0, input)
+    if not isinstance(input, _lazy.tensor.Tensor):
+        raise _lazy.arguments.must_be_tensor("_assert_async", "input", 0, input)
     if not input.is_meta and not bool(input):
         raise RuntimeError(assert_msg)
 

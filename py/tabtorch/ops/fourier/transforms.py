@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.base.layout import suggested_order
@@ -19,9 +20,7 @@ from tabtorch.ops.reductions.reduce import quiet
 
 
 def _ops() -> Any:
-    from tabtorch import ops
-
-    return ops
+    return _lazy.ops
 
 
 _COMPLEX = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
@@ -388,10 +388,8 @@ def _adaptive_window_at(p: Any) -> Any:
         ok = t < end
         inside = ok if inside is None else inside & ok
         at.append(minimum(t, p.dim(size[d] - 1, ("last", d))))
-    from tabtorch.ops.reductions.reduce import _lowest
-
     v = p.at(0, [*lead, *at])
-    return where(inside, v, _lowest(v.type) if start == "lowest" else const(0, v.type))
+    return where(inside, v, _lazy.reduce._lowest(v.type) if start == "lowest" else const(0, v.type))
 
 
 def _adaptive_place_at(p: Any) -> Any:
