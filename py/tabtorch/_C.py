@@ -7,8 +7,8 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.base.device import device
 from tabtorch.base.dtypes import dtype
-from tabtorch.base.layout import layout, memory_format
 from tabtorch.base.thread_state import STATE
+from tabtorch.core.layout import layout, memory_format
 from tabtorch.core.tensor import TensorMeta as _TensorMeta
 from tabtorch.core.tensor import disabled_torch_function as _disabled_torch_function_impl
 from tabtorch.engine.view import Size

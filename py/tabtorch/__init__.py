@@ -28,7 +28,8 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import device, set_default_device
 from tabtorch.base.dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
 from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
-from tabtorch.base.layout import (
+from tabtorch.core import operators
+from tabtorch.core.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -43,7 +44,6 @@ from tabtorch.base.layout import (
     sparse_csr,
     strided,
 )
-from tabtorch.core import operators
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import registry as _core
@@ -69,7 +69,7 @@ _ELSEWHERE = {
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "PyTorchFileReader": "serialization.file_reader",
-    "Event": "core.streams",
+    "Event": "webgpu.streams",
     "Generator": "random",
     "Future": "futures",
     "GradScaler": "amp",
@@ -79,7 +79,7 @@ _ELSEWHERE = {
     "SymInt": "types",
     "compile": "compiler",
     "TypedStorage": "storage",
-    "Stream": "core.streams",
+    "Stream": "webgpu.streams",
     "UntypedStorage": "storage",
     "default_generator": "random",
     "get_printoptions": "core.printing",

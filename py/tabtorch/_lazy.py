@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from tabtorch.autograd import zero_curvature as zero_curvature
     from tabtorch.base import device as device
     from tabtorch.base import dtypes as dtypes
-    from tabtorch.base import layout as layout
     from tabtorch.bridge import pyodide as pyodide
     from tabtorch.compiled import explain as explain
     from tabtorch.core import creation as creation
     from tabtorch.core import from_host as from_host
     from tabtorch.core import indexing as indexing
+    from tabtorch.core import layout as layout
     from tabtorch.core import operators as operators
     from tabtorch.core import printing as printing
     from tabtorch.core import shapes as shapes
@@ -159,7 +159,7 @@ _MODULES = {
     "inplace": "tabtorch.ops.machinery.inplace",
     "install": "tabtorch.install",
     "joining": "tabtorch.ops.shaping.joining",
-    "layout": "tabtorch.base.layout",
+    "layout": "tabtorch.core.layout",
     "legacy_format": "tabtorch.serialization.legacy_format",
     "library": "tabtorch.library",
     "linear": "tabtorch.ops.functional.linear",

@@ -224,10 +224,8 @@ REBUILD = {
 
 def _flatten_dense_tensors(tensors: Any) -> Tensor:
     """The elements of all of them, one after the other, as one dimension."""
-    import tabtorch as torch
-
     tensors = list(tensors)
-    return torch.cat([t.reshape(-1) for t in tensors]) if tensors else torch.empty(0)
+    return _lazy.torch.cat([t.reshape(-1) for t in tensors]) if tensors else _lazy.torch.empty(0)
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:

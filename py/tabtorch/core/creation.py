@@ -14,8 +14,8 @@ from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, cpu, default_device, resolve, roaming_cpu
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.base.layout import check_layout, format_strides, preserve_format
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
+from tabtorch.core.layout import check_layout, format_strides, preserve_format
 from tabtorch.core.shapes import dense_strides, integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, cast, const, where

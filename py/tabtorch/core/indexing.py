@@ -307,9 +307,7 @@ class _Advanced:
                 return p if batches[0] and _differs(p) else _known_index(p)
             return p
         if isinstance(p, bool):
-            from tabtorch.core.from_host import tensor
-
-            return tensor(p, device=x.device)
+            return _lazy.from_host.tensor(p, device=x.device)
         if isinstance(p, (list, tuple, range)) or _is_array(p):
             if _is_array(p) and p.ndim == 0 and p.dtype.kind in "iu":
                 return int(p)
@@ -318,9 +316,7 @@ class _Advanced:
             raise TypeError("new(): invalid data type 'str'")
         if hasattr(p, "__index__") and not isinstance(p, float):
             if type(p).__name__ in ("bool_", "bool"):  # NumPy's
-                from tabtorch.core.from_host import tensor
-
-                return tensor(bool(p), device=x.device)
+                return _lazy.from_host.tensor(bool(p), device=x.device)
             return p.__index__()
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "

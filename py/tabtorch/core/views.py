@@ -14,8 +14,8 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import as_strided_backward, refresh, views_of_several
 from tabtorch.autograd.views import view as track
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.base.layout import contiguous_format
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import ints, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, broadcast_shapes

@@ -182,9 +182,7 @@ def collect() -> None:
 
 
 def _read(tensors: list[Any]) -> list[float]:
-    import tabtorch
-
-    if not all(isinstance(each, tabtorch.Tensor) for each in tensors):
+    if not all(isinstance(each, _lazy.torch.Tensor) for each in tensors):
         return [float(each) for each in tensors]
     return [float(numbers[0]) for numbers in _lazy.to_host.tolists(tensors)] if tensors else []
 

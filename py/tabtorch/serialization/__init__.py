@@ -123,9 +123,7 @@ def save(
     parent = os.path.dirname(os.fspath(f)) if path else ""
     if parent and not os.path.isdir(parent):
         raise RuntimeError(f"Parent directory {parent} does not exist.")
-    form = _zip_parts
-    if not _use_new_zipfile_serialization:
-        from tabtorch.serialization.legacy_format import parts as form
+    form = _zip_parts if _use_new_zipfile_serialization else _lazy.legacy_format.parts
     folder = os.path.splitext(os.path.basename(os.fspath(f)))[0] if path else "archive"
     write_to = form(obj, folder, pickle_module, pickle_protocol, not _disable_byteorder_record)
     if not path:
@@ -181,10 +179,8 @@ def _target(location: str, named: bool, dtype: Any) -> Any:
         raise RuntimeError(
             f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
         )
-    import tabtorch
-
     kind, index = found[1], int(found[2] or 0)
-    if kind == "cuda" and not tabtorch.cuda.is_available():
+    if kind == "cuda" and not _lazy.torch.cuda.is_available():
         raise RuntimeError(
             "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
             "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the "
@@ -447,8 +443,6 @@ def _ours(module: str, name: str) -> Any:
     """What a file calls `torch.….name`. AttributeError where tabtorch has it not."""
     import importlib
 
-    import tabtorch
-
     path = f"{module}.{name}"
     known = _restricted.allowed()
     if path in known:
@@ -465,7 +459,7 @@ def _ours(module: str, name: str) -> Any:
         except (ImportError, AttributeError):
             continue
     raise AttributeError(
-        f"Can't get attribute {name!r} on module {module!r}: tabtorch ({tabtorch.__version__}) has it not"
+        f"Can't get attribute {name!r} on module {module!r}: _lazy.torch ({_lazy.torch.__version__}) has it not"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_format, suggested_order
+from tabtorch.core.layout import suggested_format, suggested_order
 from tabtorch.core.shapes import wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import every_example, row_sums

@@ -88,23 +88,19 @@ register(
 @register("get_device_module")
 def get_device_module(device: Any = None) -> Any:
     """The module of a device type: `torch.cuda` for "cuda"."""
-    import tabtorch as torch
-
-    kind = _lazy.accelerator.current_accelerator() if device is None else torch.device(device)
+    kind = _lazy.accelerator.current_accelerator() if device is None else _lazy.torch.device(device)
     name = "cpu" if kind is None else kind.type
-    if not hasattr(torch, name):
+    if not hasattr(_lazy.torch, name):
         raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as 'torch.{name}'.")
-    return getattr(torch, name)
+    return getattr(_lazy.torch, name)
 
 
 @register("from_dlpack")
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     """A tensor of what another library holds in memory that NumPy can see; always a copy. BufferError for `copy=False`."""
-    import tabtorch as torch
-
     if copy is False:
         raise BufferError("tabtorch keeps tensors on a device of its own: from_dlpack has to copy")
-    if isinstance(ext_tensor, torch.Tensor):
+    if isinstance(ext_tensor, _lazy.torch.Tensor):
         return ext_tensor.clone()
     import numpy
 

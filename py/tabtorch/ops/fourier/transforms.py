@@ -8,8 +8,8 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_order
 from tabtorch.core.creation import finished
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import ints, remembered, type_name, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, inst

@@ -8,8 +8,8 @@ from typing import Any
 
 from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.base.layout import check_layout
 from tabtorch.core.creation import finished
+from tabtorch.core.layout import check_layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.operation import into
 from tabtorch.ops.machinery.registry import register

@@ -7,7 +7,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
-from tabtorch.base.layout import contiguous_format
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import type_name, unsqueezed, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.compatibility.deprecated_overloads import beta_and_alpha_among

@@ -11,7 +11,7 @@ from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, resolve, roaming_cpu
 from tabtorch.base.device import device as Device
-from tabtorch.base.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
+from tabtorch.core.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
 from tabtorch.core.shapes import remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph

@@ -8,8 +8,8 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
 from tabtorch.core.shapes import permuted, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import cast, const, minimum, where

@@ -6,7 +6,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.tape import record
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import ints, permuted
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, minimum, where

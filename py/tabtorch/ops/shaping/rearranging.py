@@ -12,8 +12,8 @@ from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format, suggested_order
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format, suggested_order
 from tabtorch.core.shapes import integer, ints, one_or_more, permuted, remembered, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, imod, where

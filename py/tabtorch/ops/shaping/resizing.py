@@ -10,9 +10,9 @@ from typing import Any
 from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import check_inplace
-from tabtorch.base.layout import format_strides, preserve_format
-from tabtorch.base.layout import memory_format as memory_format_type
 from tabtorch.core.creation import fill_node
+from tabtorch.core.layout import format_strides, preserve_format
+from tabtorch.core.layout import memory_format as memory_format_type
 from tabtorch.core.shapes import ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta

@@ -12,7 +12,7 @@ from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, maximum, minimum, where
