@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.device import device
 from tabtorch.base.dtypes import dtype
-from tabtorch.base.layout import layout, memory_format
 from tabtorch.base.thread_state import STATE
+from tabtorch.core.layout import layout, memory_format
 from tabtorch.core.tensor import TensorMeta as _TensorMeta
 from tabtorch.core.tensor import disabled_torch_function as _disabled_torch_function_impl
 from tabtorch.engine.view import Size
@@ -45,13 +46,9 @@ def _are_functorch_transforms_active() -> bool:
 
 def __getattr__(name: str) -> Any:
     if name in ("DisableTorchFunction", "DisableTorchFunctionSubclass"):
-        from tabtorch import overrides
-
-        return getattr(overrides, name)
+        return getattr(_lazy.overrides, name)
     if name == "_nn":
         from types import SimpleNamespace
 
-        from tabtorch.nn.modules._traverse import _parse_to
-
-        return SimpleNamespace(_parse_to=_parse_to)
+        return SimpleNamespace(_parse_to=_lazy._traverse._parse_to)
     raise AttributeError(f"module 'torch._C' has no attribute '{name}' (tabtorch has no compiled module)")

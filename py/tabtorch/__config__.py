@@ -1,16 +1,16 @@
 """`torch.__config__`: how this package was built, as text that programs search (`"USE_MKL=OFF" in torch.__config__.show()`)."""
 
+from tabtorch import _lazy
+
 __all__ = ["parallel_info", "show"]
 
 
 def show() -> str:
     """What there is of the libraries that PyTorch can be built with: none, for everything is WGSL and JavaScript."""
-    from tabtorch.version import TABTORCH, TORCH
-
     without = "USE_CUDA USE_CUDNN USE_MKL USE_MKLDNN USE_MPI USE_NCCL USE_OPENMP USE_ROCM".split()
     return (
-        f"PyTorch built with:\n  - tabtorch {TABTORCH}, on WebGPU and JavaScript\n"
-        f"  - Build settings: TORCH_VERSION={TORCH}, {', '.join(f'{name}=OFF' for name in without)}, \n"
+        f"PyTorch built with:\n  - tabtorch {_lazy.version.TABTORCH}, on WebGPU and JavaScript\n"
+        f"  - Build settings: TORCH_VERSION={_lazy.version.TORCH}, {', '.join(f'{name}=OFF' for name in without)}, \n"
     )
 
 

@@ -11,7 +11,7 @@ import math
 import sys
 from typing import Any
 
-from tabtorch import _archive
+from tabtorch import _archive, _lazy
 
 _archive.extend(__path__, __name__)
 
@@ -28,7 +28,8 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import device, set_default_device
 from tabtorch.base.dtypes import can_cast, dtype, finfo, get_default_dtype, iinfo, promote_types
 from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
-from tabtorch.base.layout import (
+from tabtorch.core import operators
+from tabtorch.core.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -43,7 +44,6 @@ from tabtorch.base.layout import (
     sparse_csr,
     strided,
 )
-from tabtorch.core import operators
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import registry as _core
@@ -69,7 +69,7 @@ _ELSEWHERE = {
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "PyTorchFileReader": "serialization.file_reader",
-    "Event": "core.streams",
+    "Event": "webgpu.streams",
     "Generator": "random",
     "Future": "futures",
     "GradScaler": "amp",
@@ -79,7 +79,7 @@ _ELSEWHERE = {
     "SymInt": "types",
     "compile": "compiler",
     "TypedStorage": "storage",
-    "Stream": "core.streams",
+    "Stream": "webgpu.streams",
     "UntypedStorage": "storage",
     "default_generator": "random",
     "get_printoptions": "core.printing",
@@ -111,15 +111,12 @@ _ELSEWHERE = {
 
 async def init() -> None:
     """Starts the device without blocking. Needed only in a browser where Python cannot wait (one without JSPI)."""
-    from tabtorch.bridge import init as start
-
-    await start()
+    await _lazy.bridge.init()
 
 
 def install(cuda: bool = True) -> None:
     """Makes `import torch` mean tabtorch, its submodules too. With `cuda` (default), "cuda" means webgpu."""
-    from tabtorch.install import install as do
-
+    do = _lazy.install.install
     globals()["install"] = _install  # the import has put the module there
     do(cuda)
 
@@ -129,17 +126,13 @@ _install = install
 
 def get_default_device() -> device:
     """The device of tensors for which none is named."""
-    from tabtorch.base.device import default_device
-
-    return default_device().public
+    return _lazy.device.default_device().public
 
 
 def set_default_dtype(d: dtype) -> None:
     """The floating type of tensors for which none is named. TypeError for a type that is not floating."""
-    from tabtorch.ops.machinery.dispatch import clear_tables
-
     dtypes.set_default_dtype(d)
-    clear_tables()
+    _lazy.dispatch.clear_tables()
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -156,9 +149,7 @@ def is_tensor(obj: Any) -> bool:
 
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is what `Tensor.untyped_storage()` gives, or `Tensor.storage()`."""
-    from tabtorch.storage import TypedStorage, UntypedStorage
-
-    return isinstance(obj, (UntypedStorage, TypedStorage))
+    return isinstance(obj, (_lazy.storage.UntypedStorage, _lazy.storage.TypedStorage))
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -186,9 +177,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:
     """The type an operation on both would promote to."""
-    from tabtorch.ops.machinery.promotion import common_dtype
-
-    return common_dtype([tensor1, tensor2])
+    return _lazy.promotion.common_dtype([tensor1, tensor2])
 
 
 def typename(obj: Any) -> str:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import INSIDE, TensorBase
@@ -181,9 +182,7 @@ def set_state(t: Tensor, state: Any) -> None:
 
 
 def _rebuild_device_tensor_from_numpy(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    from tabtorch.core.from_host import from_numpy
-
-    return _rebuild_device_tensor_from_cpu_tensor(from_numpy(data), dtype, device, requires_grad)
+    return _rebuild_device_tensor_from_cpu_tensor(_lazy.from_host.from_numpy(data), dtype, device, requires_grad)
 
 
 def _rebuild_device_tensor_from_cpu_tensor(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -192,9 +191,7 @@ def _rebuild_device_tensor_from_cpu_tensor(data: Any, dtype: Any, device: Any, r
 
 
 def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
-    from tabtorch.core.creation import empty_strided
-
-    return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+    return _lazy.creation.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
 
 
 def _no(kind: str) -> Any:
@@ -227,10 +224,8 @@ REBUILD = {
 
 def _flatten_dense_tensors(tensors: Any) -> Tensor:
     """The elements of all of them, one after the other, as one dimension."""
-    import tabtorch as torch
-
     tensors = list(tensors)
-    return torch.cat([t.reshape(-1) for t in tensors]) if tensors else torch.empty(0)
+    return _lazy.torch.cat([t.reshape(-1) for t in tensors]) if tensors else _lazy.torch.empty(0)
 
 
 def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:

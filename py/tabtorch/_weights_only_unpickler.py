@@ -14,6 +14,7 @@ from functools import lru_cache
 from pickle import UnpicklingError, decode_long
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch._utils import REBUILD, NoDtype, UnsupportedDtype, _rebuild_from_type_v2
 from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
@@ -91,10 +92,8 @@ def _size(shape: Any = ()) -> Size:
 
 
 def _layout(name: str) -> Any:
-    import tabtorch
-
-    value = getattr(tabtorch, str(name).removeprefix("torch."), None)
-    if not isinstance(value, tabtorch.layout):
+    value = getattr(_lazy.torch, str(name).removeprefix("torch."), None)
+    if not isinstance(value, _lazy.torch.layout):
         raise UnpicklingError(f"{name!r} is no layout")
     return value
 

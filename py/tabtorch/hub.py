@@ -9,6 +9,7 @@ import sys
 from typing import Any
 from urllib.parse import urlparse
 
+from tabtorch import _lazy
 from tabtorch.utils.fetch import IN_TAB, PIECE, Reader, open_reader, open_reader_async, reporter
 
 __all__ = [
@@ -102,15 +103,13 @@ def load_state_dict_from_url(
     prefix = _prefix(name, check_hash)
     if IN_TAB and model_dir is None:
         return _stream(url, name, prefix, map_location, progress, weights_only)
-    from tabtorch.serialization import load
-
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         download_url_to_file(url, path, prefix, progress)
-    return load(path, map_location=map_location, weights_only=weights_only)
+    return _lazy.serialization.load(path, map_location=map_location, weights_only=weights_only)
 
 
 def _is_safetensors(name: str) -> bool:
@@ -118,30 +117,26 @@ def _is_safetensors(name: str) -> bool:
 
 
 def _stream(url: str, name: str, prefix: str | None, map_location: Any, progress: Any, weights_only: bool) -> Any:
-    from tabtorch import safetensors, serialization
-
     if _is_safetensors(name) and prefix is None:
-        return safetensors.load_file(url, device=map_location, progress=progress)
+        return _lazy.safetensors.load_file(url, device=map_location, progress=progress)
     with open_reader(url, random=True) as reader:
         reader.whole()
         if prefix is not None:
             _check(reader, prefix)
         if _is_safetensors(name):
-            return safetensors.load_file(reader, device=map_location, progress=progress)
-        only, unpickler = serialization._options(map_location, None, weights_only, {})
-        return serialization.load_from(reader, map_location, only, unpickler, progress=progress)
+            return _lazy.safetensors.load_file(reader, device=map_location, progress=progress)
+        only, unpickler = _lazy.serialization._options(map_location, None, weights_only, {})
+        return _lazy.serialization.load_from(reader, map_location, only, unpickler, progress=progress)
 
 
 async def load_state_dict_from_url_async(
     url: str, map_location: Any = None, progress: Any = True, check_hash: bool = False, file_name: str | None = None
 ) -> Any:
     """As `load_state_dict_from_url` in a tab, without blocking: for hosts that have no JSPI. Weights only."""
-    from tabtorch import safetensors, serialization
-
     name = file_name or os.path.basename(urlparse(url).path)
     prefix = _prefix(name, check_hash)
     if _is_safetensors(name) and prefix is None:
-        return await safetensors.load_file_async(url, device=map_location, progress=progress)
+        return await _lazy.safetensors.load_file_async(url, device=map_location, progress=progress)
     with await open_reader_async(url, random=True) as reader:
         await reader.whole_async()
         if prefix is not None:
@@ -151,8 +146,8 @@ async def load_state_dict_from_url_async(
                 at += len(data)
             _compare(digest.hexdigest(), prefix)
         if _is_safetensors(name):
-            return await safetensors.load_file_async(reader, device=map_location, progress=progress)
-        return await serialization.load_from_async(reader, map_location, progress)
+            return await _lazy.safetensors.load_file_async(reader, device=map_location, progress=progress)
+        return await _lazy.serialization.load_from_async(reader, map_location, progress)
 
 
 async def clear_cache(url: str | None = None) -> None:
@@ -160,7 +155,5 @@ async def clear_cache(url: str | None = None) -> None:
     if IN_TAB:
         from pyodide.code import run_js
 
-        from tabtorch.bridge.pyodide import load_runtime
-
-        load_runtime()
+        _lazy.pyodide.load_runtime()
         await run_js("(url) => tabtorchRuntime.forget(url ?? undefined)")(url)

@@ -13,6 +13,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.function import Function
 from tabtorch.autograd.grad_mode import STATE, no_grad
 from tabtorch.core.tensor import Tensor
@@ -79,10 +80,10 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._batched is not None and STATE.nesting:
-            from tabtorch.func.functions import apply
-
             rule = partial(self._batched, **kwargs)
-            result = apply(SimpleNamespace(setup_context=rule, generate_vmap_rule=False, vmap=rule), args)
+            result = _lazy.functions.apply(
+                SimpleNamespace(setup_context=rule, generate_vmap_rule=False, vmap=rule), args
+            )
             if result is not NotImplemented:
                 return result
         leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]

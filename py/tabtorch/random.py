@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tabtorch import bridge
+from tabtorch import _lazy, bridge
 from tabtorch.base import dtypes
 from tabtorch.base import random_streams as streams
 from tabtorch.base.device import cpu, resolve, webgpu
@@ -133,9 +133,7 @@ def _rebuild(device: str, state: bytes) -> Generator:
 
 
 def _bytes(t: Tensor) -> bytes:
-    from tabtorch.core.to_host import to_bytes
-
-    return to_bytes(t)
+    return _lazy.to_host.to_bytes(t)
 
 
 def _byte_tensor(data: bytes) -> Tensor:
@@ -173,9 +171,9 @@ class HostGenerator(Generator):
     def draw(self, draw: streams.Draw, out: Meta, inputs: tuple[Node, ...] = ()) -> Node:
         """The next numbers of the stream, as `out`, which is contiguous and on cpu."""
         if STATE.levels:
-            from tabtorch.func import batch
-
-            return batch.drawn_one_by_one(lambda given: draws.run(draw, (self._state(), *given), out), out, inputs)
+            return _lazy.batch.drawn_one_by_one(
+                lambda given: draws.run(draw, (self._state(), *given), out), out, inputs
+            )
         for n in inputs:
             graph.buffer_of(n)
         with graph.LOCK:  # who draws has the state for himself

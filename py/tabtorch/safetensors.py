@@ -16,6 +16,7 @@ from math import prod
 from operator import mul
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
@@ -193,9 +194,7 @@ class _Making:
     """Tensors whose bytes are still to come."""
 
     def __init__(self, device: Any) -> None:
-        from tabtorch.serialization import Places
-
-        self.places = Places(f"cuda:{device}" if isinstance(device, int) else device)
+        self.places = _lazy.serialization.Places(f"cuda:{device}" if isinstance(device, int) else device)
         self.device = device
         self.spans: list[Span] = []
 
@@ -402,9 +401,7 @@ async def load_file_async(
     found: dict[str, Tensor] = {}
     files: Iterable[tuple[Any, list[str] | None]] = [(filename, None)]
     if _is_index(filename):
-        from tabtorch.utils.fetch import read_bytes_async
-
-        files = _shards(filename, await read_bytes_async(_existing(filename), cache=cache))
+        files = _shards(filename, await _lazy.fetch.read_bytes_async(_existing(filename), cache=cache))
     for file, names in files:
         with await open_reader_async(_existing(file), cache=cache) as reader:
             found |= await drive_async(_all(reader, device, names), reader, progress)
@@ -470,9 +467,7 @@ def _parts(tensors: Any, metadata: Any) -> tuple[bytes, list[Tensor]]:
 
 
 def _numbers(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    from tabtorch.core.to_host import _source
-
-    return read_back(_source(t.detach()) for t in tensors)
+    return read_back(_lazy.to_host._source(t.detach()) for t in tensors)
 
 
 def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

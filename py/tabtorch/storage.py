@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tabtorch import _lazy
 from tabtorch.base.dtypes import PUBLIC, TYPE_NAMES, uint8
 from tabtorch.engine.graph import Node
 from tabtorch.engine.view import contiguous_meta
 
 if TYPE_CHECKING:
-    from tabtorch.core.tensor import Tensor
+    pass
 
 _addresses = itertools.count(1 << 40, 1 << 40)
 
@@ -122,20 +123,16 @@ class _Memory:
     def is_cuda(self) -> bool:
         return self.whole().is_cuda
 
-    def whole(self) -> Tensor:
+    def whole(self) -> _lazy.tensor.Tensor:
         """All of it as a tensor of one dimension, of the type in which it is kept."""
-        from tabtorch.core.tensor import Tensor
-
         m = self._storage.node.inst.out
-        t: Tensor = object.__new__(Tensor)
+        t: _lazy.tensor.Tensor = object.__new__(_lazy.tensor.Tensor)
         t._storage = self._storage
         t._meta = contiguous_meta((m.numel,), m.dtype, m.device)
         return t
 
     def _bytes(self) -> bytes:
-        from tabtorch.engine.graph import read
-
-        return read(self._storage.node, 0, self._storage.nbytes)
+        return _lazy.engine_graph.read(self._storage.node, 0, self._storage.nbytes)
 
     def nbytes(self) -> int:
         n: int = self._storage.nbytes
@@ -218,13 +215,10 @@ class UntypedStorage(_Memory):
     """
 
     def __new__(cls, size: Any = 0, *, device: Any = None) -> UntypedStorage:
-        from tabtorch.core.creation import zeros
-        from tabtorch.core.from_host import tensor
-
         made = (
-            zeros(size, dtype=uint8, device=device)
+            _lazy.creation.zeros(size, dtype=uint8, device=device)
             if isinstance(size, int)
-            else tensor(list(size), dtype=uint8, device=device)
+            else _lazy.from_host.tensor(list(size), dtype=uint8, device=device)
         )
         return made.untyped_storage()
 
@@ -294,15 +288,12 @@ class TypedStorage(_Memory):
 
 def _filled(data: bytes, dtype: Any, device: str, untyped: bool = False) -> Any:
     """Unpickles a storage. One from a device that is not there goes to the default one."""
-    from tabtorch.base.device import resolve
-    from tabtorch.engine.graph import from_host
-
     try:
-        where = resolve(device)
+        where = _lazy.device.resolve(device)
     except RuntimeError:
-        where = resolve(None)
+        where = _lazy.device.resolve(None)
     m = contiguous_meta((len(data) // dtype.itemsize,), dtype, where)
-    made = UntypedStorage.of(Storage(from_host(data, m)))
+    made = UntypedStorage.of(Storage(_lazy.engine_graph.from_host(data, m)))
     return made if untyped else TypedStorage(wrap_storage=made, dtype=dtype)
 
 
@@ -310,9 +301,7 @@ def _load_from_bytes(b: bytes) -> Any:
     """What the pickle of a single storage calls."""
     import io
 
-    from tabtorch.serialization import load
-
-    return load(io.BytesIO(b), weights_only=False)
+    return _lazy.serialization.load(io.BytesIO(b), weights_only=False)
 
 
 class StorageType:
@@ -331,10 +320,8 @@ class StorageType:
     def dtype(self) -> Any:
         """TypeError for a type that tabtorch does not have."""
         if self._dtype is None:
-            from tabtorch._utils import missing_dtype
-
             kind = self.name.removesuffix("Storage").lower()
-            raise missing_dtype({"complexhalf": "complex32"}.get(kind, kind))
+            raise _lazy._utils.missing_dtype({"complexhalf": "complex32"}.get(kind, kind))
         return PUBLIC[self._dtype]
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from typing import IO, TypeAlias
 from tabtorch.autograd.graph import GradientEdge
 from tabtorch.base.device import device as _device
 from tabtorch.base.dtypes import dtype
-from tabtorch.base.layout import layout
+from tabtorch.core.layout import layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Size
 from tabtorch.storage import UntypedStorage as Storage

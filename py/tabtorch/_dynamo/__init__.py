@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch._dynamo import config, exc
 from tabtorch.base.thread_state import STATE
 
@@ -41,9 +42,7 @@ def __getattr__(name: str) -> Any:
         "list_backends",
         "reset",
     ):
-        from tabtorch import compiler
-
-        return compiler if name == "eval_frame" else getattr(compiler, name)
+        return _lazy.compiler if name == "eval_frame" else getattr(_lazy.compiler, name)
     raise AttributeError(f"module 'torch._dynamo' has no attribute '{name}'")
 
 
@@ -61,9 +60,7 @@ maybe_mark_dynamic = mark_static = mark_dynamic
 
 def mark_static_address(t: Any, guard: bool = False) -> None:
     """Says that a tensor stays where it is from call to call. A plan refers to its inputs anew anyway. TypeError for no tensor."""
-    from tabtorch.core.tensor import Tensor
-
-    if not isinstance(t, Tensor):
+    if not isinstance(t, _lazy.tensor.Tensor):
         raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
 
 
@@ -75,16 +72,12 @@ def graph_break(msg: str = "") -> None:
 
 def disallow_in_graph(fn: Any) -> Any:
     """`fn` breaks the plan of a compiled function that calls it."""
-    from tabtorch.compiler import disable
-
-    return disable(fn)
+    return _lazy.compiler.disable(fn)
 
 
 def optimize(backend: Any = "inductor", *, nopython: bool = False, **kwargs: Any) -> Any:
     """A decorator: `torch.compile` by its old name."""
-    from tabtorch.compiler import compile
-
-    return compile(backend=backend, fullgraph=nopython, **kwargs)
+    return _lazy.compiler.compile(backend=backend, fullgraph=nopython, **kwargs)
 
 
 def run(fn: Any) -> Any:
@@ -94,10 +87,8 @@ def run(fn: Any) -> Any:
 
 def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """`explain(f)(*args)` runs `f` once; tells how many graphs it takes, and why it runs eagerly on every call, if it does."""
-    from tabtorch.compiled.explain import explain as tell
-
     return (
-        (lambda *args, **kwargs: tell(f, args, kwargs))
+        (lambda *args, **kwargs: _lazy.explain.explain(f, args, kwargs))
         if not extra_args and not extra_kwargs
-        else tell(f, extra_args, extra_kwargs)
+        else _lazy.explain.explain(f, extra_args, extra_kwargs)
     )

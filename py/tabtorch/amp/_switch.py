@@ -10,6 +10,7 @@ import threading
 from functools import partial
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.amp._policies import BANNED, NAMES, POLICIES, holds
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import kind
@@ -186,27 +187,22 @@ _layer: Layer | None = None
 
 
 def _make_layer() -> Layer:
-    from tabtorch.core import operators
-    from tabtorch.nn import functional
-    from tabtorch.nn.modules.rnn import RNNBase, RNNCellBase
-    from tabtorch.ops.functional.linear import linear
-
     layer = Layer(0, lambda name: partial(_call, name) if name in NAMES else None)
     for name, make, row in (
-        ("__pow__", lambda: operators._binary("pow", "__pow__"), "pow"),
-        ("__rpow__", lambda: operators._reflected("pow"), "pow"),
-        ("__matmul__", operators._matmul, "matmul"),
-        ("__rmatmul__", operators._rmatmul, "matmul"),
-        ("__rtruediv__", operators._rdiv, "reciprocal"),
+        ("__pow__", lambda: _lazy.operators._binary("pow", "__pow__"), "pow"),
+        ("__rpow__", lambda: _lazy.operators._reflected("pow"), "pow"),
+        ("__matmul__", _lazy.operators._matmul, "matmul"),
+        ("__rmatmul__", _lazy.operators._rmatmul, "matmul"),
+        ("__rtruediv__", _lazy.operators._rdiv, "reciprocal"),
     ):
         f = make()
         setattr(Tensor, name, f)
         layer.meet(f, partial(_call, row))
     for name in NAMES:
-        layer.meet(functional.__dict__.get(name), partial(_call, name))
-    layer.meet(linear, partial(_call, "linear"))  # what `torch.nn.functional.linear` calls, and composites
-    layer.meet(RNNBase.__dict__["_layers"], _recurrent)
-    layer.meet(RNNCellBase.__dict__["_step"], _recurrent)
+        layer.meet(_lazy.functional.__dict__.get(name), partial(_call, name))
+    layer.meet(_lazy.linear.linear, partial(_call, "linear"))  # what `torch.nn.functional.linear` calls, and composites
+    layer.meet(_lazy.rnn.RNNBase.__dict__["_layers"], _recurrent)
+    layer.meet(_lazy.rnn.RNNCellBase.__dict__["_step"], _recurrent)
     return layer
 
 

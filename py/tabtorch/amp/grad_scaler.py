@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import multi
 
@@ -32,11 +33,9 @@ def unscale_all(grads: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> No
 
     Many are taken as one flat buffer: the dispatches hardly grow with their number.
     """
-    from tabtorch.optim._fused import _flat, _may_pack
-
     with torch.no_grad():
-        packed = len(grads) > 1 and _may_pack(grads, grads, [])
-        parts: list[Any] = [_flat(grads)] if packed else list(grads)
+        packed = len(grads) > 1 and _lazy._fused._may_pack(grads, grads, [])
+        parts: list[Any] = [_lazy._fused._flat(grads)] if packed else list(grads)
         bad = [p.isfinite().logical_not().any() for p in parts]
         one = bad[0] if len(bad) == 1 else torch.stack(bad).any()
         found_inf.copy_(torch.where(one, 1.0, found_inf))

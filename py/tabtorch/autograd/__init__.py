@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd import function
 from tabtorch.autograd import grad_mode as mode
 from tabtorch.autograd.engine import backward, grad
@@ -27,17 +28,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("detect_anomaly", "set_detect_anomaly"):
-        from tabtorch.autograd import anomaly_mode
-
-        return getattr(anomaly_mode, name)
+        return getattr(_lazy.anomaly_mode, name)
     if name == "Variable":
-        from tabtorch.autograd.variable import Variable
-
-        return Variable
+        return _lazy.variable.Variable
     if name == "SavedTensor":
-        from tabtorch.autograd.saved_tensors import SavedTensor
-
-        return SavedTensor
+        return _lazy.saved_tensors.SavedTensor
     if name in ("anomaly_mode", "forward_ad", "functional", "graph", "profiler", "variable"):
         import importlib
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd import zero_curvature
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.match_input import fit_gradient
@@ -52,9 +53,7 @@ def _collect(roots: Sequence[Any], ends: Sequence[GradFn] = ()) -> tuple[list[Gr
     found = list(stack)
     flips = STATE.flips
     if flips:
-        from tabtorch.autograd.forward_ad import is_hidden
-
-        found = [fn for fn in stack if not is_hidden(fn)]
+        found = [fn for fn in stack if not _lazy.forward_ad.is_hidden(fn)]
         stack = found.copy()
     while stack:
         for e in stack.pop().edges:
@@ -68,7 +67,7 @@ def _collect(roots: Sequence[Any], ends: Sequence[GradFn] = ()) -> tuple[list[Gr
                 e = e.fn
             if e not in seen:
                 seen.add(e)
-                if flips and is_hidden(e):
+                if flips and _lazy.forward_ad.is_hidden(e):
                     continue
                 stack.append(e)
                 found.append(e)
@@ -326,15 +325,11 @@ def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
         g = g if m.contiguous else g.contiguous()
         plain = contiguous_strides(want.shape)
         return g if g._meta.strides == plain else Tensor._view_of(g, m.view(m.shape, plain, m.offset))
-    from tabtorch.ops.machinery.dispatch import layout_of
-    from tabtorch.ops.machinery.inplace import is_dense
-    from tabtorch.ops.shaping.convert import converted
-
-    if not is_dense(want):
+    if not _lazy.inplace.is_dense(want):
         return g if m.contiguous else g.contiguous()
     if m.strides == want.strides and not m.offset:
         return g
-    r = converted(g, want.shape, m.dtype, layout_of([want], want.shape))
+    r = _lazy.convert.converted(g, want.shape, m.dtype, _lazy.dispatch.layout_of([want], want.shape))
     r._meta = meta(want.shape, want.strides, 0, m.dtype, m.device)
     return r
 
@@ -447,9 +442,12 @@ def _as_tuple(x: Any) -> tuple[Any, ...]:
     x = (x,) if x is None or isinstance(x, Tensor) or hasattr(x, "ownership_token") else tuple(x)
     for e in x:
         if not isinstance(e, Tensor) and hasattr(e, "ownership_token"):
-            from tabtorch.autograd.graph import GradientEdge, tensor_at
-
-            return tuple([tensor_at(e) if isinstance(e, GradientEdge) else e for e in x])
+            return tuple(
+                [
+                    _lazy.autograd_graph.tensor_at(e) if isinstance(e, _lazy.autograd_graph.GradientEdge) else e
+                    for e in x
+                ]
+            )
     return x
 
 
@@ -521,7 +519,6 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """`torch.autograd.grad`: the gradients of `outputs` with respect to `inputs`, as a tuple; `.grad` is left alone."""
     if is_grads_batched:
-        from tabtorch.func import vmap
 
         def each(*gs: Tensor) -> Any:
             found = grad(
@@ -540,7 +537,7 @@ def grad(
                     "vmap."
                 )
         missing: set[int] = set()
-        batched = iter(vmap(each)(*_as_tuple(grad_outputs)))
+        batched = iter(_lazy.func.vmap(each)(*_as_tuple(grad_outputs)))
         return tuple([None if k in missing else next(batched) for k in range(len(_as_tuple(inputs)))])
     if materialize_grads and allow_unused is False:
         raise ValueError(

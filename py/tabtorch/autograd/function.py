@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE, no_grad, quiet
 from tabtorch.autograd.tape import FREED, GradFn, Packed, Port, Saved, edge, freed_error, next_seq
 from tabtorch.autograd.views import check_inplace, rebase
@@ -180,9 +181,7 @@ class Function(metaclass=_FunctionMeta):
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs `forward` and records it."""
         if STATE.nesting and not cls.__module__.startswith("tabtorch."):
-            from tabtorch.func.functions import apply
-
-            batched = apply(cls, args)
+            batched = _lazy.functions.apply(cls, args)
             if batched is not NotImplemented:
                 return batched
         ctx: Any = cls._backward_cls()
@@ -194,11 +193,9 @@ class Function(metaclass=_FunctionMeta):
         levels: Any = ()
         own = recording and STATE.duals and cls.__module__.startswith("tabtorch.")
         if recording and STATE.duals:
-            from tabtorch.autograd.forward_ad import call_jvp, tangents_of
-
             # what is part of an operation needs no jvp: its backward says all
             if not own or cls.jvp is not Function.jvp:
-                levels = tangents_of(inputs)
+                levels = _lazy.forward_ad.tangents_of(inputs)
                 if levels and cls.jvp is Function.jvp:
                     cls.jvp(ctx)  # raises
         ctx._needs = tuple([isinstance(a, Tensor) and (a._rg if own else a.requires_grad) for a in args])
@@ -219,7 +216,7 @@ class Function(metaclass=_FunctionMeta):
             raise TypeError("expected tensor or tuple of tensors (got list)")
         _finish(ctx, cls, inputs, outputs, single, recording)
         if levels:
-            call_jvp(ctx, cls, outputs, levels)
+            _lazy.forward_ad.call_jvp(ctx, cls, outputs, levels)
         return outputs[0] if single else tuple(outputs)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.autograd import forward_ad
 from tabtorch.autograd.engine import grad
 from tabtorch.autograd.tape import GradFn, next_seq
@@ -329,10 +330,8 @@ class _Undefined(GradFn):
 
 
 def _without_gradient(t: Any) -> Any:
-    from tabtorch.autograd.tape import edge
-
     fn, out = _Undefined(), t.detach()
-    fn.edges, fn.metas, fn.outs, fn.seq = (t._fn or edge(t),), (t._meta,), t._meta, next_seq()
+    fn.edges, fn.metas, fn.outs, fn.seq = (t._fn or _lazy.tape.edge(t),), (t._meta,), t._meta, next_seq()
     out._rg, out._fn = True, fn
     return out
 

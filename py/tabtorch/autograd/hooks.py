@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import GradFn
 from tabtorch.core.tensor import Tensor
 from tabtorch.storage import UNRECORDED
@@ -17,13 +18,11 @@ added = [0]
 
 def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
     """Appends to the ordered dict `owner.where`. The handle returned takes the hook out again."""
-    from tabtorch.utils.hooks import RemovableHandle
-
     hooks = getattr(owner, where)
     if hooks is None:
         hooks = OrderedDict()
         setattr(owner, where, hooks)
-    handle = RemovableHandle(hooks)
+    handle = _lazy.utils_hooks.RemovableHandle(hooks)
     hooks[handle.id] = hook
     added[0] += 1
     return handle
@@ -38,9 +37,7 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
     if fn.tensor_hooks is None:
         fn.tensor_hooks = {}
     hooks = fn.tensor_hooks.setdefault(t.output_nr, OrderedDict())
-    from tabtorch.utils.hooks import RemovableHandle
-
-    handle = RemovableHandle(hooks)
+    handle = _lazy.utils_hooks.RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
 

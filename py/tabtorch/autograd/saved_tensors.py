@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import FREED, GradFn, OpFn, Packed, Saved, freed_error
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor import Tensor
@@ -45,14 +46,12 @@ _NAMES = {
 
 def names_of(fn: Any) -> dict[str, int]:
     """Name -> place of what `fn` saves: of a row, its operands, then -1 for its output."""
-    from tabtorch.ops.machinery.row_tape import uses_of
-
     own, _, form = type(fn).__name__.partition("Backward")
     row: Any = getattr(fn, "row", None)
     if row is not None:
         name = row.backward_name
         shown = name(()) if callable(name) else name
-        needed = [any(column) for column in zip(*uses_of(type(fn)).needed)]
+        needed = [any(column) for column in zip(*_lazy.row_tape.uses_of(type(fn)).needed)]
         found = {"result": -1} if needed[-1] else {}
         if shown.partition("Backward")[0] == own:
             for i, n in enumerate(row.names[: row.operands]):
@@ -116,8 +115,6 @@ class SavedTensor:
 
         RuntimeError for one that has hooks, or has been freed.
         """
-        from tabtorch.ops.machinery.row_tape import keep_apart
-
         fn, i = self.fn, self.place
         if (fn.saved if isinstance(fn, OpFn) else getattr(fn, "packed", fn.args)) is FREED:
             raise RuntimeError(
@@ -125,7 +122,7 @@ class SavedTensor:
                 "are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
                 "through the graph a second time or if you need to access saved variables after calling backward."
             )
-        kept: list[Any] = list(fn.saved) if isinstance(fn, OpFn) else keep_apart(fn)
+        kept: list[Any] = list(fn.saved) if isinstance(fn, OpFn) else _lazy.row_tape.keep_apart(fn)
         if isinstance(kept[i], Packed):
             raise RuntimeError(
                 "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks "

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.base.dtypes import TYPE_NAMES
 from tabtorch.base.thread_state import next_seq
@@ -88,15 +89,11 @@ class GradFn:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_saved_", "_raw_saved_")):
-            from tabtorch.autograd.saved_tensors import find
-
-            return find(self, name)
+            return _lazy.saved_tensors.find(self, name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __dir__(self) -> list[str]:
-        from tabtorch.autograd.saved_tensors import listed
-
-        return [*super().__dir__(), *listed(self)]
+        return [*super().__dir__(), *_lazy.saved_tensors.listed(self)]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object at {id(self):#x}>"
@@ -115,15 +112,11 @@ class GradFn:
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook(grad_inputs, grad_outputs)` after this node ran; what it returns replaces grad_inputs."""
-        from tabtorch.autograd.hooks import add_hook
-
-        return add_hook(self, "post_hooks", hook)
+        return _lazy.autograd_hooks.add_hook(self, "post_hooks", hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook(grad_outputs)` before this node runs; what it returns replaces grad_outputs."""
-        from tabtorch.autograd.hooks import add_hook
-
-        return add_hook(self, "pre_hooks", hook)
+        return _lazy.autograd_hooks.add_hook(self, "pre_hooks", hook)
 
 
 class Port:
@@ -169,19 +162,16 @@ class AccumulateGrad:
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((), (gradient,))` after the gradient was added to `.grad`."""
-        from tabtorch.autograd.hooks import add_hook
-
-        return add_hook(self.variable, "_after_hooks", hook)
+        return _lazy.autograd_hooks.add_hook(self.variable, "_after_hooks", hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((gradient,))` before that; a tuple that it returns replaces it."""
-        from tabtorch.autograd.hooks import add_hook
 
         def first(g: Tensor) -> Any:
             r = hook((g,))
             return r[0] if isinstance(r, tuple) else r
 
-        return add_hook(self.variable, "_backward_hooks", first)
+        return _lazy.autograd_hooks.add_hook(self.variable, "_backward_hooks", first)
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
@@ -212,9 +202,7 @@ def _public_edge(e: Any) -> tuple[Any, int]:
 def edge(t: Tensor) -> Any:
     """The edge to a tensor that requires grad and has no `_fn` at hand: a leaf, or a view whose base was written to."""
     if t._stale:
-        from tabtorch.autograd.views import refresh
-
-        refresh(t)
+        _lazy.autograd_views.refresh(t)
         return t._fn
     return _nowhere(t) if t._borrowed else t
 
@@ -314,8 +302,6 @@ class Packed:
     __slots__ = ("edge", "is_output", "nr", "unpack_hook", "value")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
-        from tabtorch.autograd.grad_mode import no_grad
-
         if tensor._inference:
             raise inference_error()
         pack, self.unpack_hook = STATE.hooks[-1]
@@ -325,7 +311,7 @@ class Packed:
         version = tensor._storage.version
         before, STATE.hooks = STATE.hooks, ()
         try:
-            with no_grad():
+            with _lazy.grad_mode.no_grad():
                 self.value = pack(tensor)
         finally:
             STATE.hooks = before
@@ -394,9 +380,7 @@ def check_history(t: Tensor) -> None:
 def maker(t: Tensor) -> Any:
     """The present function of a tensor, on the tape, of a view whose base was written to the one that it gets for that."""
     if t._stale:
-        from tabtorch.autograd.views import refresh
-
-        refresh(t)
+        _lazy.autograd_views.refresh(t)
     return t._fn
 
 
@@ -458,9 +442,7 @@ class OpFn(GradFn):
 
     def _unpack_by_name(self, saved: Sequence[Saved | Packed | None]) -> None:
         """Unpacks what is saved in PyTorch's order: of several that were written to, the first is told."""
-        from tabtorch.autograd.saved_tensors import names_of
-
-        named = [(name, saved[i]) for name, i in names_of(self).items() if i < len(saved)]
+        named = [(name, saved[i]) for name, i in _lazy.saved_tensors.names_of(self).items() if i < len(saved)]
         for _, _, s in sorted([(s.is_output, name, s) for name, s in named if s is not None]):
             s.unpack(self)
 

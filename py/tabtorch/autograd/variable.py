@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 
 
@@ -20,9 +21,7 @@ class Variable(metaclass=_VariableMeta):
 
     def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: bool | None = None) -> Any:
         if data is None:
-            from tabtorch.ops.machinery.registry import function
-
-            empty: Any = function("empty")
+            empty: Any = _lazy.registry.function("empty")
             data = empty(0)
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import (
     GradFn,
@@ -131,9 +132,7 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
     others: what is written, whose gradient would have to be followed too; what is no tensor does not count.
     """
     if STATE.duals:
-        from tabtorch.autograd.forward_ad import remember
-
-        remember(x)
+        _lazy.forward_ad.remember(x)
     if STATE.grad and not STATE.hidden:
         _check_history(x, others)
     if x._inference and x._inference is not DATA and not STATE.inference:
@@ -201,9 +200,7 @@ def before_write(x: Tensor) -> Tensor:
 def rebase(x: Tensor, fn: GradFn) -> None:
     """`x` was written to, and `fn` is the operation, recorded with `before_write(x)` as its first input."""
     if STATE.hidden:
-        from tabtorch.autograd.forward_ad import is_dual
-
-        if not is_dual(fn):
+        if not _lazy.forward_ad.is_dual(fn):
             return
     base = x._base
     if base is None:
@@ -234,9 +231,7 @@ def rebase(x: Tensor, fn: GradFn) -> None:
 
 def _move_retain(x: Tensor, fn: GradFn) -> None:
     if x._retain is not None:
-        from tabtorch.autograd.hooks import move_retain
-
-        move_retain(x, fn)
+        _lazy.autograd_hooks.move_retain(x, fn)
 
 
 #: the gradient of a view that has that mark and nothing else of its own
@@ -252,8 +247,6 @@ _RETYPES: dict[str, Callable[[Meta], Any]] = {
 
 def refresh(t: Tensor) -> None:
     """Gives a view whose base was written to its new grad_fn."""
-    from tabtorch.core.views import unstride
-
     base = t._base
     assert base is not None
     _check_view_state(t, True)
@@ -276,7 +269,7 @@ def refresh(t: Tensor) -> None:
     fn.outs = t._meta
     base_meta, m = base._meta, t._meta
     own = _MARKED.get(m.mark ^ base_meta.mark) if m.marked(base_meta.mark) is base_meta else None
-    fn.backward = own or (lambda g: unstride(g, base_meta, m))
+    fn.backward = own or (lambda g: _lazy.core_views.unstride(g, base_meta, m))
     fn.seq = next_seq()
     t._fn = fn
 
@@ -288,15 +281,13 @@ class CopySlices(GradFn):
     region: Meta
 
     def apply(self, g: Any) -> Sequence[Tensor | None]:
-        from tabtorch.autograd.zero_curvature import is_flat, keep_edges
-
         inner = self.inner
         if inner is None:
             raise freed_error()
         result, part = _with_region(g, self.outs, self.region)
         grads = list(inner.apply(part.clone()))
-        if STATE.grad and is_flat(inner):
-            grads = keep_edges(inner, grads)
+        if STATE.grad and _lazy.zero_curvature.is_flat(inner):
+            grads = _lazy.zero_curvature.keep_edges(inner, grads)
         own = grads[0]
         if own is None:
             part.zero_()
@@ -392,9 +383,7 @@ def as_strided_backward(g: Tensor, base: Meta, m: Meta) -> Tensor:
 
 
 def core_int64() -> Any:
-    from tabtorch.base.dtypes import int64
-
-    return int64
+    return _lazy.dtypes.int64
 
 
 def _overlaps(m: Meta) -> bool:

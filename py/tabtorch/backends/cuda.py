@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tabtorch import _lazy
+
 
 class _Matmul:
     """Permissions that scripts may give; float32 is what is computed either way. AttributeError for names that are none."""
@@ -27,9 +29,7 @@ class _Matmul:
             raise AttributeError("Unknown attribute " + name)
         self.__dict__[name] = value
         if name == "allow_tf32":
-            from tabtorch import set_float32_matmul_precision
-
-            set_float32_matmul_precision("high" if value else "highest")
+            _lazy.torch.set_float32_matmul_precision("high" if value else "highest")
 
 
 class _PlanCache:
@@ -50,9 +50,7 @@ cufft_plan_cache = _PlanCache()
 
 def is_built() -> bool:
     """Whether "cuda" means something here: after `install()`."""
-    from tabtorch.cuda import is_available
-
-    return is_available()
+    return _lazy.cuda.is_available()
 
 
 # ---- permissions for kinds of attention kernels: there is one, which takes what is permitted as leave to run

@@ -10,11 +10,12 @@ import math
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, cpu, default_device, resolve, roaming_cpu
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.base.layout import check_layout, format_strides, preserve_format
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
+from tabtorch.core.layout import check_layout, format_strides, preserve_format
 from tabtorch.core.shapes import dense_strides, integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, cast, const, where
@@ -387,11 +388,12 @@ def arange(*args: Any, **kw: Any) -> Tensor:
     if wrong == ["end"] and len(args) == 1:
         raise TypeError(f"arange(): argument 'end' (position 1) must be Number, not {type(args[0]).__name__}")
     if wrong or len(args) > 3 or "end" not in given or not kw.keys() <= _NEW:
-        from tabtorch.ops.machinery.signatures import NEW, listed, wrong_arguments
-
-        one, more = f"Number end, *, {NEW}", f"Number start, Number end, Number step = 1, *, {NEW}"
-        two = f"Number start, Number end, *, {NEW.removeprefix('Tensor out = None, ')}"
-        raise wrong_arguments("arange", args, asked, listed(one, two, more))
+        one, more = (
+            f"Number end, *, {_lazy.signatures.NEW}",
+            f"Number start, Number end, Number step = 1, *, {_lazy.signatures.NEW}",
+        )
+        two = f"Number start, Number end, *, {_lazy.signatures.NEW.removeprefix('Tensor out = None, ')}"
+        raise _lazy.signatures.wrong_arguments("arange", args, asked, _lazy.signatures.listed(one, two, more))
     start, end, step = (plain(given.get(k, v)) for k, v in (("start", 0), ("end", 0), ("step", 1)))
     return _range("arange", start, end, step, False, kw)
 
@@ -538,44 +540,41 @@ def _check_parts(a: Dtype, b: Dtype) -> None:
 @register("complex")
 def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
-    from tabtorch.ops.machinery.arguments import check_tensors
-    from tabtorch.ops.machinery.operand_devices import together
-
-    check_tensors("complex", real=real, imag=imag)
-    real, imag = together((real, imag))
+    _lazy.arguments.check_tensors("complex", real=real, imag=imag)
+    real, imag = _lazy.operand_devices.together((real, imag))
     a, b = real._meta, imag._meta
     _check_parts(a.dtype, b.dtype)
     if a.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"torch.complex of {a.dtype!r} is not supported by tabtorch (there is no complex32)")
-    from tabtorch.autograd.tape import record
-    from tabtorch.engine.view import broadcast_shapes
-    from tabtorch.ops.machinery.dispatch import dense_alike, expanded, laid_out, layout_of
-
-    shape = broadcast_shapes(a.shape, b.shape)
-    order = layout_of([a, b], shape)
-    inner, m = laid_out(shape, order, a.dtype.to_complex(), a.device, dense_alike([a, b], shape))
+    shape = _lazy.view.broadcast_shapes(a.shape, b.shape)
+    order = _lazy.dispatch.layout_of([a, b], shape)
+    inner, m = _lazy.dispatch.laid_out(
+        shape, order, a.dtype.to_complex(), a.device, _lazy.dispatch.dense_alike([a, b], shape)
+    )
     source = None if 0 in shape else order
-    i = inst(_COMPLEX, (expanded(a, shape, source), expanded(b, shape, source)), inner, (), None, a.dtype.compute)
+    i = inst(
+        _COMPLEX,
+        (_lazy.dispatch.expanded(a, shape, source), _lazy.dispatch.expanded(b, shape, source)),
+        inner,
+        (),
+        None,
+        a.dtype.compute,
+    )
     r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
     if real._rg or imag._rg:
-        record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
+        _lazy.tape.record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
     return r if out is None else write_out(out, r, _COMPLEX_OUT)
 
 
 @register("polar")
 def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their absolute values and angles."""
-    from tabtorch.ops.machinery.arguments import check_tensors
-    from tabtorch.ops.machinery.operand_devices import together
-
-    check_tensors("polar", abs=abs, angle=angle)
-    abs, angle = together((abs, angle))
+    _lazy.arguments.check_tensors("polar", abs=abs, angle=angle)
+    abs, angle = _lazy.operand_devices.together((abs, angle))
     _check_parts(abs._meta.dtype, angle._meta.dtype)
     check_kernel("polar_cpu", abs._meta.dtype, SINGLE_DOUBLE)
     r = complex_(abs.detach() * angle.detach().cos(), abs.detach() * angle.detach().sin())
     if abs._rg or angle._rg:
-        from tabtorch.autograd.tape import record
-
         grads = (lambda g, z: (g.conj() * z.sgn()).real, lambda g, z: (g.conj() * (z * 1j)).real)
-        record("PolarBackward0", (abs, angle), r, grads, (r,))
+        _lazy.tape.record("PolarBackward0", (abs, angle), r, grads, (r,))
     return r if out is None else write_out(out, r, _COMPLEX_OUT)

@@ -14,6 +14,7 @@ from itertools import chain
 from math import isfinite, prod
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core.tensor import Tensor
@@ -253,8 +254,6 @@ def tensor(
 
     Raises ValueError for ragged sequences, RuntimeError or TypeError for what is no number.
     """
-    from tabtorch.core.creation import finished, placed
-
     dtype = dtypes.given_dtype("tensor", dtype)
     if isinstance(data, Tensor):
         warnings.warn(
@@ -266,9 +265,9 @@ def tensor(
         r = data.detach().to(device=device, dtype=dtype, copy=True) if device is not None else data.detach().clone()
         if dtype is not None and r.dtype is not dtype:
             r = r.to(dtype)
-        return finished(r, requires_grad)
+        return _lazy.creation.finished(r, requires_grad)
     if _is_numpy(data):
-        return finished(_from_array(data, dtype, device, True), requires_grad)
+        return _lazy.creation.finished(_from_array(data, dtype, device, True), requires_grad)
     if isinstance(data, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(data, (list, tuple)) and data and _has_arrays(data):
@@ -284,7 +283,9 @@ def tensor(
         shape, flat = flatten(data)
         d, flat = infer(flat, bool(shape)) if prod(shape) else (dtypes.get_default_dtype(), [])
     d = dtype or d
-    return finished(from_flat(flat, tuple(shape), d, placed(d, device, "tensor")), requires_grad)
+    return _lazy.creation.finished(
+        from_flat(flat, tuple(shape), d, _lazy.creation.placed(d, device, "tensor")), requires_grad
+    )
 
 
 def _has_arrays(data: Any) -> bool:
@@ -299,10 +300,8 @@ def _from_array(a: Any, dtype: Dtype | None, device: Any, strided: bool = False)
     """A copy of a NumPy array; `strided` keeps the order in which it lies in memory."""
     import numpy as np
 
-    from tabtorch.core.creation import placed
-
     d = numpy_dtype(a)
-    where = placed(dtype or d, device)
+    where = _lazy.creation.placed(dtype or d, device)
     # types the GPU has not are converted on the host
     if dtype is not None and dtype is not d and dtype.name in _NUMPY:
         a = a.astype(dtype.name)
@@ -361,8 +360,6 @@ def asarray(
 
     requires_grad: None means that of `obj`; a tensor keeps its history unless it is False.
     """
-    from tabtorch.core.creation import finished
-
     if isinstance(obj, Tensor):
         r = as_tensor(obj, dtype, device)
         if copy is True and r is obj:
@@ -373,12 +370,12 @@ def asarray(
             return r
         if not requires_grad:
             return r.detach() if r._rg else r
-        return r if r._rg else finished(r.detach(), True)
+        return r if r._rg else _lazy.creation.finished(r.detach(), True)
     if copy is False:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     if isinstance(obj, (bytes, bytearray, memoryview)) or isinstance(obj, array):
         return frombuffer(obj, dtype=dtype or dtypes.get_default_dtype(), requires_grad=bool(requires_grad))
-    return finished(as_tensor(obj, dtype, device), bool(requires_grad))
+    return _lazy.creation.finished(as_tensor(obj, dtype, device), bool(requires_grad))
 
 
 @register("frombuffer")
@@ -386,8 +383,6 @@ def frombuffer(
     buffer: Any, *, dtype: Dtype, count: int = -1, offset: int = 0, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """A 1-d tensor with a copy of the bytes of `buffer`, from `offset` on. Raises ValueError where they do not suffice."""
-    from tabtorch.core.creation import finished, placed
-
     view = memoryview(buffer).cast("B")
     size, n = dtype.itemsize, len(view)
     if n == 0 or count == 0:
@@ -408,10 +403,10 @@ def frombuffer(
             f"actual buffer length ({n} bytes)"
         )
     part = view[offset : offset + count * size]
-    m = contiguous_meta((count,), dtype, placed(dtype, device))
+    m = contiguous_meta((count,), dtype, _lazy.creation.placed(dtype, device))
     kept: Any
     if count <= KEPT and dtype.category < 2:
         kept = array("B" if dtype.category == 0 else dtype.format, bytes(part))
     else:
         kept = bounds_of_data(part, dtype)
-    return finished(Tensor._wrap(from_host(part, m, kept), m), requires_grad)
+    return _lazy.creation.finished(Tensor._wrap(from_host(part, m, kept), m), requires_grad)

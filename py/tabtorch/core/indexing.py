@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import before_write, check_inplace
 from tabtorch.autograd.views import view as track
@@ -193,9 +194,7 @@ def _is_array(p: Any) -> bool:
 
 def _index_tensor(p: Any, x: Tensor) -> Tensor:
     """A list or array inside an index, as a tensor of int64, bool or uint8."""
-    from tabtorch.core.from_host import tensor
-
-    t = tensor(list(p) if isinstance(p, range) else p, device=x.device)
+    t = _lazy.from_host.tensor(list(p) if isinstance(p, range) else p, device=x.device)
     if t._meta.numel == 0 and t._meta.dtype.category != 0:
         t = t.to(dtypes.int64)
     elif t._meta.dtype.category == 2:
@@ -308,9 +307,7 @@ class _Advanced:
                 return p if batches[0] and _differs(p) else _known_index(p)
             return p
         if isinstance(p, bool):
-            from tabtorch.core.from_host import tensor
-
-            return tensor(p, device=x.device)
+            return _lazy.from_host.tensor(p, device=x.device)
         if isinstance(p, (list, tuple, range)) or _is_array(p):
             if _is_array(p) and p.ndim == 0 and p.dtype.kind in "iu":
                 return int(p)
@@ -319,9 +316,7 @@ class _Advanced:
             raise TypeError("new(): invalid data type 'str'")
         if hasattr(p, "__index__") and not isinstance(p, float):
             if type(p).__name__ in ("bool_", "bool"):  # NumPy's
-                from tabtorch.core.from_host import tensor
-
-                return tensor(bool(p), device=x.device)
+                return _lazy.from_host.tensor(bool(p), device=x.device)
             return p.__index__()
         raise IndexError(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
@@ -340,16 +335,12 @@ class _Advanced:
 
 def _differs(i: Tensor) -> bool:
     """Whether inside `vmap` each example has an index of its own."""
-    from tabtorch.func.batch import is_batched
-
-    return is_batched(i)
+    return _lazy.batch.is_batched(i)
 
 
 def _known_index(i: Tensor) -> int:
     """The value of a 0-d index: it makes a view, which has to know its place. Waits for the device if need be."""
-    from tabtorch.ops.indexing.index_maps import host_values
-
-    known = host_values(i)
+    known = _lazy.index_maps.host_values(i)
     return int(i.item() if known is None else known[0])
 
 
@@ -429,14 +420,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         _fill_mask(x, a.tensors, given[0], value)
         return
     if not isinstance(value, Tensor):
-        from tabtorch.core.creation import number
-
-        value = number(value, x._meta.dtype)
+        value = _lazy.creation.number(value, x._meta.dtype)
     elif value._meta.numel == 1 and value._meta.ndim == 0 and value._meta.device.number != x._meta.device.number:
         value = value.to(x._meta.device)
-    from tabtorch.ops.indexing.scatter import put_at
-
-    put_at(x, a.tensors, value, False, True)
+    _lazy.scatter.put_at(x, a.tensors, value, False, True)
 
 
 def _fill_mask(x: Tensor, tensors: list[Tensor | None], mask: Tensor, value: Any) -> None:
@@ -453,9 +440,7 @@ def _fill_mask(x: Tensor, tensors: list[Tensor | None], mask: Tensor, value: Any
             )
         value = value.reshape(()) if value._meta.ndim else value
     else:
-        from tabtorch.core.creation import number
-
-        value = number(value, x._meta.dtype)
+        value = _lazy.creation.number(value, x._meta.dtype)
     fill_at(x, mask.reshape(*mask._meta.shape, *(1,) * tail) if tail else mask, value, mask)
 
 
@@ -466,10 +451,8 @@ def _value(x: Tensor, value: Any) -> Any:
         return value.item()
     if not array and not isinstance(value, (list, tuple, str)) and hasattr(value, "__index__"):
         return value.__index__()
-    from tabtorch.core.shapes import type_name
-
     name = "numpy." + type(value).__name__ if array else type(value).__name__
-    raise TypeError(f"can't assign a {name} to a torch.{type_name(x._meta.dtype)}Tensor")
+    raise TypeError(f"can't assign a {name} to a torch.{_lazy.shapes.type_name(x._meta.dtype)}Tensor")
 
 
 def _assign(part: Tensor, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery import registry
 
@@ -59,7 +60,7 @@ _INPLACE = {
 _UNARY = {"__neg__": "neg", "__pos__": "positive", "__abs__": "abs"}
 
 
-def _lazy(name: str, make: Callable[[], Any]) -> None:
+def _on_first_use(name: str, make: Callable[[], Any]) -> None:
     def first(self: Tensor, *args: Any) -> Any:
         f = make()
         setattr(Tensor, name, f)
@@ -85,9 +86,7 @@ def _binary(row: str, name: str = "") -> Callable[..., Any]:
             return f(self, other) if _operand(other) else _overridden(composite, self, other)
 
         return composite
-    from tabtorch.ops.machinery.dispatch import operator
-
-    return operator(row, name)
+    return _lazy.dispatch.operator(row, name)
 
 
 def _overridden(op: Any, self: Tensor, other: Any) -> Any:
@@ -97,17 +96,13 @@ def _overridden(op: Any, self: Tensor, other: Any) -> Any:
 
 
 def _operand(x: Any) -> bool:
-    from tabtorch.ops.machinery.arguments import as_operand
-
-    return as_operand(x) is not None
+    return _lazy.arguments.as_operand(x) is not None
 
 
 def _reflected(row: str) -> Callable[..., Any]:
     _found(row)
     if row in registry.ROWS:
-        from tabtorch.ops.machinery.dispatch import operator
-
-        f = operator(row)
+        f = _lazy.dispatch.operator(row)
     else:
         f = _found(row)
 
@@ -188,16 +183,16 @@ def _invert() -> Callable[..., Any]:
 def install() -> None:
     """Puts the operators into the class."""
     for name, row in _BINARY.items():
-        _lazy(name, lambda row=row, name=name: _binary(row, name))  # type: ignore[misc]
+        _on_first_use(name, lambda row=row, name=name: _binary(row, name))  # type: ignore[misc]
     for name, row in _REFLECTED.items():
-        _lazy(name, lambda row=row: _reflected(row))  # type: ignore[misc]
+        _on_first_use(name, lambda row=row: _reflected(row))  # type: ignore[misc]
     for name, row in _INPLACE.items():
-        _lazy(name, lambda row=row: _inplace(row))  # type: ignore[misc]
+        _on_first_use(name, lambda row=row: _inplace(row))  # type: ignore[misc]
     for name, row in _UNARY.items():
-        _lazy(name, lambda row=row: _unary(row))  # type: ignore[misc]
-    _lazy("__invert__", _invert)
-    _lazy("__rsub__", _rsub)
-    _lazy("__rtruediv__", _rdiv)
-    _lazy("__rdiv__", _rdiv)  # Python 2's name, which PyTorch still has
-    _lazy("__matmul__", _matmul)
-    _lazy("__rmatmul__", _rmatmul)
+        _on_first_use(name, lambda row=row: _unary(row))  # type: ignore[misc]
+    _on_first_use("__invert__", _invert)
+    _on_first_use("__rsub__", _rsub)
+    _on_first_use("__rtruediv__", _rdiv)
+    _on_first_use("__rdiv__", _rdiv)  # Python 2's name, which PyTorch still has
+    _on_first_use("__matmul__", _matmul)
+    _on_first_use("__rmatmul__", _rmatmul)

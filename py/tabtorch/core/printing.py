@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from math import inf, isfinite, prod
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.thread_state import STATE
 from tabtorch.engine.graph import batches
 
@@ -181,16 +182,12 @@ def _tensor_str(self: Any, indent: int) -> str:
 
 
 def _default_dtype() -> Any:
-    from tabtorch.base.dtypes import get_default_dtype
-
-    return get_default_dtype()
+    return _lazy.dtypes.get_default_dtype()
 
 
 def _device_suffix(t: Any) -> str | None:
     """`device='webgpu:0'` of a tensor that is neither on the cpu, which PyTorch never shows, nor on the default device."""
-    from tabtorch.base.device import default_device
-
-    if t.device.type != "meta" and t.device.type in ("cpu", default_device().type):
+    if t.device.type != "meta" and t.device.type in ("cpu", _lazy.device.default_device().type):
         return None
     return f"device='{t.device}'"
 
@@ -209,9 +206,7 @@ def _grad_suffix(t: Any) -> str | None:
 def _tangent_suffix(t: Any) -> str | None:
     if not STATE.duals:
         return None
-    from tabtorch.autograd.forward_ad import unpack_dual
-
-    tangent = unpack_dual(t).tangent
+    tangent = _lazy.forward_ad.unpack_dual(t).tangent
     return None if tangent is None else f"tangent={tangent}"
 
 
@@ -243,10 +238,8 @@ def tensor_repr(t: Any, *, tensor_contents: str | None = None) -> str:
     A subclass prints under its own name, a Parameter's `repr` is `parameter_repr`.
     """
     if batches[0]:
-        from tabtorch.func.batch import is_batched, shown
-
-        if is_batched(t):
-            return shown(t)
+        if _lazy.batch.is_batched(t):
+            return _lazy.batch.shown(t)
     kind = type(t)
     plain = kind.__name__ in ("Tensor", "Parameter") and kind.__module__.partition(".")[0] in ("tabtorch", "torch")
     prefix = "tensor(" if plain else kind.__name__ + "("

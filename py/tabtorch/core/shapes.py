@@ -11,6 +11,7 @@ from math import prod
 from operator import index as _index
 from typing import Any, TypeVar
 
+from tabtorch import _lazy
 from tabtorch.base.dtypes import TYPE_NAMES
 from tabtorch.engine.view import CONJ, Meta, meta, ordered_strides, view_strides
 
@@ -285,11 +286,11 @@ def expanded(m: Meta, shape: tuple[int, ...]) -> Meta:
     """`expand`: -1 keeps a size, new dimensions have stride 0. RuntimeError as PyTorch's."""
     lead = len(shape) - m.ndim
     if lead < 0:
-        from tabtorch.autograd.tape import OLD_TYPES
-
         name = type_name(m.dtype)
         kind = (
-            f"torch.{name}Tensor" if name in OLD_TYPES else f"{'CPU' if m.device.type == 'cpu' else 'WebGPU'}{name}Type"
+            f"torch.{name}Tensor"
+            if name in _lazy.tape.OLD_TYPES
+            else f"{'CPU' if m.device.type == 'cpu' else 'WebGPU'}{name}Type"
         )
         raise RuntimeError(
             f"expand({kind}{{{list(m.shape)}}}, size={list(shape)}): the number of sizes provided "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor_base import Attributes, TensorBase, inside
@@ -31,9 +32,7 @@ class TensorMeta(type):
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
         super().__init__(name, bases, space)
         if TensorBase not in bases and cls.__torch_function__ is not disabled_torch_function:
-            from tabtorch.interception.torch_function import class_made
-
-            class_made()
+            _lazy.torch_function.class_made()
 
     def __getattr__(cls, name: str) -> Any:
         f = None if name.startswith("__") else registry.method(name)
@@ -50,9 +49,7 @@ def _no_attribute(name: str, who: str) -> str:
 
 def disabled_torch_function(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The `__torch_function__` of a class that overrides nothing, and whose operations give plain tensors."""
-    from tabtorch.overrides import DisableTorchFunctionSubclass
-
-    with DisableTorchFunctionSubclass():
+    with _lazy.overrides.DisableTorchFunctionSubclass():
         return func(*args, **(kwargs or {}))
 
 
@@ -88,9 +85,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     __hash__ = object.__hash__
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        from tabtorch.ops.compatibility.constructors import legacy_constructor
-
-        return legacy_constructor(cls, *args, **kwargs)
+        return _lazy.constructors.legacy_constructor(cls, *args, **kwargs)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """All is done in `__new__`."""
@@ -111,9 +106,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What operations on a subclass do, if it does not say otherwise: give tensors of that subclass."""
-        from tabtorch.overrides import keep_subclass
-
-        return keep_subclass(cls, func, types, args, kwargs or {})
+        return _lazy.overrides.keep_subclass(cls, func, types, args, kwargs or {})
 
     # ---- making tensors
 
@@ -183,9 +176,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def requires_grad(self) -> bool:
         """Whether autograd records what is computed from it."""
         if self._rg and STATE.dualed:
-            from tabtorch.autograd.forward_ad import is_real
-
-            return is_real(self)
+            return _lazy.forward_ad.is_real(self)
         return self._rg
 
     @requires_grad.setter
@@ -220,9 +211,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                     "in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
             if STATE.dualed:
-                from tabtorch.autograd.forward_ad import make_real
-
-                make_real(self)
+                _lazy.forward_ad.make_real(self)
             return self
         if requires_grad:
             if STATE.nesting:
@@ -242,9 +231,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         if requires_grad:
             self._borrowed = False
         if self._storage.views is not None and self._base is None:
-            from tabtorch.autograd.views import lend
-
-            lend(self)
+            _lazy.autograd_views.lend(self)
         return self
 
     def is_inference(self) -> bool:
@@ -255,9 +242,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def is_leaf(self) -> bool:
         """Whether its gradient goes to `.grad`: it was not computed, or autograd does not record it."""
         if self._stale:
-            from tabtorch.autograd.views import refresh
-
-            refresh(self)
+            _lazy.autograd_views.refresh(self)
         return self._fn is None or not self.requires_grad
 
     @property
@@ -266,9 +251,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         if not self.requires_grad:
             return None
         if self._stale:
-            from tabtorch.autograd.views import refresh
-
-            refresh(self)
+            _lazy.autograd_views.refresh(self)
         fn = self._fn
         if fn is None:
             return None
@@ -315,9 +298,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         inputs: Any = None,
     ) -> None:
         """Adds the gradients of this tensor to `.grad` of the leaves it was computed from. See `torch.autograd.backward`."""
-        from tabtorch.autograd.engine import backward
-
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        _lazy.engine.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
         """The same storage, cut from the tape."""
@@ -335,15 +316,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
             )
         if self._fn is not None:
-            from tabtorch.autograd.tape import detached
-
-            detached[0] = self._detached = True
+            _lazy.tape.detached[0] = self._detached = True
         self._fn = None
         self._rg = False
         if self._storage.views is not None:
-            from tabtorch.autograd.views import lend
-
-            lend(self)
+            _lazy.autograd_views.lend(self)
         return self
 
     @property
@@ -370,9 +347,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def retain_grad(self) -> None:
         """Keeps the gradient of a tensor that is no leaf in its `.grad`."""
-        from tabtorch.autograd.hooks import retain_grad
-
-        retain_grad(self)
+        _lazy.autograd_hooks.retain_grad(self)
 
     @property
     def retains_grad(self) -> bool:
@@ -381,15 +356,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
         """Calls `hook(grad)` whenever the gradient of this tensor is known; what it returns replaces the gradient."""
-        from tabtorch.autograd.hooks import register_hook
-
-        return register_hook(self, hook)
+        return _lazy.autograd_hooks.register_hook(self, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
         """Calls `hook(tensor)` after a gradient was added to the `.grad` of this leaf."""
-        from tabtorch.autograd.hooks import register_post_accumulate_grad_hook
-
-        return register_post_accumulate_grad_hook(self, hook)
+        return _lazy.autograd_hooks.register_post_accumulate_grad_hook(self, hook)
 
     def _is_view(self) -> bool:
         return self._base is not None
@@ -398,39 +369,27 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def item(self) -> Any:
         """The one element as a Python number. Waits for the device."""
-        from tabtorch.core.to_host import item
-
-        return item(self)
+        return _lazy.to_host.item(self)
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers (a number for a 0-dimensional tensor). Waits for the device."""
-        from tabtorch.core.to_host import tolist
-
-        return tolist(self)
+        return _lazy.to_host.tolist(self)
 
     async def read(self) -> Any:
         """`await t.read()`: what `tolist()` gives, without ever blocking; works in every browser."""
-        from tabtorch.core.to_host import read_async
-
-        return await read_async(self)
+        return await _lazy.to_host.read_async(self)
 
     def numpy(self, *, force: bool = False) -> Any:
         """A NumPy array with a copy of the elements. RuntimeError for a tensor that requires grad, unless `force`."""
-        from tabtorch.core.to_host import to_numpy
-
-        return to_numpy(self, force)
+        return _lazy.to_host.to_numpy(self, force)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        from tabtorch.core.to_host import to_numpy
-
-        a = to_numpy(self, False)
+        a = _lazy.to_host.to_numpy(self, False)
         return a if dtype is None else a.astype(dtype, copy=False)
 
     def __dlpack__(self, *, stream: Any = -1, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
         """A DLPack capsule with a copy of the elements. BufferError for a tensor that requires grad, or for `copy=False`."""
-        from tabtorch.core.to_host import to_dlpack
-
-        return to_dlpack(self, max_version, copy)
+        return _lazy.to_host.to_dlpack(self, max_version, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Where the capsule's copy lies: in the memory of the host."""
@@ -471,9 +430,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def _number(self, kind: str) -> Any:
         """The one element, for Python's conversions."""
         if kind != "int64_t" and self._rg and STATE.enabled():
-            from tabtorch.ops.compatibility.settings import warn_once
-
-            warn_once(
+            _lazy.settings.warn_once(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
                 "Consider using tensor.detach() first.",
                 4,
@@ -502,9 +459,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         return int(self.item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        from tabtorch.core.printing import tensor_repr
-
-        return tensor_repr(self, tensor_contents=tensor_contents)
+        return _lazy.printing.tensor_repr(self, tensor_contents=tensor_contents)
 
     def __format__(self, format_spec: str) -> str:
         if self._meta.ndim == 0 and type(self) is Tensor:
@@ -515,14 +470,10 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         return sorted({*object.__dir__(self), *registry.all_methods()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        from tabtorch.core.to_host import deepcopy
-
-        return deepcopy(self, memo)
+        return _lazy.to_host.deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from tabtorch.core.to_host import reduce
-
-        return reduce(self)
+        return _lazy.to_host.reduce(self)
 
     # ---- pieces of syntax
 
@@ -530,9 +481,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def T(self) -> Tensor:
         """Its dimensions reversed."""
         if self._meta.ndim != 2 and self._meta.ndim != 0:
-            from tabtorch.ops.compatibility.settings import warn_once
-
-            warn_once(
+            _lazy.settings.warn_once(
                 "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
                 "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
                 "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
@@ -581,9 +530,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         """The real parts, as a view."""
         if not self._meta.dtype.is_complex:
             return self
-        from tabtorch.core.views import pairs
-
-        return pairs(self, 0).select(-1, 0)
+        return _lazy.core_views.pairs(self, 0).select(-1, 0)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -594,25 +541,19 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         """The imaginary parts, as a view. RuntimeError for a tensor that is not complex."""
         if not self._meta.dtype.is_complex:
             raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-        from tabtorch.core.views import pairs
-
-        return pairs(self, 1).select(-1, 1)
+        return _lazy.core_views.pairs(self, 1).select(-1, 1)
 
     @imag.setter
     def imag(self, value: Any) -> None:
         self.imag.copy_(value)
 
     def __getitem__(self, index: Any) -> Tensor:
-        from tabtorch.core.indexing import getitem
-
-        Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-        return getitem(self, index)
+        Tensor.__getitem__ = _lazy.indexing.getitem  # type: ignore[method-assign]
+        return _lazy.indexing.getitem(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        from tabtorch.core.indexing import setitem
-
-        Tensor.__setitem__ = setitem  # type: ignore[method-assign]
-        setitem(self, index, value)
+        Tensor.__setitem__ = _lazy.indexing.setitem  # type: ignore[method-assign]
+        _lazy.indexing.setitem(self, index, value)
 
     def __delitem__(self, index: Any) -> None:
         raise TypeError("Tensor does not support deleting items")

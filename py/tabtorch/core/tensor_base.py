@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.shapes import wrap_dim
@@ -55,9 +56,7 @@ class TensorBase:
     @property
     def layout(self) -> Any:
         """`torch.strided`, always."""
-        from tabtorch.base.layout import strided
-
-        return strided
+        return _lazy.layout.strided
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size along one dimension. IndexError for a dimension out of range."""
@@ -105,9 +104,7 @@ class TensorBase:
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the strides are those of a new tensor of this shape in `memory_format` (default: row-major)."""
-        from tabtorch.base.layout import is_contiguous
-
-        return self._meta.contiguous if memory_format is None else is_contiguous(self._meta, memory_format)
+        return self._meta.contiguous if memory_format is None else _lazy.layout.is_contiguous(self._meta, memory_format)
 
     def is_floating_point(self) -> bool:
         return self._meta.dtype.is_floating_point

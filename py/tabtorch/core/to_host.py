@@ -6,6 +6,7 @@ import struct
 from math import prod
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor import Tensor
@@ -21,9 +22,7 @@ def _source(t: Tensor) -> tuple[graph.Node, int, int]:
     m = t._meta
     size = m.dtype.itemsize
     if not m.contiguous or m.mark or t._storage.node.inst.out.dtype is not m.dtype:
-        from tabtorch.ops.shaping.convert import converted
-
-        t = converted(t.detach(), m.shape, m.dtype)
+        t = _lazy.convert.converted(t.detach(), m.shape, m.dtype)
         return t._storage.node, 0, m.numel * size
     return t._storage.node, m.offset * size, m.numel * size
 
@@ -32,9 +31,7 @@ def memory_of(t: Tensor) -> tuple[graph.Buffer, int, tuple[int, ...]]:
     """Where the elements lie, without a copy if that can be: the buffer, and offset and strides in elements."""
     m = t._meta
     if m.mark or t._storage.node.inst.out.dtype is not m.dtype:
-        from tabtorch.ops.shaping.convert import converted
-
-        t = converted(t.detach(), m.shape, m.dtype)
+        t = _lazy.convert.converted(t.detach(), m.shape, m.dtype)
         m = t._meta
     if STATE.held is not None:
         STATE.held.read()
@@ -53,13 +50,11 @@ def to_bytes(t: Tensor) -> bytes:
 
 async def to_bytes_async(t: Tensor) -> bytes:
     """As `to_bytes`, without blocking."""
-    from tabtorch.bridge import get_bridge
-
     node, offset, nbytes = _source(t)
     b = graph.buffer_of(node)
     if nbytes and graph.read_checked is not None:
         await raise_found_async()
-    return await get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
+    return await _lazy.bridge.get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
 
 
 def decode(data: bytes, d: dtypes.dtype) -> list[Any]:
@@ -222,9 +217,7 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
     root = t._storage.root
     storage = memo.get(id(root))
     if storage is None:
-        from tabtorch.storage import Storage
-
-        storage = memo[id(root)] = Storage(root.node)  # values never change: sharing one is copying it
+        storage = memo[id(root)] = _lazy.storage.Storage(root.node)  # values never change: sharing one is copying it
     new = object.__new__(type(t))
     new._storage = storage
     new._meta = t._meta
@@ -244,9 +237,7 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
 
 def reduce(t: Tensor) -> Any:
     """How pickle and `copy.copy` make a tensor again: over its storage."""
-    from tabtorch.serialization.pickler import reduced
-
-    made = reduced(t)
+    made = _lazy.pickler.reduced(t)
     if made[0].__name__ != "_rebuild_from_type_v2" or type(t) is not Tensor:
         return made
     f, _, args, state = made[1]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import as_strided_backward, refresh, views_of_several
 from tabtorch.autograd.views import view as track
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.base.layout import contiguous_format
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import ints, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, broadcast_shapes
@@ -126,9 +127,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     if more:
         dim = (dim, *more)
     elif dim is not None and type(dim) is not int:
-        from tabtorch.ops.machinery.signatures import complain
-
-        complain("squeeze", (dim,), {}, True)
+        _lazy.signatures.complain("squeeze", (dim,), {}, True)
     if dim is None:
         return _view(input, shapes.squeezed(m, None), "SqueezeBackward0", _reshape_back, m.shape)
     if isinstance(dim, (tuple, list)):
@@ -274,12 +273,10 @@ def _embedding(m: Meta, dim: int, start: int, length: int | None, step: int) -> 
         dim = dim.__index__()
 
     def backward(g: Tensor) -> Tensor:
-        from tabtorch.ops.indexing.slices import embed
-
         d = wrap_dim(dim, m.ndim)
         n = m.shape[d]
         part = (start + n if start < 0 else start, length, step)
-        return embed(g, m.shape, tuple(part if k == d else (0, s, 1) for k, s in enumerate(m.shape)))
+        return _lazy.slices.embed(g, m.shape, tuple(part if k == d else (0, s, 1) for k, s in enumerate(m.shape)))
 
     return backward
 
@@ -311,12 +308,10 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     out = shapes.unfolded(m, dimension, size, step)
 
     def backward(g: Any) -> Tensor:
-        from tabtorch.ops.fourier.stft import overlap_add
-
         if not m.ndim:
             return g.sum()
         d = wrap_dim(dimension, m.ndim)
-        r: Tensor = overlap_add(g.movedim(d, -2), step, m.shape[d]).movedim(-1, d)
+        r: Tensor = _lazy.stft.overlap_add(g.movedim(d, -2), step, m.shape[d]).movedim(-1, d)
         return r
 
     return track(self, out, "UnfoldBackward0", backward)
@@ -331,9 +326,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 
 def _put_diagonal(g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Tensor:
-    from tabtorch.ops.indexing.slices import diagonal_embed
-
-    return diagonal_embed(g, shape, offset, dim1, dim2)
+    return _lazy.slices.diagonal_embed(g, shape, offset, dim1, dim2)
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -396,10 +389,8 @@ def _pieces(x: Tensor, d: int, sizes: tuple[int, ...], name: str) -> tuple[Tenso
     metas = shapes.pieces(x._meta, d, sizes)
 
     def backward(gs: list[Tensor | None]) -> Tensor:
-        from tabtorch.ops.shaping.joining import cat
-
         given = next(g for g in gs if g is not None)
-        return cat([given.new_zeros(m.shape) if g is None else g for g, m in zip(gs, metas)], d)
+        return _lazy.joining.cat([given.new_zeros(m.shape) if g is None else g for g, m in zip(gs, metas)], d)
 
     return tuple(views_of_several(x, metas, name, backward))
 
@@ -497,11 +488,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         return ()
 
     def backward(gs: list[Tensor | None]) -> Tensor:
-        from tabtorch.ops.shaping.joining import stack
-
         given = next(g for g in gs if g is not None)
         none = given.new_zeros(metas[0].shape) if any(g is None for g in gs) else given
-        return stack([none if g is None else g for g in gs], d)
+        return _lazy.joining.stack([none if g is None else g for g in gs], d)
 
     return tuple(views_of_several(input, metas, "UnbindBackward0", backward))
 
@@ -573,10 +562,8 @@ def _part(z: Tensor, part: int) -> Tensor:
         return select(pairs(z, part), -1, part)
 
     def backward(g: Tensor) -> Tensor:
-        from tabtorch.ops.shaping.joining import stack
-
         zero = g.new_zeros(()).expand(g.shape)
-        return view_as_complex(stack([zero, g] if part else [g, zero], -1))
+        return view_as_complex(_lazy.joining.stack([zero, g] if part else [g, zero], -1))
 
     return _view(z, shapes.part_of_complex(z._meta, part), "SelectBackward0", backward)
 
@@ -611,8 +598,6 @@ register(
 @register("broadcast_shapes")
 def _broadcast_shapes(*sizes: Any) -> Any:
     """The common shape of several, as `torch.Size`."""
-    from tabtorch.engine.view import Size
-
     shapes = [(s,) if isinstance(s, int) else s for s in sizes]
     common = [1] * max(map(len, shapes), default=0)
     for at, shape in enumerate(shapes):
@@ -626,4 +611,4 @@ def _broadcast_shapes(*sizes: Any) -> Any:
                 )
             if common[k] == 1:
                 common[k] = shape[k]
-    return Size(common)
+    return _lazy.view.Size(common)

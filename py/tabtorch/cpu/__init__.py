@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tabtorch import _lazy
+
 __all__ = [
     "Stream",
     "current_device",
@@ -45,11 +47,8 @@ def set_device(device: Any) -> None:
 
 def synchronize(device: Any = None) -> None:
     """Runs what waits."""
-    from tabtorch.engine import graph
-    from tabtorch.ops.machinery.asserts import raise_found
-
-    graph.flush()
-    raise_found()
+    _lazy.engine_graph.flush()
+    _lazy.asserts.raise_found()
 
 
 class Stream:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch import webgpu as _webgpu
 
 _MODULES = ("amp", "nvtx")
@@ -88,15 +89,11 @@ def __getattr__(name: str) -> Any:
     if name == "_initialized":
         return is_initialized()
     if name == "default_generators":
-        from tabtorch.random import device_generator
-
-        return (device_generator,)
+        return (_lazy.random.device_generator,)
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name.endswith("Tensor"):
-        from tabtorch.ops.compatibility.constructors import cuda_type
-
-        made = cuda_type(name)
+        made = _lazy.constructors.cuda_type(name)
         if made is not None:
             globals()[name] = made
             return made

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tabtorch import _lazy
+
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
 _stack: list[Any] = []
@@ -15,9 +17,7 @@ _count = 0
 
 def range_push(msg: str) -> int:
     """Opens a range; gives its depth."""
-    from tabtorch.profiler import record_function
-
-    _stack.append(record_function(str(msg)))
+    _stack.append(_lazy.profiler.record_function(str(msg)))
     _stack[-1].__enter__()
     return len(_stack) - 1
 
@@ -32,11 +32,9 @@ def range_pop() -> int:
 
 def range_start(msg: str) -> int:
     """Opens a range that may end anywhere; gives its number."""
-    from tabtorch.profiler import record_function
-
     global _count
     _count += 1
-    _open[_count] = record_function(str(msg))
+    _open[_count] = _lazy.profiler.record_function(str(msg))
     _open[_count].__enter__()
     return _count
 

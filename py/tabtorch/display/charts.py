@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.display import host, windows
 from tabtorch.display.textual import said, text_chart
 
@@ -181,13 +182,9 @@ def collect() -> None:
 
 
 def _read(tensors: list[Any]) -> list[float]:
-    import tabtorch
-
-    if not all(isinstance(each, tabtorch.Tensor) for each in tensors):
+    if not all(isinstance(each, _lazy.torch.Tensor) for each in tensors):
         return [float(each) for each in tensors]
-    from tabtorch.core.to_host import tolists
-
-    return [float(numbers[0]) for numbers in tolists(tensors)] if tensors else []
+    return [float(numbers[0]) for numbers in _lazy.to_host.tolists(tensors)] if tensors else []
 
 
 def draw() -> None:
@@ -205,9 +202,7 @@ def _draw(chart: Chart) -> None:
     if host.page() is not None:
         bundle = chart.bundle()
     elif host.notebook() is not None:
-        from tabtorch.display.svg import svg_chart
-
-        bundle = {"image/svg+xml": svg_chart(chart), "text/plain": said(chart)}
+        bundle = {"image/svg+xml": _lazy.svg.svg_chart(chart), "text/plain": said(chart)}
     elif (plt := windows.pyplot()) is not None:
         windows.show_chart(plt, chart)
         return

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch import _lazy
+
 
 def page() -> Any:
     """The page's module, where somebody looks at the page."""
@@ -73,10 +75,8 @@ def image_html(png: bytes, alt: str, title: str | None, width: int) -> str:
 
 def library(value: Any) -> Any:
     """The torch that computes with `value`: its own, else the one that the script has imported."""
-    import tabtorch
-
     real = sys.modules.get("torch")
-    return tabtorch if real is None or isinstance(value, tabtorch.Tensor) else real
+    return _lazy.torch if real is None or isinstance(value, _lazy.torch.Tensor) else real
 
 
 def is_tensor(value: Any) -> bool:
@@ -106,10 +106,6 @@ def from_bytes(data: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
 
 def to_bytes(t: Any) -> bytes:
     """The bytes of a tensor of uint8, row by row. Waits for the device."""
-    import tabtorch
-
-    if isinstance(t, tabtorch.Tensor):
-        from tabtorch.core.to_host import to_bytes as read
-
-        return read(t)
+    if isinstance(t, _lazy.torch.Tensor):
+        return _lazy.to_host.to_bytes(t)
     return bytes(t.flatten().tolist())

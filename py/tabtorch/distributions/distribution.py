@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor import Tensor
 from tabtorch.distributions import constraints
@@ -54,9 +55,7 @@ def _ask(checks: list[_Check]) -> None:
 def _settle(checks: list[_Check]) -> None:
     """Raises the error of the first check that fails."""
     if STATE.levels:  # vmap: of all examples
-        from tabtorch.func import debug_unwrap
-
-        checks = [(v if isinstance(v, bool) else debug_unwrap(v), error) for v, error in checks]
+        checks = [(v if isinstance(v, bool) else _lazy.func.debug_unwrap(v), error) for v, error in checks]
     joined: dict[Any, Any] = {}
     for valid, _ in checks:
         if valid is False:

@@ -14,6 +14,7 @@ from functools import total_ordering
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.distributions.distribution import Distribution
 from tabtorch.distributions.utils import _sum_rightmost
@@ -45,9 +46,7 @@ def register_kl(type_p: Any, type_q: Any) -> Callable[..., Any]:
 
 def _loaded(name: str) -> Any:
     """The class of this name, if its module is loaded."""
-    from tabtorch.distributions import _MODULES
-
-    module = sys.modules.get(f"{__package__}.{_MODULES[name]}")
+    module = sys.modules.get(f"{__package__}.{_lazy.distributions._MODULES[name]}")
     return getattr(module, name, None)
 
 
@@ -295,19 +294,19 @@ def _event(p: Any, q: Any, what: str) -> int:
 
 def _half_log_dets(p: Any) -> Any:
     """log det of the covariance, for either kind of normal."""
-    from tabtorch.distributions.multivariate_normal import _half_log_det
-
-    return p._log_det() if hasattr(p, "_log_det") else 2 * _half_log_det(p._unbroadcasted_scale_tril)
+    return (
+        p._log_det()
+        if hasattr(p, "_log_det")
+        else 2 * _lazy.multivariate_normal._half_log_det(p._unbroadcasted_scale_tril)
+    )
 
 
 @_of("LowRankMultivariateNormal", "MultivariateNormal LowRankMultivariateNormal")
 def _to_low_rank(p: Any, q: Any) -> Any:
-    from tabtorch.distributions.lowrank_multivariate_normal import _batch_lowrank_mahalanobis
-
     low = hasattr(p, "cov_factor")
     n = _event(p, q, "Low Rank Multivariate Normals" if low else "(Low Rank) Multivariate Normals")
     W, D = q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag
-    distance = _batch_lowrank_mahalanobis(W, D, q.loc - p.loc, q._capacitance_tril)
+    distance = _lazy.lowrank_multivariate_normal._batch_lowrank_mahalanobis(W, D, q.loc - p.loc, q._capacitance_tril)
     # the trace of inv(q) p, inv(q) = D^-1 - At A
     A = torch.linalg.solve_triangular(q._capacitance_tril, W.mT / D.unsqueeze(-2), upper=False)
     factor = p._unbroadcasted_cov_factor if low else p._unbroadcasted_scale_tril
@@ -320,8 +319,6 @@ def _to_low_rank(p: Any, q: Any) -> Any:
 
 @_of("MultivariateNormal", "LowRankMultivariateNormal MultivariateNormal")
 def _to_multivariate(p: Any, q: Any) -> Any:
-    from tabtorch.distributions.multivariate_normal import _batch_mahalanobis
-
     low = hasattr(p, "cov_factor")
     n = _event(p, q, "(Low Rank) Multivariate Normals" if low else "Multivariate Normals")
     L = q._unbroadcasted_scale_tril
@@ -330,7 +327,13 @@ def _to_multivariate(p: Any, q: Any) -> Any:
     else:
         factors = [p._unbroadcasted_scale_tril]
     trace = sum(_trace_XXT(torch.linalg.solve_triangular(L, f, upper=False)) for f in factors)
-    return 0.5 * (_half_log_dets(q) - _half_log_dets(p) + trace + _batch_mahalanobis(L, q.loc - p.loc) - n)
+    return 0.5 * (
+        _half_log_dets(q)
+        - _half_log_dets(p)
+        + trace
+        + _lazy.multivariate_normal._batch_mahalanobis(L, q.loc - p.loc)
+        - n
+    )
 
 
 # ---- of two classes

@@ -15,6 +15,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd import engine as backward
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import LEAF, next_seq, record
@@ -258,9 +259,7 @@ def _for_all(n: Node) -> None:
     views = tuple([_step(s, m) if level_of(s) is level else None for s, m in zip(n.srcs, i.ins)])
     kind = i.op.kind
     if kind == "custom":
-        from tabtorch.func.batch_kernels import custom
-
-        values = custom(n, level, srcs)
+        values = _lazy.batch_kernels.custom(n, level, srcs)
     elif kind == "write":
         if views[0] is None:
             srcs[0] = spread(srcs[0], level.size)
@@ -490,12 +489,9 @@ def shown(t: Tensor) -> str:
 
 def enter(x: Tensor, level: Level, dim: int = 0) -> Tensor:
     """One example of `x` along `dim`. Its gradient is `leave`."""
-    from tabtorch.ops.machinery.inplace import whole_storage
-    from tabtorch.ops.shaping.convert import converted
-
     moved = x.detach() if dim == 0 else x.detach().movedim(dim, 0)
-    if not whole_storage(moved):
-        moved = converted(moved, moved._meta.shape, moved._meta.dtype)
+    if not _lazy.inplace.whole_storage(moved):
+        moved = _lazy.convert.converted(moved, moved._meta.shape, moved._meta.dtype)
     m = moved._meta
     one = contiguous_meta(m.shape[1:], m.dtype, m.device)
     t = Tensor._wrap(wrap(moved._storage.node, level, one), one)

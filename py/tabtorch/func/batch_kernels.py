@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.engine.graph import Map, Node, emit, inst
 from tabtorch.engine.view import Meta, contiguous_meta, meta
 from tabtorch.func.batch import Level, enter, in_front, leave, level_of, shifted, slice_of, spread, stacked, unreadable
@@ -134,8 +135,6 @@ _RULES = {
 
 def on_host(f: Any, tensors: Any, order: str) -> Any:
     """`ops.host_arrays.host` of batched tensors: one read, `f` of each example's arrays, one upload. None: none is batched."""
-    from tabtorch.ops.linalg.host_arrays import host, numpy
-
     found = [n for n in (level_of(t._storage.node) for t in tensors) if n is not None]
     if not found:
         return None
@@ -143,13 +142,15 @@ def on_host(f: Any, tensors: Any, order: str) -> Any:
     mine = [level_of(t._storage.node) is level for t in tensors]
 
     def every(*arrays: Any) -> Any:
-        np = numpy()
+        np = _lazy.host_arrays.numpy()
         parts = [f(*[a[b] if own else a for a, own in zip(arrays, mine)]) for b in range(level.size)]
         if type(parts[0]) is not tuple:
             return np.stack(parts)
         return tuple([np.stack(p) for p in zip(*parts)])
 
-    r = host(every, *[leave(t.detach(), level) if own else t for t, own in zip(tensors, mine)], order=order)
+    r = _lazy.host_arrays.host(
+        every, *[leave(t.detach(), level) if own else t for t, own in zip(tensors, mine)], order=order
+    )
     return tuple([enter(t, level) for t in r]) if type(r) is tuple else enter(r, level)
 
 

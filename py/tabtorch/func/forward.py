@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd import forward_ad
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor import Tensor
@@ -97,9 +98,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
                         f"tangent:{k} with {what} {have} in flattened pytree doesn't match the {what} {want} of the "
                         "corresponding primal."
                     )
-        from tabtorch import ops
-
-        found = [ops.zeros_like(o) if t is None else t for o, t in zip(outs, push(given))]
+        found = [_lazy.ops.zeros_like(o) if t is None else t for o, t in zip(outs, push(given))]
         return pytree.tree_unflatten(settled(found, True), call.out_spec)
 
     return pytree.tree_unflatten(outs, call.out_spec), jvp_fn

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.func.batch import Level, enter, leave, unwrap_level
 from tabtorch.utils import _pytree as pytree
@@ -174,23 +175,20 @@ def _chunked(
     kwargs: dict[str, Any],
     chunk_size: int,
 ) -> Any:
-    from tabtorch import ops
-    from tabtorch.random import get_rng_state, set_rng_state
-
-    state = get_rng_state() if randomness == "same" else None
+    state = _lazy.random.get_rng_state() if randomness == "same" else None
     parts: list[list[Any]] = []
     out_spec: Any = None
     for start in range(0, size, chunk_size):
         n = min(chunk_size, size - start)
         if state is not None:
-            set_rng_state(state)
+            _lazy.random.set_rng_state(state)
         given = [x if d is None else x.narrow(d, start, n) for x, d in zip(flat, dims)]
         leaves, out_spec = pytree.tree_flatten(_run(func, n, dims, given, spec, out_dims, randomness, kwargs))
         parts.append(leaves)
     where = pytree._broadcast_to_and_flatten(out_dims, out_spec)
     if where is None:  # one tensor, and its dimension in a tuple
         where = list(out_dims)
-    joined = [p[0] if d is None else ops.cat(p, dim=d) for p, d in zip(zip(*parts), where)]
+    joined = [p[0] if d is None else _lazy.ops.cat(p, dim=d) for p, d in zip(zip(*parts), where)]
     return pytree.tree_unflatten(joined, out_spec)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.core.tensor import Tensor
 
 _MISSING: Any = object()
@@ -143,10 +143,8 @@ def _stacked_leaf(tensors: list[Tensor], name: str) -> Tensor:
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
     """Makes every BatchNorm of `root`, itself included, keep no running statistics, so that it can be batched."""
-    from tabtorch.nn.modules.batchnorm import _BatchNorm
-
     for m in root.modules():
-        if isinstance(m, _BatchNorm):
+        if isinstance(m, _lazy.batchnorm._BatchNorm):
             m.running_mean = m.running_var = m.num_batches_tracked = None
             m.track_running_stats = False
     return root

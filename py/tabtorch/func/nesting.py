@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd import engine
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import LEAF, GradFn, edge, grad_class, next_seq
@@ -77,7 +78,7 @@ def alive(roots: Iterable[Tensor], own: Nesting | None = None) -> bool:
     seen: set[Any] = set()
     duals: Any = ()
     if STATE.duals:
-        from tabtorch.autograd.forward_ad import STACK as duals
+        duals = _lazy.forward_ad.STACK
     while stack:
         e = stack.pop()
         if e is None:

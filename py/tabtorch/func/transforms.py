@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.core.tensor import Tensor
 from tabtorch.func.batch import Batch
@@ -144,11 +145,9 @@ def functionalize(func: Function, *, remove: str = "mutations") -> Function:
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     """What is below a batched tensor: the values of all examples, the innermost batch first. For debugging only."""
-    from tabtorch.func.batch import leave
-
     b: Any = tensor._storage.node.buf
     while type(b) is Batch:
-        tensor = leave(tensor.detach(), b.level)
+        tensor = _lazy.batch.leave(tensor.detach(), b.level)
         b = tensor._storage.node.buf if recurse else None
     return tensor
 

@@ -15,6 +15,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.thread_state import kind
 from tabtorch.core.tensor import Tensor, disabled_torch_function
 from tabtorch.core.tensor_base import TensorBase
@@ -152,11 +153,9 @@ def _operator(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _unhandled(func: Any, found: list[Any]) -> str:
-    from tabtorch.overrides import resolve_name
-
     who = "\n".join(f"  - tensor subclass {type(a)!r}" for a in found)
     return (
-        f"Multiple dispatch failed for '{resolve_name(func)}'; all __torch_function__ handlers returned NotImplemented:\n\n"
+        f"Multiple dispatch failed for '{_lazy.overrides.resolve_name(func)}'; all __torch_function__ handlers returned NotImplemented:\n\n"
         f"{who}\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
     )
 
@@ -175,21 +174,15 @@ class _Overrides(Layer):
 
     def __init__(self) -> None:
         super().__init__(-1, lambda name: None)
-        from tabtorch import nn
-        from tabtorch.autograd import engine
-        from tabtorch.base import dtypes
-        from tabtorch.base.device import device
-        from tabtorch.core.indexing import getitem, setitem
-        from tabtorch.engine.view import Size
-        from tabtorch.nn import parameter
-
-        _PLAIN.update((nn.Parameter, parameter.Buffer, dtypes.dtype, device, Size))
+        _PLAIN.update(
+            (_lazy.nn.Parameter, _lazy.parameter.Buffer, _lazy.dtypes.dtype, _lazy.device.device, _lazy.view.Size)
+        )
         self._names: set[str] = set()
         self.meet(registry.shown, self._shown)
         self.meet(registry.reached, self._shown)
-        self.meet(engine.run, _quiet)
-        Tensor.__getitem__, Tensor.__setitem__ = getitem, setitem  # type: ignore[method-assign]
-        getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
+        self.meet(_lazy.engine.run, _quiet)
+        Tensor.__getitem__, Tensor.__setitem__ = _lazy.indexing.getitem, _lazy.indexing.setitem  # type: ignore[method-assign]
+        _lazy.indexing.getitem.__name__, _lazy.indexing.setitem.__name__ = "__getitem__", "__setitem__"
         self._operators()
         for name, f in [*vars(TensorBase).items(), *vars(Tensor).items()]:
             if (
@@ -203,7 +196,7 @@ class _Overrides(Layer):
                     self.meet(f.fset, partial(_call, f.__set__))
                 else:
                     self._meet(f)
-        self._meet(engine.grad)
+        self._meet(_lazy.engine.grad)
 
     def _meet(self, f: Any) -> None:
         self.meet(f, partial(_call, f))

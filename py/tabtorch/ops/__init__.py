@@ -7,6 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.ops.machinery import registry
 
 #: modules looked into first, commonest names first; the others follow, family by family
@@ -49,9 +50,7 @@ def __getattr__(name: str) -> Any:
     f: Any = registry.function(name)
     if f is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is None:
         # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError
-        from tabtorch.library import Namespace
-
-        f = Namespace(name)
+        f = _lazy.library.Namespace(name)
     if f is None:
         raise registry.Missing(f"module 'tabtorch.ops' has no attribute '{name}'")
     globals()[name] = f

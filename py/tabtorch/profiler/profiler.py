@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.profiler._record import Recorder, record_function
 from tabtorch.profiler._table import EventList, FunctionEventAvg
 
@@ -34,10 +35,8 @@ class ProfilerAction(Enum):
 
 def supported_activities() -> set[ProfilerActivity]:
     """The host, and the GPU where there is one."""
-    from tabtorch.webgpu import is_available
-
     gpu = {ProfilerActivity.CUDA, ProfilerActivity.WEBGPU}
-    return {ProfilerActivity.CPU} | (gpu if is_available() else set())
+    return {ProfilerActivity.CPU} | (gpu if _lazy.webgpu.is_available() else set())
 
 
 def schedule(

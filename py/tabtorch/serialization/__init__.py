@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
+from tabtorch import _lazy
 from tabtorch import _weights_only_unpickler as _restricted
 from tabtorch.base import dtypes
 from tabtorch.base.device import cpu, meta, roaming_cpu
@@ -122,9 +123,7 @@ def save(
     parent = os.path.dirname(os.fspath(f)) if path else ""
     if parent and not os.path.isdir(parent):
         raise RuntimeError(f"Parent directory {parent} does not exist.")
-    form = _zip_parts
-    if not _use_new_zipfile_serialization:
-        from tabtorch.serialization.legacy_format import parts as form
+    form = _zip_parts if _use_new_zipfile_serialization else _lazy.legacy_format.parts
     folder = os.path.splitext(os.path.basename(os.fspath(f)))[0] if path else "archive"
     write_to = form(obj, folder, pickle_module, pickle_protocol, not _disable_byteorder_record)
     if not path:
@@ -180,10 +179,8 @@ def _target(location: str, named: bool, dtype: Any) -> Any:
         raise RuntimeError(
             f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
         )
-    import tabtorch
-
     kind, index = found[1], int(found[2] or 0)
-    if kind == "cuda" and not tabtorch.cuda.is_available():
+    if kind == "cuda" and not _lazy.torch.cuda.is_available():
         raise RuntimeError(
             "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
             "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the "
@@ -196,9 +193,7 @@ def _target(location: str, named: bool, dtype: Any) -> Any:
         )
     if dtype is dtypes.float64 or dtype is dtypes.complex128:
         return roaming_cpu  # the GPU has no such type: there until it is converted
-    from tabtorch.base.device import resolve
-
-    return resolve(kind)
+    return _lazy.device.resolve(kind)
 
 
 def default_restore_location(storage: Any, location: str) -> Any:
@@ -448,14 +443,11 @@ def _ours(module: str, name: str) -> Any:
     """What a file calls `torch.….name`. AttributeError where tabtorch has it not."""
     import importlib
 
-    import tabtorch
-    from tabtorch.install import _RENAMED
-
     path = f"{module}.{name}"
     known = _restricted.allowed()
     if path in known:
         return known[path]
-    places = [_RENAMED.get(module, "tab" + module)]
+    places = [_lazy.install._RENAMED.get(module, "tab" + module)]
     if ".nn." in module:
         places.append("tabtorch.nn")
     for place in places:
@@ -467,7 +459,7 @@ def _ours(module: str, name: str) -> Any:
         except (ImportError, AttributeError):
             continue
     raise AttributeError(
-        f"Can't get attribute {name!r} on module {module!r}: tabtorch ({tabtorch.__version__}) has it not"
+        f"Can't get attribute {name!r} on module {module!r}: _lazy.torch ({_lazy.torch.__version__}) has it not"
     )
 
 
@@ -526,15 +518,13 @@ def load(
     only, unpickler = _options(map_location, pickle_module, weights_only, pickle_load_args)
     path = isinstance(f, (str, os.PathLike))
     if path and os.fspath(f).endswith(".safetensors"):
-        from tabtorch.safetensors import load_file
-
         if map_location is not None and not isinstance(map_location, (str, bytes, Device)):
             kind = "dict" if isinstance(map_location, dict) else "callable"
             raise RuntimeError(
                 f"Loading safetensors file with {kind} map_location is not supported. "
                 "Use a device string or torch.device instead."
             )
-        return load_file(f, device=map_location)
+        return _lazy.safetensors.load_file(f, device=map_location)
     if mmap and not path:
         raise ValueError("f must be a file path in order to use the mmap argument")
     if not path and not hasattr(f, "seek") and not hasattr(f, "arrayBuffer"):
@@ -556,8 +546,6 @@ def load_from(
     progress: Any = None,
 ) -> Any:
     """Loads from an open reader, which can go back and forth."""
-    from tabtorch.serialization.legacy_format import old_load
-
     head = reader.read(0, 4)
     if not len(head):
         raise EOFError("Ran out of input")
@@ -567,19 +555,17 @@ def load_from(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), "
                 "please torch.save your checkpoint with this option in order to use mmap."
             )
-        return old_load(reader, map_location, unpickler)
+        return _lazy.legacy_format.old_load(reader, map_location, unpickler)
     now = None if only else lambda span: drive(pour([span]), reader)
     return drive(_zip_work(known_size(reader), map_location, unpickler, now), reader, progress)
 
 
 async def load_from_async(reader: Reader, map_location: Any, progress: Any = None) -> Any:
     """Loads weights from an open reader without blocking."""
-    from tabtorch.serialization.legacy_format import old_load
-
     unpickler = _safe_unpickler("utf-8")
     if not zip_archive.is_zip(await reader.read_async(0, 4)):
         held = bytearray()
         while len(held) < known_size(reader):
             held += await reader.read_async(len(held), PIECE)
-        return old_load(open_reader(held), map_location, unpickler)
+        return _lazy.legacy_format.old_load(open_reader(held), map_location, unpickler)
     return await drive_async(_zip_work(known_size(reader), map_location, unpickler, None), reader, progress)

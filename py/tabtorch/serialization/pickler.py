@@ -11,7 +11,7 @@ from typing import Any
 from tabtorch import _utils
 from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
-from tabtorch.base.layout import layout as Layout
+from tabtorch.core.layout import layout as Layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG
 from tabtorch.nn.parameter import Parameter, is_lazy

@@ -12,7 +12,7 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.base.layout import strided
+from tabtorch.core.layout import strided
 from tabtorch.core.tensor import Tensor
 
 __all__ = [

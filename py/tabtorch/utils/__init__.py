@@ -3,6 +3,8 @@
 import importlib
 import weakref
 
+from tabtorch import _lazy
+
 __all__ = [
     "_pytree",
     "benchmark",
@@ -19,13 +21,11 @@ __all__ = [
 
 def swap_tensors(t1, t2):
     """Each becomes the other: class, attributes, values, autograd record. RuntimeError where one has weak references."""
-    from tabtorch.core.tensor_base import inside
-
     for name, t in (("t1", t1), ("t2", t2)):
         if weakref.getweakrefs(t):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
-    a, b = inside(t1), inside(t2)
+    a, b = _lazy.tensor_base.inside(t1), _lazy.tensor_base.inside(t2)
     first = dict(a)
     a.clear()
     a.update(b)

@@ -5,24 +5,23 @@ from __future__ import annotations
 import platform
 import sys
 
+from tabtorch import _lazy
+
 
 def get_pretty_env_info() -> str:
     """Versions, platform, adapter and its features, a line each."""
-    import tabtorch as torch
-    from tabtorch.bridge import get_bridge
-
-    info = get_bridge().info
+    info = _lazy.bridge.get_bridge().info
     gpu = info.get("webgpu")
     numpy = sys.modules.get("numpy")
     lines = {
-        "PyTorch version": torch.__version__,
+        "PyTorch version": _lazy.torch.__version__,
         "Is debug build": False,
         "Python version": sys.version.replace("\n", " "),
         "Python platform": platform.platform(),
         "JavaScript platform": info.get("platform", ""),
-        "Is CUDA available": torch.cuda.is_available(),
+        "Is CUDA available": _lazy.torch.cuda.is_available(),
         "Is WebGPU available": gpu is not None,
-        "GPU": torch.webgpu.get_device_name() if gpu else info.get("reason", ""),
+        "GPU": _lazy.torch.webgpu.get_device_name() if gpu else info.get("reason", ""),
         "GPU features": ", ".join(gpu["features"]) if gpu else "",
         "NumPy version": getattr(numpy, "__version__", "not loaded"),
     }

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any
 
+from tabtorch import _lazy
+
 __all__ = ["PIECE", "Reader", "drive", "drive_async", "join", "open_reader", "open_reader_async", "read_bytes"]
 
 #: bytes of a piece: the most that a reader of a large file holds at a time
@@ -241,9 +243,7 @@ def _wait(coroutine: Any) -> Any:
 async def _open_page(source: Any, name: str, cache: bool, random: bool) -> Reader:
     from pyodide.code import run_js
 
-    from tabtorch.bridge.pyodide import load_runtime
-
-    load_runtime()
+    _lazy.pyodide.load_runtime()
     opening = run_js("(from, cache, random) => tabtorchRuntime.Source.open(from, { cache, random })")
     return _Page(await _told(opening(source, cache, random)), name)
 

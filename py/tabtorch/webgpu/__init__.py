@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.errors import AcceleratorError as AcceleratorError
 from tabtorch.base.errors import OutOfMemoryError as OutOfMemoryError
 
@@ -28,9 +29,7 @@ PLAIN = (
 
 
 def _runtime() -> Any:
-    from tabtorch.bridge import get_bridge
-
-    return get_bridge()
+    return _lazy.bridge.get_bridge()
 
 
 def _require() -> dict[str, Any]:
@@ -72,9 +71,7 @@ def _index(device: Any) -> int:
         return 0
     if isinstance(device, int):
         raise AssertionError("Invalid device id")
-    from tabtorch.base.device import resolve
-
-    if resolve(device).type != "webgpu":
+    if _lazy.device.resolve(device).type != "webgpu":
         raise ValueError(f"Expected a cuda device, but got: {device}")
     return 0
 
@@ -145,13 +142,10 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
 def synchronize(device: Any = None) -> None:
     """Waits until everything sent so far is done, and raises its errors."""
-    from tabtorch.engine import graph
-    from tabtorch.ops.machinery.asserts import raise_found
-
     _index(device)
-    graph.flush()
+    _lazy.engine_graph.flush()
     _runtime().synchronize()
-    raise_found()
+    _lazy.asserts.raise_found()
 
 
 # ---- random numbers: those on tensors of the GPU come from the default generator, dropout's from the GPU's own
@@ -159,16 +153,12 @@ def synchronize(device: Any = None) -> None:
 
 def manual_seed(seed: int) -> None:
     """Seeds what draws numbers on the GPU; `torch.manual_seed` does the same."""
-    from tabtorch.random import manual_seed as set_seed
-
-    set_seed(seed)
+    _lazy.random.manual_seed(seed)
 
 
 def seed() -> None:
     """Seeds it with a number of chance."""
-    from tabtorch.random import seed as chance
-
-    chance()
+    _lazy.random.seed()
 
 
 manual_seed_all = manual_seed
@@ -177,23 +167,17 @@ seed_all = seed
 
 def initial_seed() -> int:
     """The seed of the GPU's generator."""
-    from tabtorch.random import device_generator
-
-    return device_generator.initial_seed()
+    return _lazy.random.device_generator.initial_seed()
 
 
 def get_rng_state(device: Any = "webgpu") -> Any:
     """The 16 bytes (seed, offset) of the GPU's Philox generator, as PyTorch's on CUDA."""
-    from tabtorch.random import default_generator, device_generator, state_of
-
-    return state_of(device_generator, default_generator)
+    return _lazy.random.state_of(_lazy.random.device_generator, _lazy.random.default_generator)
 
 
 def set_rng_state(new_state: Any, device: Any = "webgpu") -> None:
     """Sets what `get_rng_state` gave."""
-    from tabtorch.random import default_generator, device_generator, set_state_of
-
-    set_state_of(device_generator, default_generator, new_state)
+    _lazy.random.set_state_of(_lazy.random.device_generator, _lazy.random.default_generator, new_state)
 
 
 def get_rng_state_all() -> list[Any]:
@@ -211,9 +195,7 @@ def set_rng_state_all(new_states: Iterable[Any]) -> None:
 
 
 def _memory() -> Any:
-    from tabtorch.engine.graph import memory
-
-    return memory
+    return _lazy.engine_graph.memory
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -312,9 +294,11 @@ def memory_snapshot(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
     """The live buffers of the GPU that values lie in: a list of {"device", "address" (an id), "total_size"}."""
     import gc
 
-    from tabtorch.engine.graph import Buffer
-
-    found = [b for b in gc.get_objects() if type(b) is Buffer and b.device == 0 and b.id and b.base is None]
+    found = [
+        b
+        for b in gc.get_objects()
+        if type(b) is _lazy.engine_graph.Buffer and b.device == 0 and b.id and b.base is None
+    ]
     return [{"device": 0, "address": b.id, "total_size": b.nbytes, "segment_type": "buffer"} for b in found]
 
 
@@ -325,10 +309,8 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Sends what waits, so that memory nobody refers to any more goes back to the pool."""
-    from tabtorch.engine import graph
-
     if is_available():
-        graph.flush()
+        _lazy.engine_graph.flush()
 
 
 def ipc_collect() -> None:
@@ -345,10 +327,8 @@ class Stream:
     device_index = 0
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
-        from tabtorch.base.device import webgpu
-
         _index(device)
-        self.device = webgpu
+        self.device = _lazy.device.webgpu
         self.priority = priority
 
     def synchronize(self) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 
+from tabtorch import _lazy
 from tabtorch.nn.modules import activation, batchnorm, container, reshape
 from tabtorch.nn.modules.activation import *  # noqa: F403
 from tabtorch.nn.modules.adaptive import *  # noqa: F403
@@ -39,8 +40,6 @@ for _name, _home in (
 
 def __getattr__(name):
     if name.startswith("Lazy"):
-        from tabtorch.nn.modules import lazy
-
-        if hasattr(lazy, name):
-            return getattr(lazy, name)
+        if hasattr(_lazy.modules_lazy, name):
+            return getattr(_lazy.modules_lazy, name)
     raise AttributeError(f"module 'torch.nn.modules' has no attribute '{name}'")

@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.nn.parameter import Parameter
 
@@ -265,30 +266,26 @@ class _Traverse:
 
     def get_submodule(self, target):
         """The submodule at a dotted path; AttributeError where there is none."""
-        from tabtorch.nn.modules.module import Module
-
         mod = self
         for item in target.split(".") if target else ():
             if not hasattr(mod, item):
                 raise AttributeError(mod._get_name() + " has no attribute `" + item + "`")
             mod = getattr(mod, item)
-            if not isinstance(mod, Module):
+            if not isinstance(mod, _lazy.module.Module):
                 raise AttributeError("`" + item + "` is not an nn.Module")
         return mod
 
     def set_submodule(self, target, module, strict=False):
         """Puts ``module`` at a dotted path. ``strict``: only where a submodule is already."""
-        from tabtorch.nn.modules.module import Module
-
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
-        if not isinstance(module, Module):
+        if not isinstance(module, _lazy.module.Module):
             raise ValueError(f"`module` is not an nn.Module, found {type(module)}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and not hasattr(parent, name):
             raise AttributeError(parent._get_name() + " has no attribute `" + name + "`")
-        if hasattr(parent, name) and not isinstance(getattr(parent, name), Module):
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), _lazy.module.Module):
             raise AttributeError("`" + name + "` is not an nn.Module")
         setattr(parent, name, module)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.nn.modules.module import Module
 
 __all__ = ["skip_init"]
@@ -18,7 +19,5 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
     device = kwargs.pop("device", None)
     if device is None:
-        from tabtorch import get_default_device
-
-        device = get_default_device()
+        device = _lazy.torch.get_default_device()
     return module_cls(*args, **kwargs, device="meta").to_empty(device=device)

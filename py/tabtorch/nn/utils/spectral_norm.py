@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.nn import functional as F
 from tabtorch.nn.parameter import Parameter, UninitializedParameter
 
@@ -13,9 +14,11 @@ __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
 def output_dim(module: Any) -> int:
     """The dimension of a module's weight that counts its outputs."""
-    from tabtorch.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-
-    return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+    return (
+        1
+        if isinstance(module, (_lazy.conv.ConvTranspose1d, _lazy.conv.ConvTranspose2d, _lazy.conv.ConvTranspose3d))
+        else 0
+    )
 
 
 class SpectralNorm:

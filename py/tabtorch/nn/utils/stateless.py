@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
+
 __all__ = ["functional_call"]
 
 
@@ -18,8 +20,6 @@ def functional_call(
     strict: bool = False,
 ) -> Any:
     """See `torch.func.functional_call`."""
-    from tabtorch.func import functional_call as call
-
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a future version of "
         "PyTorch. Please use `torch.func.functional_call` instead which is a drop-in replacement.",
@@ -27,4 +27,6 @@ def functional_call(
         stacklevel=2,
     )
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    return call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+    return _lazy.func.functional_call(
+        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
+    )

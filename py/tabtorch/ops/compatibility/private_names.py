@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_format, suggested_order
+from tabtorch.core.layout import suggested_format, suggested_order
 from tabtorch.core.shapes import wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import every_example, row_sums
@@ -49,10 +49,8 @@ def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(`layer_norm`, mean, 1 / sqrt(var + eps))."""
-    from tabtorch.ops.functional.norm import _check_normalized_shape
-
     shape = tuple(normalized_shape)
-    _check_normalized_shape(input, shape, weight, bias, "*, ")
+    _lazy.norm._check_normalized_shape(input, shape, weight, bias, "*, ")
     check_kernel("LayerNormKernelImpl", input.dtype, FLOATING)
     y, mean, rstd = _standard(_wide(input.contiguous()), tuple(range(-len(shape), 0)), eps)
     kind = input.dtype if weight is None else weight.dtype
@@ -75,16 +73,14 @@ def native_group_norm(
 def _batch_norm(
     x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from tabtorch.ops.functional.norm import normalize_batch
-
     if not training:
-        y = normalize_batch(x, mean, var, weight, bias, False, momentum, eps)
+        y = _lazy.norm.normalize_batch(x, mean, var, weight, bias, False, momentum, eps)
         return y, x.new_empty((0,)), x.new_empty((0,))
     check_kernel("batch_norm", x.dtype, FLOATING)
     wide = _wide(x)
     dims = tuple(d for d in range(x.ndim) if d != 1)
     _, m, rstd = _standard(wide.detach(), dims, eps)
-    y = normalize_batch(x, mean, var, weight, bias, True, momentum, eps)
+    y = _lazy.norm.normalize_batch(x, mean, var, weight, bias, True, momentum, eps)
     kind = x.dtype if weight is None else weight.dtype
     return y, m.reshape(-1).to(kind), rstd.reshape(-1).to(kind)
 
@@ -224,13 +220,11 @@ def _resized(mode: str) -> None:
         out: Any = None,
     ) -> Tensor:
         """`interpolate` with antialias."""
-        from tabtorch.ops.functional.vision import interpolate, resize_smoothly
-
         if isinstance(scales_h, (tuple, list)):
             scale_factors, scales_h = scales_h, None
         if output_size is None:
-            return interpolate(input, None, scale_factors, mode, align_corners, antialias=True)
-        return into(out, resize_smoothly(input, output_size, (scales_h, scales_w), mode, align_corners))
+            return _lazy.vision.interpolate(input, None, scale_factors, mode, align_corners, antialias=True)
+        return into(out, _lazy.vision.resize_smoothly(input, output_size, (scales_h, scales_w), mode, align_corners))
 
 
 _resized("bilinear")

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.ops.machinery.registry import register
 
 _always = False
@@ -87,31 +88,24 @@ register(
 @register("get_device_module")
 def get_device_module(device: Any = None) -> Any:
     """The module of a device type: `torch.cuda` for "cuda"."""
-    import tabtorch as torch
-    from tabtorch.accelerator import current_accelerator
-
-    kind = current_accelerator() if device is None else torch.device(device)
+    kind = _lazy.accelerator.current_accelerator() if device is None else _lazy.torch.device(device)
     name = "cpu" if kind is None else kind.type
-    if not hasattr(torch, name):
+    if not hasattr(_lazy.torch, name):
         raise RuntimeError(f"Device '{name}' does not have a corresponding module registered as 'torch.{name}'.")
-    return getattr(torch, name)
+    return getattr(_lazy.torch, name)
 
 
 @register("from_dlpack")
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Any:
     """A tensor of what another library holds in memory that NumPy can see; always a copy. BufferError for `copy=False`."""
-    import tabtorch as torch
-
     if copy is False:
         raise BufferError("tabtorch keeps tensors on a device of its own: from_dlpack has to copy")
-    if isinstance(ext_tensor, torch.Tensor):
+    if isinstance(ext_tensor, _lazy.torch.Tensor):
         return ext_tensor.clone()
     import numpy
 
-    from tabtorch.core.from_host import tensor
-
     source = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
-    return tensor(numpy.from_dlpack(source), device=device)
+    return _lazy.from_host.tensor(numpy.from_dlpack(source), device=device)
 
 
 class _Capsule:
@@ -143,11 +137,8 @@ def _assert_async(input: Any, assert_msg: str = "Expected Tensor with single non
 
     A tensor on the meta device has no element, and is not asked. TypeError for what is no tensor.
     """
-    from tabtorch.core.tensor import Tensor
-    from tabtorch.ops.machinery.arguments import must_be_tensor
-
-    if not isinstance(input, Tensor):
-        raise must_be_tensor("_assert_async", "input", 0, input)
+    if not isinstance(input, _lazy.tensor.Tensor):
+        raise _lazy.arguments.must_be_tensor("_assert_async", "input", 0, input)
     if not input.is_meta and not bool(input):
         raise RuntimeError(assert_msg)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.autograd.views import before_write, check_inplace
@@ -254,9 +254,7 @@ register("detach_", lambda input: input.detach_(), doc="`detach` in place.")
 
 
 def _plain(t: Tensor) -> Tensor:
-    from tabtorch.base.layout import contiguous_format
-
-    return t.clone(memory_format=contiguous_format)
+    return t.clone(memory_format=_lazy.layout.contiguous_format)
 
 
 def _copies(name: str, view: Callable[..., Any], several: bool = False) -> None:

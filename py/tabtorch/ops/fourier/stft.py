@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record, type_string
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
@@ -161,9 +162,7 @@ def stft(
     r = r.transpose(-2, -1)
     if return_complex:
         return r
-    from tabtorch import ops
-
-    seen: Tensor = ops.view_as_real(r)
+    seen: Tensor = _lazy.ops.view_as_real(r)
     return seen
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_order
 from tabtorch.core.creation import finished
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import ints, remembered, type_name, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, inst
@@ -19,9 +20,7 @@ from tabtorch.ops.reductions.reduce import quiet
 
 
 def _ops() -> Any:
-    from tabtorch import ops
-
-    return ops
+    return _lazy.ops
 
 
 _COMPLEX = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.base.layout import check_layout
 from tabtorch.core.creation import finished
+from tabtorch.core.layout import check_layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.operation import into
 from tabtorch.ops.machinery.registry import register
@@ -17,11 +17,9 @@ from tabtorch.ops.machinery.registry import register
 
 def _options(d: Any, device: Any) -> str:
     """How PyTorch prints these options."""
-    from tabtorch.core.creation import placed
-
     name = {"int64": "long int", "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char"}
     return (
-        f"TensorOptions(dtype={name.get(d.name, d.name)}, device={placed(d, device).type}, layout=Strided (default), "
+        f"TensorOptions(dtype={name.get(d.name, d.name)}, device={_lazy.creation.placed(d, device).type}, layout=Strided (default), "
         "requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))"
     )
 

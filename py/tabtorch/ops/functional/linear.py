@@ -3,6 +3,7 @@
 import math
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type, size_list
 from tabtorch.ops.indexing.index_maps import every_example, host_values
 from tabtorch.ops.linalg.matmul import bilinear as _bilinear
@@ -76,13 +77,11 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     input = beside(weight, input, ("index", "_index_select"))
     assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
-        from tabtorch.ops.functional.bags import per_use, renorm_rows, scaled
-
         if max_norm is not None:
-            renorm_rows(weight, input, max_norm, norm_type)
+            _lazy.bags.renorm_rows(weight, input, max_norm, norm_type)
     out = weight[input] if input.dim() else weight[input.reshape(1)].squeeze(0)  # a 0-d index would be read
     if scale_grad_by_freq:
-        out = scaled(out, per_use(weight, input).unsqueeze(-1))
+        out = _lazy.bags.scaled(out, _lazy.bags.per_use(weight, input).unsqueeze(-1))
     if padding_idx is not None and weight.requires_grad and torch.is_grad_enabled():
         out = torch.where((input != padding_idx).unsqueeze(-1), out, out.detach())
     return named(recorded_in_order(out), "EmbeddingBackward0", weight)

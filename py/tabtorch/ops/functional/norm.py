@@ -3,7 +3,7 @@
 import math
 
 import tabtorch as torch
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order

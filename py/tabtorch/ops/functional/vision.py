@@ -5,7 +5,7 @@ import warnings
 
 import tabtorch as torch
 from tabtorch.base.dtypes import uint8
-from tabtorch.base.layout import suggested_format, suggested_order
+from tabtorch.core.layout import suggested_format, suggested_order
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import own, record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name, wrap_dim
@@ -71,8 +72,6 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
             continue
         d = t._meta.dtype
         if d is dtypes.bool_ or d is dtypes.uint8:
-            from tabtorch.ops.reductions.nonzero import nonzero_tuple
-
             for k, n in enumerate(t._meta.shape):
                 at = len(out) + k
                 if at >= len(shape) or n != shape[at]:
@@ -82,7 +81,7 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
                         f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed "
                         f"tensor {list(shape)} at index {at}"
                     )
-            places = nonzero_tuple(t)
+            places = _lazy.nonzero.nonzero_tuple(t)
             found.update(range(len(out), len(out) + len(places)))
             out.extend(places)
         elif d is dtypes.int64 or d is dtypes.int32:
@@ -158,9 +157,7 @@ def index_prepared(
     else:
         r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
     if order is not None and originals is not None:
-        from tabtorch.ops.shaping.convert import converted
-
-        r = converted(r, shown.shape, m.dtype, order)
+        r = _lazy.convert.converted(r, shown.shape, m.dtype, order)
     if x._rg:
         shape = m.shape
         holes = tuple(t is None for t in indices)
@@ -177,8 +174,6 @@ def index_prepared(
 
 def _order(m: Meta, given: tuple[Meta | None, ...], shape: tuple[int, ...]) -> Any:
     """The order of dimensions in which PyTorch lays out `x[given]`: that of what is read, then that of the indices."""
-    from tabtorch.ops.machinery.dispatch import layout_of
-
     at = [d for d, i in enumerate(given) if i is not None]
     lead = at[0] if at[-1] - at[0] + 1 == len(at) else 0
     ins = [i for i in given if i is not None]
@@ -193,14 +188,12 @@ def _order(m: Meta, given: tuple[Meta | None, ...], shape: tuple[int, ...]) -> A
         places.append(
             meta(shape, tuple([st if a == b else 0 for st, a, b in zip(strides, wide, shape)]), 0, i.dtype, i.device)
         )
-    return layout_of([read, *places], shape, True)
+    return _lazy.dispatch.layout_of([read, *places], shape, True)
 
 
 def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...]) -> Tensor:
     """The gradient of `index`: zeros with `g` added at the indices."""
-    from tabtorch.ops.indexing.scatter import index_put_prepared
-
-    return index_put_prepared(g.new_zeros(shape), indices, g, True)
+    return _lazy.scatter.index_put_prepared(g.new_zeros(shape), indices, g, True)
 
 
 # ---- along one dimension
@@ -287,17 +280,13 @@ _SELECT_OUT = same("index_select(): self and result must have the same scalar ty
 def _out(r: Tensor, out: Tensor | None, *inputs: Tensor, rule: Rule) -> Tensor:
     if out is None:
         return r
-    from tabtorch.ops.machinery.operation import into
-
-    return into(out, r, *inputs, rule=rule)
+    return _lazy.operation.into(out, r, *inputs, rule=rule)
 
 
 def _no_grad(name: str, out: Tensor | None, *inputs: Tensor) -> None:
     """What PyTorch says of `out=` before it looks at anything else."""
     if out is not None:
-        from tabtorch.ops.machinery.operation import no_grad_with_out
-
-        no_grad_with_out(name, *inputs, out)
+        _lazy.operation.no_grad_with_out(name, *inputs, out)
 
 
 @register("take_along_dim", method=True)
@@ -333,9 +322,7 @@ def _positive(i: Any, n: int) -> Any:
         return i.remainder(n) if n else i
     if not len(values) or (min(values) >= 0 and max(values) < n):
         return i
-    from tabtorch.core.creation import tensor
-
-    return tensor([v % n for v in values], dtype=i.dtype, device=i.device).reshape(i.shape)
+    return _lazy.creation.tensor([v % n for v in values], dtype=i.dtype, device=i.device).reshape(i.shape)
 
 
 @register("index_select", method=True)

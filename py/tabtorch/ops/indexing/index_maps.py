@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.dtypes import int64
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.shapes import remembered
@@ -71,18 +72,14 @@ def row_steps(t: Tensor) -> Tensor:
 
 
 def _of_host(values: list[int], like: Tensor) -> Tensor:
-    from tabtorch.core.creation import tensor
-
-    return tensor(values, dtype=int64, device=like._meta.device)
+    return _lazy.creation.tensor(values, dtype=int64, device=like._meta.device)
 
 
 def every_example(t: Tensor) -> Tensor:
     """`t`; inside `vmap` the tensor with the values of all examples, whose check is then that of each."""
     if not batches[0]:
         return t
-    from tabtorch.func.transforms import debug_unwrap
-
-    return debug_unwrap(t)
+    return _lazy.transforms.debug_unwrap(t)
 
 
 def check_range(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name, wrap_dim
@@ -165,8 +166,6 @@ def index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) -> Tensor:
-    from tabtorch.core.creation import number
-
     if in_place:
         check_inplace(x, (value,))
     d = vector_dim("index_fill_", x, dim, index)
@@ -182,7 +181,11 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
         check_overlap(x, (index,), True, True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, -size, range_error(d, IndexError), "index_fill")
-    v = number(value, m.dtype) if tensor_value is None else tensor_value.detach().to(m.dtype).to(m.device)
+    v = (
+        _lazy.creation.number(value, m.dtype)
+        if tensor_value is None
+        else tensor_value.detach().to(m.dtype).to(m.device)
+    )
 
     def node(t: Tensor) -> Any:
         t = t.detach()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
@@ -47,8 +48,6 @@ def fill_at(x: Tensor, mask: Tensor, value: Any, given: Tensor) -> None:
 
 
 def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Tensor | None = None) -> Tensor:
-    from tabtorch.core.creation import number
-
     if isinstance(value, str) or value is None:
         got = f"(Tensor, {class_name(value)})"
         bad = f"      didn't match because some of the arguments have invalid types: (Tensor, !{class_name(value)}!)\n"
@@ -62,10 +61,8 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     if not in_place and mask._meta.shape != m.shape:  # whether they fit is looked at first
         broadcast_shapes(mask._meta.shape, m.shape)
     if mask._meta.dtype is not dtypes.bool_:
-        from tabtorch.ops.shaping.resizing import c_type
-
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {c_type(mask._meta.dtype.name)}"
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {_lazy.resizing.c_type(mask._meta.dtype.name)}"
         )
     tensor_value = value if isinstance(value, Tensor) else None
     if tensor_value is not None and tensor_value._meta.ndim:
@@ -86,7 +83,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
         if v._meta.dtype.is_complex and not m.dtype.is_complex:
             raise RuntimeError("value cannot be converted to type float without overflow")
     else:
-        v = number(value, m.dtype)
+        v = _lazy.creation.number(value, m.dtype)
 
     def value_grad(g: Any, mask: Any) -> Any:
         return g.masked_fill(~mask, 0).sum()
@@ -129,8 +126,6 @@ _SELECT_OUT = same("masked_select(): self and result must have the same scalar t
 @register("masked_select", method=True)
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A vector of the elements where `mask` is True. Waits for the device: it has to know how many."""
-    from tabtorch.ops.machinery.operation import into
-
     if mask._meta.dtype is not dtypes.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     mask = beside(input, mask)
@@ -149,7 +144,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
             return r if shape else r.reshape(())
 
         record("MaskedSelectBackward0", (input,), r, backward, places)
-    return into(out, r, input, mask, rule=_SELECT_OUT)
+    return _lazy.operation.into(out, r, input, mask, rule=_SELECT_OUT)
 
 
 _TOO_FEW = Complaint(RuntimeError, "Number of elements of source < number of ones in mask")

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import before_write, check_inplace, rebase
@@ -335,15 +336,13 @@ _REDUCE_NAMES = {"add": "add", "multiply": "prod"}
 def _scatter_any(
     x: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, in_place: bool, value: Any
 ) -> Tensor:
-    from tabtorch.core.creation import number
-
     if src is None:
         src = value
     name = "ScatterBackward0" if isinstance(src, Tensor) else "ScatterBackward1"
     if isinstance(src, Tensor) and src._meta.ndim == 0 and index._meta.ndim > 0 and reduce is None:
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if not isinstance(src, Tensor):
-        src = number(src, x._meta.dtype)
+        src = _lazy.creation.number(src, x._meta.dtype)
     if reduce is None:
         return _scatter("scatter", x, dim, index, src, "set", in_place, name)
     if reduce not in _REDUCE_NAMES:

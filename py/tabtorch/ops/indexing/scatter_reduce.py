@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
@@ -52,9 +53,7 @@ def _value(x: Tensor, d: int, index: Tensor, src: Tensor, reduce: str, include_s
 
 def base_meta(m: Any) -> Any:
     """`m` in row-major order."""
-    from tabtorch.engine.view import contiguous_meta
-
-    return contiguous_meta(m.shape, m.dtype, m.device)
+    return _lazy.view.contiguous_meta(m.shape, m.dtype, m.device)
 
 
 def _counts(x: Tensor, d: int, index: Tensor, include_self: bool) -> Tensor:
@@ -161,9 +160,7 @@ def scatter_reduce(
     r = _reduced(input, dim, index, src, reduce, include_self, False, "ScatterReduceBackward0")
     if out is None:
         return r
-    from tabtorch.ops.machinery.operation import into
-
-    return into(out, r, rule=EXACT)
+    return _lazy.operation.into(out, r, rule=EXACT)
 
 
 def scatter_reduce_(

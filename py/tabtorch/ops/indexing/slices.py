@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import view as track
 from tabtorch.core import shapes
@@ -172,9 +173,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     step = sum(m.strides)
     self.as_strided((min(rows, cols),), (step,), m.offset).fill_(fill_value)
     if wrap and m.ndim == 2 and rows > cols + 1:
-        from tabtorch.core.creation import arange
-
-        again = arange(rows * cols, device=self.device).view(rows, cols) % (cols + 1) == 0
+        again = _lazy.creation.arange(rows * cols, device=self.device).view(rows, cols) % (cols + 1) == 0
         self.masked_fill_(again, fill_value)
     return self
 
@@ -192,9 +191,7 @@ def slice_scatter(
 
 
 def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Tensor:
-    from tabtorch.core.views import slice_along
-
-    return slice_along(x, dim, start, end, step)
+    return _lazy.core_views.slice_along(x, dim, start, end, step)
 
 
 @register("select_scatter", method=True)

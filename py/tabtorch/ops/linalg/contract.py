@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
@@ -139,12 +140,10 @@ _PLUS = {
 
 @remembered
 def _plus_plan(c: Meta, m: Meta, beta_one: bool, alpha_one: bool) -> tuple[Inst, Meta]:
-    from tabtorch.ops.indexing.index_maps import expanded
-
     out = contiguous_meta(m.shape, c.dtype, device_of((m, c)))
     n = (not beta_one) + (not alpha_one)
     kind = m.dtype.compute
-    i = inst(_PLUS[beta_one, alpha_one], (expanded(c, m.shape), m), out, (kind,) * n)
+    i = inst(_PLUS[beta_one, alpha_one], (_lazy.index_maps.expanded(c, m.shape), m), out, (kind,) * n)
     return i, out
 
 

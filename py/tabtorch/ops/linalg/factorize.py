@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.tape import named as grad_named
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
@@ -23,8 +23,6 @@ def _divide(T: Tensor, X: Tensor, *, upper: bool, left: bool = True, unit: bool 
 
 
 def _cholesky(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, Tensor]:
-    from tabtorch.ops.linalg.factorize_arrays import adjoint, cholesky
-
     public = name.removesuffix("_ex")
     need_matrix(public, A, square=True)
     if public != "cholesky":
@@ -32,10 +30,10 @@ def _cholesky(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, T
     need_kernel("cholesky_cpu", A)
 
     def compute(a: Any) -> Any:
-        low, info = cholesky(adjoint(a) if upper else a)
+        low, info = _lazy.factorize_arrays.cholesky(_lazy.factorize_arrays.adjoint(a) if upper else a)
         if check:
             check_info(name, info)
-        return (adjoint(low) if upper else low), info
+        return (_lazy.factorize_arrays.adjoint(low) if upper else low), info
 
     def back(g: Any, L: Any) -> Tensor:
         # L⁻ᴴ π(Lᴴ g) L⁻¹, where π(X) is half of the Hermitian matrix with the lower triangle of X
@@ -106,12 +104,10 @@ def _lu_back(P: Any, L: Any, U: Any, gL: Any, gU: Any) -> Tensor:
 
 
 def _lu_factor(name: str, A: Tensor, pivot: bool, check: bool) -> tuple[Tensor, Tensor, Tensor]:
-    from tabtorch.ops.linalg.factorize_arrays import lu
-
     _need_lu("torch.lu_factor", A, pivot)
 
     def compute(a: Any) -> Any:
-        r = lu(a, pivot)
+        r = _lazy.factorize_arrays.lu(a, pivot)
         if check:
             check_info(name, r[2])
         return r
@@ -159,15 +155,13 @@ def torch_lu(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = 
 @operation("linalg_lu", method=False)
 def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U: (*, m, m), (*, m, k), (*, k, n) of (*, m, n). Without `pivot` P is empty."""
-    from tabtorch.ops.linalg.factorize_arrays import lu
-
     _need_lu("linalg.lu", A, pivot)
     m = A.shape[-2]
     k = min(m, A.shape[-1])
 
     def compute(a: Any) -> Any:
         np = numpy()
-        x, pivots, _ = lu(a, pivot)
+        x, pivots, _ = _lazy.factorize_arrays.lu(a, pivot)
         P = _permutation(pivots, m, a.dtype) if pivot else np.empty(0, a.dtype)
         return P, np.tril(x[..., :k], -1) + np.eye(m, k, dtype=a.dtype), np.triu(x[..., :k, :])
 
@@ -180,9 +174,7 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
 
 
 def _permutation(pivots: Any, m: int, dtype: Any) -> Any:
-    from tabtorch.ops.linalg.factorize_arrays import permutation
-
-    rows = permutation(pivots, m)
+    rows = _lazy.factorize_arrays.permutation(pivots, m)
     return (rows[..., None, :] == numpy().arange(m)[:, None]).astype(dtype)
 
 
@@ -411,14 +403,12 @@ def ormqr(
 
 
 def _ldl(name: str, A: Tensor, hermitian: bool, check: bool) -> tuple[Tensor, Tensor, Tensor]:
-    from tabtorch.ops.linalg.factorize_arrays import ldl
-
     need_matrix("torch.linalg.ldl_factor_ex", A, square=True)
     need_float("torch.linalg.ldl_factor_ex", A)
     need_kernel("ldl_factor_kernel_cpu", A)
 
     def compute(a: Any) -> Any:
-        r = ldl(a, hermitian)
+        r = _lazy.factorize_arrays.ldl(a, hermitian)
         if check:
             check_info(name, r[2])
         return r

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.errors import LinAlgError
 from tabtorch.core.shapes import type_name
@@ -37,18 +38,14 @@ def host(f: Callable[..., Any], *tensors: Tensor, order: str = "C") -> Any:
     Waits for the device. Nothing is recorded: the caller does that. One array gives a tensor, a tuple a tuple.
     order: a letter for each result (or one for all): "F" makes matrices column by column, as LAPACK leaves them.
     """
-    from tabtorch.core.to_host import to_numpy
-
     numpy()
     tensors = tuple(together(tensors))
     device = tensors[0]._meta.device
     if batches[0]:
-        from tabtorch.func.batch_kernels import on_host
-
-        batched = on_host(f, tensors, order)
+        batched = _lazy.batch_kernels.on_host(f, tensors, order)
         if batched is not None:
             return batched
-    r = f(*[to_numpy(t, True) for t in tensors])
+    r = f(*[_lazy.to_host.to_numpy(t, True) for t in tensors])
     if type(r) is not tuple:
         return _tensor(r, device, order)
     return tuple([_tensor(a, device, order[i % len(order)]) for i, a in enumerate(r)])

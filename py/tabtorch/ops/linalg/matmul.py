@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
-from tabtorch.base.layout import contiguous_format
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import type_name, unsqueezed, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.compatibility.deprecated_overloads import beta_and_alpha_among
@@ -99,11 +100,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
     if input.ndim != 1 or tensor.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {input.ndim}D and {tensor.ndim}D tensors")
     if input.dtype is not tensor.dtype:
-        from tabtorch.core.shapes import type_name
-
-        raise RuntimeError(
-            f"dot : expected both vectors to have same dtype, but found {type_name(input.dtype)} and {type_name(tensor.dtype)}"
-        )
+        kinds = " and ".join(_lazy.shapes.type_name(t.dtype) for t in (input, tensor))
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {kinds}")
     if input.numel() != tensor.numel():
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{input.numel()}] and src [{tensor.numel()}] to have the same number "
@@ -283,9 +281,7 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
 
 
 def _type(t: Tensor) -> str:
-    from tabtorch.core.shapes import type_name
-
-    return type_name(t.dtype)
+    return _lazy.shapes.type_name(t.dtype)
 
 
 def _of_one_type(input: Tensor, mat2: Tensor) -> None:
@@ -564,9 +560,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     _check_cdist(x1, x2, p, compute_mode)
-    from tabtorch.ops.reductions.norms import distances
-
-    return distances(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+    return _lazy.norms.distances(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
 
 
 @operation("tensordot", method=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.tape import named as grad_named
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
@@ -50,15 +50,17 @@ def _solve(name: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Te
 
 
 def _solved(name: str, A: Tensor, B: Tensor, left: bool = True, check: bool = False, vector: bool = False) -> Any:
-    from tabtorch.ops.linalg.factorize_arrays import adjoint, solve
-
     def compute(a: Any, b: Any) -> Any:
         if vector:
             b = b[..., None]
-        x, info = solve(a, b) if left else solve(adjoint(a), adjoint(b))
+        x, info = (
+            _lazy.factorize_arrays.solve(a, b)
+            if left
+            else _lazy.factorize_arrays.solve(_lazy.factorize_arrays.adjoint(a), _lazy.factorize_arrays.adjoint(b))
+        )
         if check:
             check_info(name, info)
-        return (x[..., 0] if vector else x if left else adjoint(x)), info
+        return (x[..., 0] if vector else x if left else _lazy.factorize_arrays.adjoint(x)), info
 
     def back(g: Any, A: Tensor, X: Any) -> Any:
         if vector:
@@ -90,14 +92,12 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) ->
 
 
 def _substituted(A: Tensor, B: Tensor, upper: bool, left: bool, unit: bool) -> Tensor:
-    from tabtorch.ops.linalg.factorize_arrays import triangular
-
     def back(g: Any, A: Tensor, X: Any) -> Any:
         gB: Any = _substituted(A.mH, g, not upper, left, unit)
         gA = -(gB @ X.mH if left else X.mH @ gB)
         return (gA.triu(int(unit)) if upper else gA.tril(-unit)), gB
 
-    X: Tensor = host(lambda a, b: triangular(a, b, upper, left, unit), A, B, order="F")
+    X: Tensor = host(lambda a, b: _lazy.factorize_arrays.triangular(a, b, upper, left, unit), A, B, order="F")
     record("LinalgSolveTriangularBackward0", (A, B), X, back, (A, X))
     return X
 
@@ -155,8 +155,6 @@ def linalg_lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None
 ) -> Tensor:
     """X with A X = B (X A = B where not `left`, Aᴴ with `adjoint`), given `linalg.lu_factor(A)`."""
-    from tabtorch.ops.linalg.factorize_arrays import lu_solve
-
     need_float("torch.linalg.lu_solve", LU)
     if LU.dtype is not B.dtype:
         raise RuntimeError(
@@ -192,7 +190,7 @@ def linalg_lu_solve(
 
     def solve(a: Any, p: Any, b: Any) -> Any:
         need_pivots("lu", p, a.shape[-1])
-        return lu_solve(a, p, b, left, adjoint)
+        return _lazy.factorize_arrays.lu_solve(a, p, b, left, adjoint)
 
     X: Tensor = host(solve, LU, pivots, B, order="F" if left else "C")
     record("LinalgLuSolveBackward0", (LU, B), X, (back_lu, back_b), (LU, pivots, X))
@@ -206,11 +204,11 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) 
 
 
 def _cholesky_solved(b: Tensor, L: Tensor, upper: bool) -> Tensor:
-    from tabtorch.ops.linalg.factorize_arrays import adjoint, triangular
-
     def compute(b: Any, a: Any) -> Any:
-        low = adjoint(a) if upper else a
-        return triangular(adjoint(low), triangular(low, b, False), True)
+        low = _lazy.factorize_arrays.adjoint(a) if upper else a
+        return _lazy.factorize_arrays.triangular(
+            _lazy.factorize_arrays.adjoint(low), _lazy.factorize_arrays.triangular(low, b, False), True
+        )
 
     def back(g: Any, L: Any, X: Any) -> Any:
         gb: Any = _cholesky_solved(g, L, upper)
@@ -237,8 +235,6 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: A
 @operation("cholesky_inverse")
 def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The inverse of L Lᴴ (of Uᴴ U with `upper`). LinAlgError for a zero on the diagonal."""
-    from tabtorch.ops.linalg.factorize_arrays import adjoint, triangular
-
     need_matrix("cholesky_inverse", input, square=True)
     need_kernel("cholesky_inverse_out_cpu", input)
 
@@ -246,9 +242,9 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> 
         np = numpy()
         zero = np.diagonal(a, 0, -2, -1) == 0
         check_info("cholesky_inverse", np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if a.size else np.zeros(0))
-        low = adjoint(a) if upper else a
-        inverse = triangular(low, np.eye(a.shape[-1], dtype=a.dtype), False)
-        return adjoint(inverse) @ inverse
+        low = _lazy.factorize_arrays.adjoint(a) if upper else a
+        inverse = _lazy.factorize_arrays.triangular(low, np.eye(a.shape[-1], dtype=a.dtype), False)
+        return _lazy.factorize_arrays.adjoint(inverse) @ inverse
 
     def back(g: Any, a: Tensor, x: Tensor) -> Tensor:
         both = x @ (g + g.mH) @ x
@@ -262,8 +258,6 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> 
 @operation("linalg_ldl_solve", method=False)
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Any = None) -> Tensor:
     """X with A X = B, given `linalg.ldl_factor(A)`. Not differentiable."""
-    from tabtorch.ops.linalg.factorize_arrays import ldl_solve as solve
-
     need_matrix("torch.linalg.ldl_solve", LD, square=True)
     need_float("torch.linalg.ldl_solve", LD)
     need_matrix("torch.linalg.ldl_solve", B, "B")
@@ -279,7 +273,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
 
     def compute(a: Any, p: Any, b: Any) -> Any:
         need_pivots("ldl", abs(p), a.shape[-1], "|pivot|")
-        return solve(a, p, b, hermitian)
+        return _lazy.factorize_arrays.ldl_solve(a, p, b, hermitian)
 
     return into(out, host(compute, LD, pivots, B, order="F"), rule=EXACT)
 
@@ -288,13 +282,11 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
 
 
 def _inverse(name: str, A: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-    from tabtorch.ops.linalg.factorize_arrays import solve
-
     need_matrix("linalg.inv", A, square=True)
     need_float("linalg.inv", A, low=False)
 
     def compute(a: Any) -> Any:
-        x, info = solve(a, numpy().eye(a.shape[-1], dtype=a.dtype))
+        x, info = _lazy.factorize_arrays.solve(a, numpy().eye(a.shape[-1], dtype=a.dtype))
         if check:
             check_info(name, info)
         return x, info
@@ -398,12 +390,10 @@ def _det_back(g: Tensor, A: Tensor, det: Tensor) -> Tensor:
 @operation("linalg_det", method=False)
 def linalg_det(A: Tensor, *, out: Any = None) -> Tensor:
     """Determinants of square matrices: (*, n, n) to (*)."""
-    from tabtorch.ops.linalg.factorize_arrays import determinant
-
     need_matrix("linalg.det", A, square=True)
     need_float("linalg.det", A)
     need_kernel("lu_cpu", A)
-    r = host(lambda a: determinant(a)[0], A)
+    r = host(lambda a: _lazy.factorize_arrays.determinant(a)[0], A)
     record("LinalgDetBackward0", (A,), r, _det_back, (A, r))
     return into(out, r, rule=EXACT)
 
@@ -415,8 +405,6 @@ def det(input: Tensor) -> Tensor:
 
 
 def _slogdet(name: str, A: Tensor) -> tuple[Any, Any]:
-    from tabtorch.ops.linalg.factorize_arrays import determinant
-
     need_matrix(name, A, square=True)
     need_float(name, A, low=False)
 
@@ -429,7 +417,7 @@ def _slogdet(name: str, A: Tensor) -> tuple[Any, Any]:
             g = ops.complex(g, -(g_sign.conj() * sign).imag)
         return _solved(name, A.mH, _diagonal(g.to(A.dtype), A))[0]
 
-    sign, logarithm = host(lambda a: determinant(a)[1:], A)
+    sign, logarithm = host(lambda a: _lazy.factorize_arrays.determinant(a)[1:], A)
     record("LinalgSlogdetBackward0", (A,), (sign, logarithm), back, (A, sign))
     return sign, logarithm
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.registry import Row, missing
 
@@ -35,9 +36,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     out = kwargs.pop("out", None) if kwargs else None
     names = row.names
     if len(args) > row.positional:
-        from tabtorch.ops.compatibility.deprecated_overloads import number_second
-
-        moved = number_second(name, names, args, kwargs)
+        moved = _lazy.deprecated_overloads.number_second(name, names, args, kwargs)
         if moved is not None:
             return (*bind(row, name, *moved)[:2], out)
         s = "" if row.positional == 1 else "s"
@@ -84,9 +83,7 @@ def _check_numbers(row: Row, name: str, operands: list[Any]) -> None:
     if not wrong and any(isinstance(x, Tensor) for x in operands):
         return
     if row.numbers == "*":
-        from tabtorch.core.creation import tensor
-
-        operands[0] = tensor(operands[0])
+        operands[0] = _lazy.creation.tensor(operands[0])
         return
     if len(operands) == 1 or not row.numbers:
         k = wrong[0] if wrong else 0

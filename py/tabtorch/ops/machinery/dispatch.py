@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has
@@ -163,19 +164,14 @@ def dense_alike(metas: list[Meta], shape: tuple[int, ...]) -> tuple[int, ...] | 
     first = metas[0]
     if any(m.shape != shape for m in metas) or all(m.contiguous for m in metas):
         return None
-    from tabtorch.base.layout import channels_last, format_strides, is_contiguous
-    from tabtorch.ops.machinery.inplace import is_dense
-
-    if first.ndim == 4 and all(is_contiguous(m, channels_last) for m in metas):
-        return format_strides(shape, channels_last)
-    return first.strides if is_dense(first) and all(m.strides == first.strides for m in metas) else None
+    if first.ndim == 4 and all(_lazy.layout.is_contiguous(m, _lazy.layout.channels_last) for m in metas):
+        return _lazy.layout.format_strides(shape, _lazy.layout.channels_last)
+    return first.strides if _lazy.inplace.is_dense(first) and all(m.strides == first.strides for m in metas) else None
 
 
 def _own_strides(m: Meta) -> tuple[int, ...] | None:
     """The strides that `empty_like` takes over, those of dimensions of size 1 too; None: it does not."""
-    from tabtorch.ops.machinery.inplace import is_dense
-
-    return m.strides if is_dense(m) else None
+    return m.strides if _lazy.inplace.is_dense(m) else None
 
 
 def _brought_to(d: Any, m: Meta) -> Meta:
@@ -394,9 +390,7 @@ def call(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     f = family(row)
     if out is None:
         return apply(f, operands, options)
-    from tabtorch.ops.machinery.inplace import row_out
-
-    return row_out(f, name, operands, options, out)
+    return _lazy.inplace.row_out(f, name, operands, options, out)
 
 
 def _call_or_override(fn: Any, row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -576,9 +570,7 @@ def _binary(f: Family, name: str) -> Callable[..., Any]:
 
 def make_inplace(row: Row, name: str) -> Callable[..., Any]:
     """`Tensor.NAME_`."""
-    from tabtorch.ops.machinery.inplace import row_inplace
-
-    fn = row_inplace(row, name)
+    fn = _lazy.inplace.row_inplace(row, name)
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = f"In-place version of {name[:-1]}({row.args})."
     fn.__module__ = "torch"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, short_class, unsupported
 from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh
@@ -71,9 +72,7 @@ def whole_storage(t: Tensor) -> bool:
 
 def check_batched(s: Any, node: Node, arithmetic: bool = False) -> None:
     """RuntimeError for a write inside `vmap` of what differs between examples to what does not. Only where there are batches."""
-    from tabtorch.func.batch import check_write
-
-    check_write(s, node, arithmetic)
+    _lazy.batch.check_write(s, node, arithmetic)
 
 
 def set_node(t: Tensor, node: Node) -> None:
@@ -106,8 +105,6 @@ def _region(base: Node, m: Meta, value: Node) -> Node:
 
 def set_tensor(t: Tensor, value: Tensor) -> None:
     """Gives `t` the elements of `value`, broadcast and converted. Devices must be the same. No check, no record."""
-    from tabtorch.ops.shaping.convert import converted
-
     m = t._meta
     v = value._meta
     if batches[0]:
@@ -116,7 +113,7 @@ def set_tensor(t: Tensor, value: Tensor) -> None:
         t._storage.node = value._storage.node  # values never change: sharing one is copying it
         t._storage.written()
         return
-    set_node(t, converted(value, m.shape, m.dtype)._storage.node)
+    set_node(t, _lazy.convert.converted(value, m.shape, m.dtype)._storage.node)
 
 
 def is_dense(m: Meta) -> bool:
@@ -381,9 +378,7 @@ def write_out(out: Tensor, value: Tensor, rule: Rule = CASTABLE) -> Tensor:
     rule(v.dtype, m.dtype)
     if v.shape != m.shape:
         warn_resized(m, v)
-        from tabtorch.ops.shaping.resizing import resize
-
-        resize(out, v.shape)
+        _lazy.resizing.resize(out, v.shape)
         out._meta = m.view(v.shape, v.strides, m.offset)
     set_tensor(out, value)
     return out

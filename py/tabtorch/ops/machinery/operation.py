@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import Saved, edge
 from tabtorch.autograd.views import before_write, check_inplace, rebase
@@ -80,16 +81,12 @@ def in_place(
     """
 
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
-        from tabtorch.ops.machinery.inplace import check_overlap, set_tensor
-
         check_inplace(self, args)
         d = kw.get("dtype")
         if d is not None and d is not self._meta.dtype:
-            from tabtorch.ops.shaping.resizing import c_type
-
             raise RuntimeError(
-                f"Bad in-place call: input tensor dtype {c_type(self._meta.dtype.name)} and output tensor dtype "
-                f"{c_type(d.name)} should match"
+                f"Bad in-place call: input tensor dtype {_lazy.resizing.c_type(self._meta.dtype.name)} and output tensor dtype "
+                f"{_lazy.resizing.c_type(d.name)} should match"
             )
         # where it is recorded, it is recorded of the tensor as it was: its own value is gone by the time of backward
         recording = STATE.grad and (self._rg or any(isinstance(x, Tensor) and x._rg for x in args))
@@ -110,12 +107,12 @@ def in_place(
         if meets is not None:
             read = meets(self, *read)
         if read is not None:
-            check_overlap(self, [x for x in read if x is not self])
+            _lazy.inplace.check_overlap(self, [x for x in read if x is not self])
         fn = result._fn
         if fn is not None and not fn.is_port and want.dtype is have.dtype:
             first = fn.edges[0]
             if first is (old._fn or edge(old) if old._rg else None):  # it is the operation itself, and not a last step
-                set_tensor(self, result.detach())
+                _lazy.inplace.set_tensor(self, result.detach())
                 for s in getattr(fn, "saved", ()):
                     if (
                         isinstance(s, Saved) and s.is_output
@@ -125,7 +122,7 @@ def in_place(
                 rebase(self, fn)
                 return self
         if read is None and not recording:
-            set_tensor(self, result)
+            _lazy.inplace.set_tensor(self, result)
         else:
             self.copy_(result)
         return self
@@ -203,21 +200,17 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor, rule: Rule = CASTA
     """
     if out is None:
         return result
-    from tabtorch.ops.machinery.inplace import check_overlap
-
     have, want = out._meta, result._meta
-    check_overlap(out, inputs, True)
+    _lazy.inplace.check_overlap(out, inputs, True)
     if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
     rule(want.dtype, have.dtype)
     if have.shape != want.shape:
         warn_resized(have, want)
-        from tabtorch.ops.shaping.resizing import resize
-
-        resize(out, tuple(want.shape))
+        _lazy.resizing.resize(out, tuple(want.shape))
         if not want.contiguous and dense_strides(want) == want.strides:  # laid out as the result, as LAPACK's are
             out._meta = have.view(want.shape, want.strides, have.offset)
-    check_overlap(out, inputs, True)
+    _lazy.inplace.check_overlap(out, inputs, True)
     out.copy_(result)
     return out
 

@@ -14,6 +14,8 @@ from functools import cache, update_wrapper
 from types import FunctionType
 from typing import Any
 
+from tabtorch import _lazy
+
 #: torch.NAME and Tensor.NAME of what is registered, and of the rows that have been asked for
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
@@ -285,16 +287,14 @@ TABLE = "names"
 @cache
 def _modules() -> list[str]:
     """The modules with operations, the families of the commonest ones first."""
-    from tabtorch.ops import ORDER, __path__
-
-    families = [m.name for m in pkgutil.iter_modules(__path__, "tabtorch.ops.") if m.ispkg]
+    families = [m.name for m in pkgutil.iter_modules(_lazy.ops.__path__, "tabtorch.ops.") if m.ispkg]
     names = {
         m.name
         for family in families
         for m in pkgutil.iter_modules(importlib.import_module(family).__path__, family + ".")
         if m.name != __name__
     }
-    return [*ORDER, *sorted(names.difference(ORDER))]
+    return [*_lazy.ops.ORDER, *sorted(names.difference(_lazy.ops.ORDER))]
 
 
 @cache
@@ -333,9 +333,7 @@ def _from_row(name: str, is_method: bool) -> Callable[..., Any] | None:
     row, in_place = entry
     if is_method and not (row.method and _is_method(name)):
         return None
-    from tabtorch.ops.machinery.dispatch import make_function, make_inplace
-
-    make = make_inplace if in_place else make_function
+    make = _lazy.dispatch.make_inplace if in_place else _lazy.dispatch.make_function
     FUNCTIONS[name] = f = make(row, name)
     if row.method and _is_method(name):  # as in PyTorch, `torch.add` and `Tensor.add` are two functions
         METHODS[name] = make(row, name)
@@ -466,9 +464,7 @@ def overridden(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """For a call of `func` that failed: what an argument that overrides it makes of it, else NOTHING."""
     if not _may_override((*args, *kwargs.values())):
         return NOTHING
-    from tabtorch.interception.torch_function import overridden
-
-    return overridden(func, args, kwargs)
+    return _lazy.torch_function.overridden(func, args, kwargs)
 
 
 def _may_override(values: Any) -> bool:
@@ -511,14 +507,12 @@ def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
 
 def blame(name: str, f: Any, given: dict[str, Any]) -> None:
     """TypeError, as PyTorch's parser raises it, where the failure at hand is that an argument for a tensor is none."""
-    from tabtorch.ops.machinery.arguments import class_name, must_be_tensor
-
     failure = str(sys.exc_info()[1])
     # which of them are for tensors is not asked of the annotations: the wheel has few
     for k, n in enumerate(required(f)):
         v = given.get(n)
-        if not hasattr(v, "_meta") and failure.startswith(f"'{class_name(v)}' object has no attr"):
-            raise must_be_tensor(name, "input" if n == "self" else n, k, v) from None
+        if not hasattr(v, "_meta") and failure.startswith(f"'{_lazy.arguments.class_name(v)}' object has no attr"):
+            raise _lazy.arguments.must_be_tensor(name, "input" if n == "self" else n, k, v) from None
 
 
 def _is_public(name: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE, no_grad
 from tabtorch.autograd.tape import record
 from tabtorch.core.tensor import Tensor
@@ -251,10 +251,10 @@ def _backward(mode: str, gs: Any, saved: Any, order: range) -> Any:
 
 def _again(mode: str, gs: Any, inputs: Any, reverse: bool, reference: Any) -> Any:
     """The gradients as a function of the inputs that has gradients itself."""
-    from tabtorch.autograd import grad
-
     out, last = reference(mode, *inputs, reverse)
     pairs = [(y, g) for y, g in zip((out, last), gs) if g is not None and y is not None]
     wanted = [t for t in inputs if t is not None and t.requires_grad]
-    found = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True))
+    found = iter(
+        _lazy.autograd.grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
+    )
     return tuple([next(found) if t is not None and t.requires_grad else None for t in inputs])

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base import random_streams as streams
 from tabtorch.base.device import cpu
@@ -112,9 +113,7 @@ def drawn(gen: Any, law: Law, m: Meta, contiguous: bool = True) -> Node:
     if m.device.type == "meta":
         return blank(m)
     if STATE.levels and not isinstance(gen, PhiloxGenerator):
-        from tabtorch.func import batch
-
-        return batch.drawn(m, lambda m: drawn(gen, law, m, contiguous))
+        return _lazy.batch.drawn(m, lambda m: drawn(gen, law, m, contiguous))
     d, n = (m.dtype.to_real(), 2 * m.numel) if law.pairs and m.dtype.is_complex else (m.dtype, m.numel)
     draw = law.host(d, n, contiguous)
     if n == 0:

@@ -14,8 +14,8 @@ from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import before_write, check_inplace, rebase
 from tabtorch.base import dtypes
 from tabtorch.base import random_streams as streams
-from tabtorch.base.layout import check_layout
 from tabtorch.core.creation import empty_like, fill_node, finished, placed, zeros_like
+from tabtorch.core.layout import check_layout
 from tabtorch.core.shapes import integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import philox

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import isqrt
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, Expr, cast, const, minimum
@@ -89,15 +90,13 @@ def _rows(t: Tensor) -> Tensor:
     device = m.device
     known = host_values(t)
     if known is not None or m.numel == 0:
-        from tabtorch.core.creation import tensor
-
         places = [i for i, v in enumerate(known or ()) if v]
         rows = []
         inner = m.numel
         for n in m.shape:
             outer, inner = inner, inner // n if n else 0
             rows.append([p % outer // inner if outer else 0 for p in places])
-        return tensor(rows, dtype=dtypes.int64, device=device).view(m.ndim, len(places))
+        return _lazy.creation.tensor(rows, dtype=dtypes.int64, device=device).view(m.ndim, len(places))
     static = runs(m.numel)
     node = t._storage.node
     out = contiguous_meta((static[0] + 1,), dtypes.int32, device)
@@ -105,9 +104,7 @@ def _rows(t: Tensor) -> Tensor:
     total = int.from_bytes(read(offsets, 4 * static[0], 4), "little")
     result = contiguous_meta((m.ndim, total), dtypes.int64, device)
     if result.numel == 0:
-        from tabtorch.core.creation import zeros
-
-        return zeros((m.ndim, total), dtype=dtypes.int64, device=device)
+        return _lazy.creation.zeros((m.ndim, total), dtype=dtypes.int64, device=device)
     return Tensor._wrap(emit(inst(_WRITE, (m, out), result, (), static), (node, offsets)), result)
 
 
@@ -124,18 +121,14 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
     if as_tuple:
         return nonzero_tuple(input)
     if input._meta.ndim == 0:
-        from tabtorch.core.creation import zeros
-
         n = _rows(input.reshape(1))._meta.shape[1]
-        r = zeros((n, 0), dtype=dtypes.int64, device=input.device)
+        r = _lazy.creation.zeros((n, 0), dtype=dtypes.int64, device=input.device)
     else:
         rows = _rows(input)
         m = rows._meta
         r = Tensor._view_of(rows, meta((m.shape[1], m.shape[0]), (1, m.shape[1]), 0, m.dtype, m.device))
     if out is not None:
-        from tabtorch.ops.machinery.operation import into
-
-        return into(out, r, rule=places_out("nonzero"))
+        return _lazy.operation.into(out, r, rule=places_out("nonzero"))
     return r
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import wrap_dim
@@ -30,9 +31,9 @@ from tabtorch.ops.shaping.convert import recorded_in_order
 def _check(x: Tensor, name: str) -> None:
     d = x._meta.dtype
     if d.category < 2:
-        from tabtorch.core.shapes import type_name
-
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(d)}")
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {_lazy.shapes.type_name(d)}"
+        )
 
 
 def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
@@ -128,11 +129,8 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if isinstance(ord, str) and ord != "nuc":
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "nuc" or abs(ord) == 2:
-        from tabtorch.ops.linalg.host_arrays import need_float
-        from tabtorch.ops.linalg.spectral import svdvals
-
-        need_float("linalg.matrix_norm", x, low=False)
-        v = svdvals(x.movedim((rows, cols), (-2, -1)))
+        _lazy.host_arrays.need_float("linalg.matrix_norm", x, low=False)
+        v = _lazy.spectral.svdvals(x.movedim((rows, cols), (-2, -1)))
         r = v.sum(-1) if ord == "nuc" else _extreme(v, ord, -1)
         return r.unsqueeze(min(rows, cols)).unsqueeze(max(rows, cols)) if keepdim else r
     if abs(ord) not in (1, math.inf):
@@ -186,9 +184,7 @@ def torch_norm(
 
 
 def _name(x: Tensor) -> str:
-    from tabtorch.core.shapes import type_name
-
-    return type_name(x._meta.dtype)
+    return _lazy.shapes.type_name(x._meta.dtype)
 
 
 @operation("dist")

@@ -7,7 +7,7 @@ from typing import Any
 from tabtorch.autograd.tape import named as grad_named
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import check_reals

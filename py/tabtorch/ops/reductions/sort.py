@@ -11,7 +11,7 @@ from typing import Any
 
 from tabtorch.autograd.tape import own, record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import dense_strides, integer, remembered, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
 from tabtorch.engine import functions as fn
 from tabtorch.engine.expr import Complex, absolute, call, cast, const, idiv, isinf, isnan, where
@@ -246,9 +246,7 @@ elementwise(
 
 def _power_of_two(y: Any) -> Any:
     if isinstance(y, Complex):
-        from tabtorch.engine.complex import power
-
-        return power(Complex(const(2, y.re.type), const(0, y.re.type)), y)
+        return _lazy.complex.power(Complex(const(2, y.re.type), const(0, y.re.type)), y)
     return fn.power(const(2, y.type), y)
 
 

@@ -6,7 +6,7 @@ import cmath
 import math
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
 from tabtorch.engine import functions as fn
@@ -25,9 +25,7 @@ def _integer_only(d: dtypes.dtype, operands: list[Any]) -> None:
 
 def _pow(x: Any, y: Any) -> Any:
     if isinstance(x, Complex):
-        from tabtorch.engine.complex import power
-
-        return power(x, y)
+        return _lazy.complex.power(x, y)
     return call("pow", x.type, x, y)
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.dtypes import bool_, dtype, get_default_dtype
 from tabtorch.engine.expr import Complex, absolute, cast, const, exp, fit, isinf, isnan, log, signbit, where
 from tabtorch.engine.functions import log1p
@@ -125,9 +126,7 @@ def linear(name: str, expr: Callable[..., Any], args: str, doc: str, operands: i
     """
 
     def again(gg: Any, g: Any, *rest: Any, **options: Any) -> Any:
-        from tabtorch import ops
-
-        return getattr(ops, name)(gg, *rest[:-1], **options)
+        return getattr(_lazy.ops, name)(gg, *rest[:-1], **options)
 
     row = Row(
         name, expr, None, "arith", args, doc, operands=operands, cost=cost, method=False, inplace=False, out=False

@@ -6,7 +6,7 @@ import math
 from functools import partial
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.engine import functions as fn
 from tabtorch.engine import special_functions as sf
@@ -261,9 +261,7 @@ def _sigmoid(x: Any) -> Any:
 
 
 def _sigmoid_backward(g: Any, y: Any) -> Any:
-    from tabtorch.ops.rows.row_helpers import conjugate
-
-    y = conjugate(y)
+    y = _lazy.row_helpers.conjugate(y)
     return g * ((1.0 - y) * y)
 
 

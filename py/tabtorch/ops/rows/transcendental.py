@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.engine import expr as ex
 from tabtorch.engine import functions as fn
 from tabtorch.engine.expr import Complex, absolute, exp, isinf, isnan, log, sin, where
@@ -157,9 +157,7 @@ _unary("cosh", lambda x: ex.cosh(x), lambda g, x, out: g * conj(ops.sinh(x)), "T
 
 
 def _one_minus_square(g: Any, y: Any) -> Any:
-    from tabtorch.ops.rows.row_helpers import conjugate
-
-    y = conjugate(y)
+    y = _lazy.row_helpers.conjugate(y)
     return g * (1.0 - y * y)
 
 
@@ -243,10 +241,8 @@ def _angle(x: Any) -> Any:
 
 
 def _angle_rule(row: Row, d: Any) -> Any:
-    from tabtorch.base import dtypes
-
     if d.category < 2:
-        d = dtypes.get_default_dtype()
+        d = _lazy.dtypes.get_default_dtype()
     return d, d.to_real()
 
 

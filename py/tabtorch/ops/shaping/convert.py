@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record, unsupported
 from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh, view
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, resolve, roaming_cpu
 from tabtorch.base.device import device as Device
-from tabtorch.base.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
+from tabtorch.core.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
 from tabtorch.core.shapes import remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -119,11 +120,9 @@ def transfer(node: Node, device: Any) -> Node:
     m = contiguous_meta(out.shape, out.dtype, device)
     check_has(device, m.dtype)
     if graph.batches[0]:
-        from tabtorch.func.batch import Batch, example_of
-
         b: Any = node.buf
-        if type(b) is Batch:
-            return example_of(b.level, transfer(b.node, device), m)
+        if type(b) is _lazy.batch.Batch:
+            return _lazy.batch.example_of(b.level, transfer(b.node, device), m)
     if device.type == "meta":
         return graph.blank(m)
     nbytes = m.numel * m.dtype.itemsize
@@ -274,10 +273,8 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 @register("type", torch=False, method=True)
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The type's name, e.g. 'torch.FloatTensor', or the tensor converted to a dtype, given as such, by that name or that class."""
-    from tabtorch.autograd.tape import type_string
-
     if dtype is None:
-        return type_string(self)
+        return _lazy.tape.type_string(self)
     where = None
     if isinstance(dtype, str):
         where = "cuda" if dtype.startswith("torch.cuda.") else None
@@ -451,9 +448,7 @@ def filled(m: Meta, value: Any) -> Node:
 
 
 def _constant(value: bool) -> Map:
-    from tabtorch.engine.expr import const
-
-    return Map("fill", lambda: const(value, "bool"))
+    return Map("fill", lambda: _lazy.expr.const(value, "bool"))
 
 
 _TRUE, _FALSE = _constant(True), _constant(False)

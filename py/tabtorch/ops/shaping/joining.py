@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
 from tabtorch.core.shapes import permuted, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import cast, const, minimum, where
@@ -236,13 +237,10 @@ def _windows(ts: list[Tensor]) -> Tensor | None:
     if len(_stacked) > 4096:
         _stacked.clear()
     _stacked.add(key)
-    from tabtorch.core.from_host import from_flat
-    from tabtorch.ops.indexing.gather import index_prepared
-
     span = sum([(n - 1) * st for n, st in zip(m.shape, m.strides)])
     every = m.view((node.inst.out.numel - span, *m.shape), (1, *m.strides), 0)
-    places = from_flat([n.offset for n in key], (len(key),), dtypes.int64, m.device)
-    return index_prepared(Tensor._view_of(first, every), (places, *(None,) * m.ndim))
+    places = _lazy.from_host.from_flat([n.offset for n in key], (len(key),), dtypes.int64, m.device)
+    return _lazy.gather.index_prepared(Tensor._view_of(first, every), (places, *(None,) * m.ndim))
 
 
 def _joined_in_format(ts: list[Tensor], d: int, shape: tuple[int, ...]) -> Tensor | None:
@@ -303,9 +301,7 @@ def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 @register("vstack")
 def vstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along rows; a vector counts as a row."""
-    from tabtorch.core.views import atleast_2d
-
-    return cat([atleast_2d(t) for t in _some("vstack", tensors)], 0, out=out)
+    return cat([_lazy.core_views.atleast_2d(t) for t in _some("vstack", tensors)], 0, out=out)
 
 
 register("row_stack", vstack)
@@ -314,9 +310,7 @@ register("row_stack", vstack)
 @register("dstack")
 def dstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along dimension 2."""
-    from tabtorch.core.views import atleast_3d
-
-    return cat([atleast_3d(t) for t in _some("dstack", tensors)], 2, out=out)
+    return cat([_lazy.core_views.atleast_3d(t) for t in _some("dstack", tensors)], 2, out=out)
 
 
 @register("column_stack")
@@ -367,8 +361,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All combinations of r elements of a vector, one a row."""
     import itertools
 
-    from tabtorch.core.creation import tensor
-
     if input._meta.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input._meta.shape)}")
     if r < 0:
@@ -379,7 +371,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     rows = list(make(range(input._meta.shape[0]), r))
     if not rows:
         return input.narrow(0, 0, 0).unsqueeze(1).expand(0, r).clone()
-    cols = [tensor(list(c), device=input.device) for c in zip(*rows)]
+    cols = [_lazy.creation.tensor(list(c), device=input.device) for c in zip(*rows)]
     return stack([input.index_select(0, c) for c in cols], 1)
 
 
@@ -397,12 +389,9 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 @register("block_diag")
 def block_diag(*tensors: Any) -> Tensor:
     """Matrices along the diagonal of one matrix; a vector counts as a row."""
-    from tabtorch.core.views import atleast_2d
-    from tabtorch.ops.indexing.slices import embed
-
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
-    ts = [atleast_2d(t) for t in tensors]
+    ts = [_lazy.core_views.atleast_2d(t) for t in tensors]
     for k, t in enumerate(ts):
         if t._meta.ndim > 2:
             raise RuntimeError(
@@ -415,6 +404,6 @@ def block_diag(*tensors: Any) -> Tensor:
     at = 0
     for t in ts:
         n, m = t._meta.shape
-        rows.append(embed(t.to(d), (n, cols), ((0, n, 1), (at, m, 1))))
+        rows.append(_lazy.slices.embed(t.to(d), (n, cols), ((0, n, 1), (at, m, 1))))
         at += m
     return cat(rows, 0)

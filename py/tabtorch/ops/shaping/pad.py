@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import ints, permuted
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, minimum, where
@@ -102,8 +103,6 @@ def _check_length(x: Tensor, pad: tuple[int, ...]) -> None:
 @register("constant_pad_nd")
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """`input` with `value` around it: pad = (left, right) of the last dimension, then of the one before it, … Negative crops."""
-    from tabtorch.core.creation import number
-
     pad = ints((pad,), "constant_pad_nd", "pad")
     _check_length(input, pad)
     m = input._meta
@@ -118,7 +117,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                 f"Check dimension {d} of your input."
             )
         shape.append(n + a + b)
-    v = number(value, m.dtype)
+    v = _lazy.creation.number(value, m.dtype)
     if 0 in shape or m.numel == 0:
         r = input.new_full(shape, value)
     else:
@@ -201,13 +200,11 @@ def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) 
 
 def _pad_back(g: Tensor, shape: tuple[int, ...], sides: Sides, mode: str) -> Tensor:
     """Each element of `g` added to the one it came from, a dimension at a time."""
-    from tabtorch.core.creation import arange
-
     for d, (a, b) in enumerate(sides):
         if not (a or b):
             continue
         n = shape[d]
-        at = _source(arange(-a, n + b, device=g.device), n, mode)
+        at = _source(_lazy.creation.arange(-a, n + b, device=g.device), n, mode)
         s = g._meta.shape
         g = g.new_zeros((*s[:d], n, *s[d + 1 :])).index_add(d, at, g)
     return g

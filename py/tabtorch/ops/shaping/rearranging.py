@@ -8,11 +8,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
-from tabtorch.base.layout import contiguous_format, suggested_order
 from tabtorch.core import shapes
+from tabtorch.core.layout import contiguous_format, suggested_order
 from tabtorch.core.shapes import integer, ints, one_or_more, permuted, remembered, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, imod, where
@@ -258,9 +259,7 @@ def repeat_interleave(
         x, dim = input.reshape(-1), 0
     d = wrap_dim(dim, x._meta.ndim)
     if isinstance(repeats, (tuple, list)):
-        from tabtorch.core.creation import tensor
-
-        repeats = tensor(list(repeats), device=x.device)
+        repeats = _lazy.creation.tensor(list(repeats), device=x.device)
     if isinstance(repeats, Tensor):
         if repeats._meta.ndim == 0:
             repeats = repeats.reshape(1)
@@ -293,8 +292,6 @@ _NEGATIVE = Complaint(RuntimeError, "repeats can not be negative")
 
 def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
     """0 as often as the first count says, then 1, … `total`: their sum; where it is not given, or on cpu, one read."""
-    from tabtorch.core.creation import arange
-
     if counts._meta.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if counts._meta.dtype not in (dtypes.int64, dtypes.int32):
@@ -314,7 +311,7 @@ def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
         last, least = every_example(ends)[..., -1:], every_example(counts)
         assert_range(last, Range(total, total), _SUM, "repeat_interleave")
         assert_range(least, Range(0, 2**63 - 1), _NEGATIVE, "repeat_interleave")
-    places = arange(total, dtype=ends.dtype, device=ends.device)
+    places = _lazy.creation.arange(total, dtype=ends.dtype, device=ends.device)
     r: Tensor = function("searchsorted")(ends, places, right=True)  # type: ignore[misc]
     # where the sum is another than `total`, which was complained of, they stay places of the tensor
     return r.clamp(max=counts.numel() - 1).to(counts.dtype)
@@ -381,15 +378,13 @@ def _one_after_another(m: Meta) -> bool:
 
 def _triangle_(name: str, lower: bool) -> Any:
     def f(self: Tensor, diagonal: int = 0) -> Tensor:
-        from tabtorch.ops.indexing.scatter import base_node, finish
-
         check_inplace(self)
         if self._meta.numel and not _one_after_another(self._meta):
             check_overlap(self, ())
         back = lambda g: _triangle(name, g, diagonal, lower)  # noqa: E731
-        return finish(
+        return _lazy.scatter.finish(
             self,
-            lambda t: base_node(_triangle(name, t.detach(), diagonal, lower)),
+            lambda t: _lazy.scatter.base_node(_triangle(name, t.detach(), diagonal, lower)),
             True,
             name.capitalize() + "Backward0",
             (),

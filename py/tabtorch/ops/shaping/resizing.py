@@ -7,12 +7,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import check_inplace
-from tabtorch.base.layout import format_strides, preserve_format
-from tabtorch.base.layout import memory_format as memory_format_type
 from tabtorch.core.creation import fill_node
+from tabtorch.core.layout import format_strides, preserve_format
+from tabtorch.core.layout import memory_format as memory_format_type
 from tabtorch.core.shapes import ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
@@ -159,11 +159,11 @@ def _geometry(m: Meta, offset: int, size: Any, stride: Any, device: Any) -> Meta
 @register("new", method=True, torch=False)
 def new(self: Tensor, *args: Any, **kw: Any) -> Tensor:
     """The old constructor: a tensor of its type and device, of sizes or of values."""
-    from tabtorch.ops.compatibility.constructors import legacy_constructor
-
     if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not self.dtype:
         raise TypeError(f"expected {type_name(self.dtype)} (got {type_name(args[0].dtype)})")
-    r: Tensor = legacy_constructor(Tensor, *args, dtype=self.dtype, device=kw.get("device", self.device))
+    r: Tensor = _lazy.constructors.legacy_constructor(
+        Tensor, *args, dtype=self.dtype, device=kw.get("device", self.device)
+    )
     return r
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, type_string
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import permuted, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, Map, inst

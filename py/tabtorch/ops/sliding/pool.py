@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
-from tabtorch.base.layout import suggested_order
+from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, maximum, minimum, where
@@ -388,10 +388,8 @@ def _adaptive_window_at(p: Any) -> Any:
         ok = t < end
         inside = ok if inside is None else inside & ok
         at.append(minimum(t, p.dim(size[d] - 1, ("last", d))))
-    from tabtorch.ops.reductions.reduce import _lowest
-
     v = p.at(0, [*lead, *at])
-    return where(inside, v, _lowest(v.type) if start == "lowest" else const(0, v.type))
+    return where(inside, v, _lazy.reduce._lowest(v.type) if start == "lowest" else const(0, v.type))
 
 
 def _adaptive_place_at(p: Any) -> Any:

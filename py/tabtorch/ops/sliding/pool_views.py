@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tabtorch.autograd.tape import record
-from tabtorch.base.layout import contiguous_format
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import one_or_more, permuted, remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, where

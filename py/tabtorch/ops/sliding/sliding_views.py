@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import one_or_more, remembered
 from tabtorch.core.tensor import Tensor
@@ -69,9 +70,7 @@ def _fill(fill: str, t: str, d: Any) -> Any:
         return const(0, t)
     if d.category == 1:  # what is stored has fewer bits than what is computed with
         return const(dtypes.iinfo(d).min, t)
-    from tabtorch.ops.reductions.reduce import _lowest
-
-    return _lowest(t)
+    return _lazy.reduce._lowest(t)
 
 
 #: dear enough that a contraction, which reads each place many times, has it stored

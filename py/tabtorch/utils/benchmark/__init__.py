@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 
 __all__ = [
     "Colorize",
@@ -290,7 +291,5 @@ class Timer:
 
 def __getattr__(name: str) -> Any:
     if name in ("Colorize", "Compare"):
-        from tabtorch.utils.benchmark import compare
-
-        return getattr(compare, name)
+        return getattr(_lazy.compare, name)
     raise AttributeError(f"module 'torch.utils.benchmark' has no attribute '{name}'")
