@@ -520,7 +520,9 @@ class Plan:
             from ..errors import OutOfMemoryError
 
             names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
-            raise OutOfMemoryError(f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has.")
+            raise OutOfMemoryError(
+                f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has."
+            )
         self.used = 0  # when it ran last, as `graph.counts["flushes"]` counts
         self.bridge = bridge()
         self.empty = not self.steps

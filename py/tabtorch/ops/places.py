@@ -13,7 +13,7 @@ from ..dtypes import int64
 from ..engine.expr import Expr, cast, minimum, where
 from ..engine.graph import batches
 from ..engine.lower import Kernel
-from ..engine.view import Meta, Sizes, broadcast_strides, collapse, contiguous_meta
+from ..engine.view import Meta, broadcast_strides, collapse, contiguous_meta
 from ..modes import STATE
 from ..shapes import remembered
 from ..tensor import Tensor
@@ -174,7 +174,7 @@ class Layout:
 
     def parts(self) -> tuple[Any, ...]:
         """What it was made of, for schedules.py."""
-        return (self.source, self.ins, self.pattern, self.at, Sizes(self.shape))
+        return (self.source, self.ins, self.pattern, self.at, tuple(self.shape))
 
     @property
     def key(self) -> tuple:
