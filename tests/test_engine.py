@@ -71,6 +71,10 @@ class FakeBridge:
         self.plans.append(spec)
         return len(self.plans)
 
+    def bind_plan(self, template: int, numbers: list[int], work: int) -> int:
+        self.plans.append({"template": template, "numbers": numbers})
+        return len(self.plans)
+
     def run_packer(self, plan_id: int, nslots: int, types: list[str]):
         return lambda *args: self.runs.append((plan_id, args))
 

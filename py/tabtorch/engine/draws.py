@@ -12,7 +12,7 @@ from tabtorch.base.random_streams import Draw, HostKernel
 
 from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
 from .lower import Ref
-from .view import Meta, Sizes
+from .view import Meta
 
 _ops: dict[str, Custom] = {}
 
@@ -36,14 +36,14 @@ def _op(kernel: HostKernel) -> Custom:
         bound = [(Ref(r.key, t), access) for r, (t, access) in zip(refs, kernel.bindings, strict=True)]
         low.host(kernel.name, kernel.source, bound, words, patches)
 
-    op = _ops[kernel.name] = Custom(kernel.name, lower)
+    op = _ops[kernel.name] = Custom(kernel.name, lower, sized=True)
     return op
 
 
 def run(draw: Draw, sources: tuple[Node, ...], out: Meta) -> Node:
     """Makes a draw. `sources`: the state (none for a seeding, whose output is the state), then the inputs, whole and contiguous."""
     kernel = draw.kernel
-    sizes = Sizes([int(v) for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type == "u32"])
+    sizes = tuple([int(v) for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type == "u32"])
     types = tuple([s.type for s in kernel.scalars if s.type != "u32"])
     numbers = tuple([v for s, v in zip(kernel.scalars, draw.scalars, strict=True) if s.type != "u32"])
     for s in sources:

@@ -37,10 +37,15 @@ LITTLE = 1 << 16
 
 
 class Op:
-    """What a node does. `kind` says how the engine treats it; see the subclasses."""
+    """What a node does. `kind` says how the engine treats it; see the subclasses.
+
+    `sized`: the numbers in the `static` of its instructions are sizes, and its kernels take them as parameters. A schedule then
+    holds for others too (schedules.py), and a kernel must not look them up in a dict or set together with other numbers.
+    """
 
     __slots__ = ("name",)
     kind = ""
+    sized = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,11 +61,14 @@ class Map(Op):
     `cost` is a rough count of operations: cheap maps are recomputed where they are used rather than stored.
     """
 
-    __slots__ = ("cost", "expr", "indexed")
+    __slots__ = ("cost", "expr", "indexed", "sized")
     kind = "map"
 
-    def __init__(self, name: str, expr: Callable[..., Any], *, indexed: bool = False, cost: int = 1) -> None:
+    def __init__(
+        self, name: str, expr: Callable[..., Any], *, indexed: bool = False, cost: int = 1, sized: bool = False
+    ) -> None:
         super().__init__(name)
+        self.sized = sized
         self.expr = expr
         self.indexed = indexed
         self.cost = cost
@@ -114,13 +122,20 @@ class Write(Op):
 class Custom(Op):
     """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says."""
 
-    __slots__ = ("in_place", "lower", "sliding")
+    __slots__ = ("in_place", "lower", "sized", "sliding")
     kind = "custom"
 
     def __init__(
-        self, name: str, lower: Callable[[Inst, Lowering], None], *, in_place: bool = False, sliding: bool = False
+        self,
+        name: str,
+        lower: Callable[[Inst, Lowering], None],
+        *,
+        in_place: bool = False,
+        sliding: bool = False,
+        sized: bool = False,
     ) -> None:
         super().__init__(name)
+        self.sized = sized
         self.lower = lower
         self.in_place = in_place  # the output starts as a copy of input 0
         self.sliding = sliding  # its kernels ask for where views begin (`Kernel.offset`), as those of maps do

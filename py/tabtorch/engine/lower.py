@@ -552,7 +552,7 @@ def groups_head(k: Kernel, n: Expr, name: str) -> list[str]:
 
 def grid_for(threads: int, workgroup: int) -> list[int]:
     """Workgroups for that many threads, folded over y and z where x would pass 65,535."""
-    n = max(1, -(-threads // workgroup))
+    n = -(-threads // workgroup) or 1
     if n <= 65535:
         return [n, 1, 1]
     y = -(-n // 65535)

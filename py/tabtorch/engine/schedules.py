@@ -16,9 +16,10 @@ from typing import Any
 
 from . import graph
 from .graph import Inst, Node
-from .symbols import Symbol, Trace, concrete
+from .recipes import compiled
+from .symbols import Trace, concrete
 from .temporaries import Places, lay_out
-from .view import Meta, Size, Sizes
+from .view import Meta, Size
 
 #: structures kept
 MOST_STRUCTURES = 2048
@@ -50,44 +51,45 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
     return r
 
 
-def _of_static(x: Any) -> tuple[Any, tuple[int, ...]]:
-    """The same of what an operation has been told besides: views in it, `Sizes`, and what says itself what it is made of."""
+def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
+    """The same of what an operation has been told besides: views, what says itself what it is made of, and numbers if `sized`."""
     if type(x) is Meta:
         return _of_meta(x)
-    if type(x) is Sizes:
-        return ("sizes", *[None if n > 1 else n for n in x]), tuple([n for n in x if n > 1])
     if type(x) is tuple:
-        found = [_of_static(y) for y in x]
+        found = [_of_static(y, sized) for y in x]
         return tuple([form for form, _ in found]), tuple(chain.from_iterable(numbers for _, numbers in found))
     if hasattr(x, "parts"):
-        form, numbers = _of_static(x.parts())
+        form, numbers = _of_static(x.parts(), True)
         return (type(x), form), numbers
-    return ("as it is", x), ()
+    if sized and type(x) is int and x > 1:
+        return "size", (x,)
+    return ("as it is", type(x), x), ()
 
 
-def _of_inst(i: Inst) -> tuple[int, tuple[int, ...]]:
-    """The same of an instruction."""
+def _of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
+    """The same of an instruction; and of each number, whether it is one of a view."""
     r = i.structure
     if r is None:
         i = i.base
         found = [_of_meta(m) for m in (*i.ins, i.out)]
-        static, more = _of_static(i.static)
+        static, more = _of_static(i.static, i.op.sized)
         form = _number(("op", i.op, i.compute, i.scalars, static, *[n for n, _ in found]))
-        r = i.structure = (form, (*chain.from_iterable(numbers for _, numbers in found), *more))
+        numbers = tuple(chain.from_iterable(numbers for _, numbers in found))
+        r = i.structure = (form, numbers + more, (True,) * len(numbers) + (False,) * len(more))
     return r
 
 
 class Sized:
     """A window as its structure (`key`) and its numbers (`values`)."""
 
-    __slots__ = ("inputs", "key", "nodes", "values")
+    __slots__ = ("inputs", "key", "kinds", "nodes", "values")
 
     def __init__(self, nodes: list[Node], inputs: list[Node], more: tuple) -> None:
         """more: whatever else the planning depends on. Nodes know their positions in the window, inputs theirs."""
         self.nodes = nodes
         self.inputs = inputs
         found = [_of_inst(n.inst) for n in nodes]
-        key: list[Any] = [form for form, _ in found]
+        key: list[Any] = [form for form, _, _ in found]
         key += [s.pos for n in nodes for s in n.srcs]
         key.append(more)
         key += [s.inst.out.dtype.name for s in inputs]
@@ -98,7 +100,9 @@ class Sized:
             key.append(roots.setdefault(id(b.base or b), len(roots)))
             key.append(b.base is None)
         self.key = tuple(key)
-        self.values = tuple(chain.from_iterable(numbers for _, numbers in found))
+        self.values = tuple(chain.from_iterable(numbers for _, numbers, _ in found))
+        #: of each number, whether it is one of a view
+        self.kinds = chain.from_iterable(kinds for _, _, kinds in found)
 
 
 class _Shadows:
@@ -151,19 +155,17 @@ class _Shadows:
         shown = self._metas[key] = Meta(shape, strides, found[-1], m.dtype, m.device, m.mark)
         return shown
 
-    def _static(self, x: Any) -> Any:
+    def _static(self, x: Any, sized: bool) -> Any:
         if type(x) is Meta:
             return self._meta(x)
-        if type(x) is Sizes:
-            return Sizes(self._take(x))
         if type(x) is tuple:
-            return tuple([self._static(y) for y in x])
+            return tuple([self._static(y, sized) for y in x])
         if hasattr(x, "parts"):
-            return type(x)(*self._static(x.parts()))
-        return x
+            return type(x)(*self._static(x.parts(), True))
+        return self._take((x,))[0] if sized and type(x) is int else x
 
     def _inst(self, i: Inst) -> Inst:
-        form, numbers = _of_inst(i)
+        form, numbers, _ = _of_inst(i)
         key = form, tuple(self._pattern[self._at : self._at + len(numbers)])
         shown = self._insts.get(key)
         if shown is not None:
@@ -174,7 +176,7 @@ class _Shadows:
         shown.queue, shown.work, shown.structure, shown.base = i.queue, 0, None, shown
         shown.ins = tuple([self._meta(m) for m in i.ins])
         shown.out = self._meta(i.out)
-        shown.static = self._static(i.static)
+        shown.static = self._static(i.static, i.op.sized)
         return shown
 
 
@@ -246,7 +248,7 @@ class Schedule:
             return None
         if self._bind is None:
             assert self._trace is not None
-            self._holds, self._bind = self._trace.compiled(self.numbers)
+            self._holds, self._bind = compiled(self._trace, self.numbers)
             self._trace = None
             self.numbers = []
         return self._bind(sizes) if self._holds(sizes) else None
@@ -304,9 +306,9 @@ def shadows(window: Sized) -> tuple[_Shadows, Trace, Sequence[int]]:
     """The window with symbols for its numbers, to be scheduled."""
     family = _families.get(window.key)
     index: dict[Any, int] = {}
-    named: Any = window.values
+    named: Any = zip(window.values, window.kinds, strict=True)
     if family is not None and family.pattern is not None:
-        named = zip(window.values, family.pattern, strict=True)
+        named = zip(window.values, window.kinds, family.pattern, strict=True)
     pattern = [index.setdefault(x, len(index)) for x in named]
     sizes = [0] * len(index)
     for k, value in zip(pattern, window.values, strict=True):
@@ -341,4 +343,4 @@ def _dropped(s: Schedule) -> None:
         graph.bridge().forget_plans([s.template])
 
 
-__all__ = ["Schedule", "Sized", "Symbol", "add", "find", "forget", "shadows"]
+__all__ = ["Schedule", "Sized", "add", "find", "forget", "shadows"]

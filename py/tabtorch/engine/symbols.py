@@ -2,7 +2,7 @@
 
 A window is scheduled once with a `Symbol` in the place of each size and stride. A Symbol has the value of the window at hand, so
 the code that fuses and writes kernels runs as it does with ints. Arithmetic gives Symbols again, whose expressions later become
-the numbers of kernels (`Trace.compiled`). What the code decides is noted: a comparison gives the answer for the value at hand,
+the numbers of kernels (recipes.py). What the code decides is noted: a comparison gives the answer for the value at hand,
 and is a *guard* of the schedule, which only serves sizes with the same answer. Where Python needs the very int (an index, a
 range, text), the Symbol is *pinned*: its value is a guard. So code that knows nothing of symbols stays right, and is only less
 general.
@@ -13,7 +13,7 @@ Every number that stands for a Symbol at first is at least 2: 0, 1 and negative 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
@@ -382,24 +382,26 @@ class Trace:
         if foreign:
             a.pinned()
             return answer
-        a, b = self._reduced(a, b)
-        if type(a) is not Symbol and type(b) is not Symbol:
+        left, right = self._reduced(a, b)
+        if self._for_all(op, left, right) or (op == "==" and not answer and self.lenient):
             return answer
+        return self._noted(op, left, right, answer)
+
+    def _for_all(self, op: str, a: Any, b: Any) -> bool:
+        """Whether the answer is the same for all sizes."""
         low, high = self.least_of(a), self.least_of(b)
-        if type(b) is int and low is not None and low > b:  # a > b whatever the sizes
-            return answer
-        if type(a) is int and high is not None and high > a:
-            return answer
-        if type(b) is int and low is not None and low == b and op == "<":
-            return answer
-        if type(a) is int and high is not None and high == a and op == "<=":
-            return answer
-        if op == "==" and not answer and self.lenient:
-            return answer
+        if type(a) is int and type(b) is int:
+            return True
+        if type(b) is int:  # a > b, or a >= b
+            return low is not None and (low > b or (low == b and op == "<"))
+        if type(a) is int:
+            return high is not None and (high > a or (high == a and op == "<="))
+        return False
+
+    def _noted(self, op: str, a: Any, b: Any, answer: bool) -> bool:
         key = (op, self._key(a), self._key(b))
-        if op == "==" and key not in self.guards and (op, key[2], key[1]) in self.guards:
-            return answer
-        self.guards.setdefault(key, (op, a, b, answer))
+        if op != "==" or (op, key[2], key[1]) not in self.guards:
+            self.guards.setdefault(key, (op, a, b, answer))
         return answer
 
     def _reduced(self, a: Any, b: Any) -> tuple[Any, Any]:
@@ -434,81 +436,3 @@ class Trace:
         for atom in mono:
             value *= self._known[(atom,), 1].value
         return self._symbol(terms, value, self._least(terms))
-
-    # ---- code
-
-    def compiled(
-        self, numbers: Iterable[Any]
-    ) -> tuple[Callable[[Sequence[int]], bool], Callable[[Sequence[int]], list]]:
-        """Two functions of the sizes: whether all guards hold, and these numbers."""
-        holds = _Code(self)
-        tests = [
-            f"{holds.name(a)} {op} {holds.name(b)}" if answer else f"not {holds.name(a)} {op} {holds.name(b)}"
-            for op, a, b, answer in self.guards.values()
-        ]
-        values = _Code(self)
-        listed = ", ".join([values.word(x) for x in numbers])
-        ask, give = holds.function(" and ".join(tests) or "True"), values.function(f"[{listed}]")
-
-        def all_hold(sizes: Sequence[int]) -> bool:
-            try:
-                return ask(sizes)
-            except ZeroDivisionError:  # of what comes after a guard that does not hold
-                return False
-
-        return all_hold, give
-
-
-class _Code:
-    """The text of a function of a window's sizes: a name for each expression, computed once."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.lines: list[str] = []
-        self._names: dict[Any, str] = {}
-
-    def _let(self, key: Any, text: str) -> str:
-        name = self._names[key] = f"x{len(self._names)}"
-        self.lines.append(f" {name} = {text}")
-        return name
-
-    def _atom(self, at: int) -> str:
-        what = self.trace.atoms[at]
-        if isinstance(what, int):
-            return f"s{what}"
-        name = self._names.get(at)
-        if name is None:
-            op, a, b = what
-            x, y = self.name(a), self.name(b)
-            name = self._let(at, f"-(-{x} // {y})" if op == "ceil" else f"{x} {op} {y}")
-        return name
-
-    def name(self, x: Any) -> str:
-        """What stands for a number in the text."""
-        if type(x) is not Symbol or x.trace is not self.trace:
-            return str(concrete(x))
-        key = ("sum", id(x))
-        name = self._names.get(key)
-        if name is not None:
-            return name
-        parts = []
-        for mono, factor in x.terms.items():
-            atoms = [self._atom(a) for a in mono]
-            parts.append("*".join([str(factor), *atoms] if factor != 1 or not atoms else atoms))
-        if len(parts) == 1 and "*" not in parts[0]:
-            return parts[0]
-        return self._let(key, " + ".join(parts))
-
-    def word(self, x: Any) -> str:
-        """The same as an unsigned number of 32 bits, if it may be negative."""
-        if type(x) is Symbol and (x.least is None or x.least < 0):
-            return f"{self.name(x)} & 4294967295"
-        return self.name(x)
-
-    def function(self, result: str) -> Callable[[Sequence[int]], Any]:
-        sizes = "".join(f"s{i}, " for i in range(len(self.trace.symbols)))
-        head = f" ({sizes}) = sizes\n" if sizes else ""
-        text = "def f(sizes):\n" + head + "\n".join([*self.lines, f" return {result}"])
-        found: dict[str, Any] = {}
-        exec(text, found)  # text of numbers and names made here
-        return found["f"]

@@ -35,12 +35,6 @@ class Size(tuple):
         return (Size, (tuple(self),))
 
 
-class Sizes(tuple):
-    """Numbers that an operation is told besides its views, and that are sizes: a schedule holds for others, too (schedules.py)."""
-
-    __slots__ = ()
-
-
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements; a dimension of size 0 counts as 1, as PyTorch does."""
     out, n = [], 1
@@ -135,7 +129,8 @@ def meta(
     key = (shape, strides, offset, dtype, device, mark)
     m = _interned.get(key)
     if m is None:
-        if any(type(x) is Symbol for x in (*shape, *strides, offset)):
+        numbers: tuple[Any, ...] = (*shape, *strides, offset)
+        if any(type(x) is Symbol for x in numbers):
             return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()

@@ -192,7 +192,7 @@ def _overlap(i: Inst, low: Lowering) -> None:
     low.launch("overlap add", i.out.numel, body)
 
 
-_OVERLAP = Custom("overlap_add", _overlap)
+_OVERLAP = Custom("overlap_add", _overlap, sized=True)
 
 
 def overlap_add(frames: Any, hop: int, total: int) -> Any:

@@ -225,7 +225,7 @@ def _gather_at(p: Any) -> Any:
     return p.at(0, c)
 
 
-_GATHER = Map("gather", _gather_at, indexed=True, cost=8)
+_GATHER = Map("gather", _gather_at, indexed=True, cost=8, sized=True)
 
 
 def range_error(d: int, error: type[Exception] = RuntimeError, who: str = "") -> Complaint:

@@ -17,7 +17,7 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, minimum, where
 from tabtorch.engine.graph import batches
 from tabtorch.engine.lower import Kernel
-from tabtorch.engine.view import Meta, Sizes, broadcast_strides, collapse, contiguous_meta
+from tabtorch.engine.view import Meta, broadcast_strides, collapse, contiguous_meta
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
 from tabtorch.ops.machinery.integer_bounds import Range, known
 
@@ -171,7 +171,7 @@ class Layout:
 
     def parts(self) -> tuple[Any, ...]:
         """What it was made of, for schedules.py."""
-        return (self.source, self.ins, self.pattern, self.at, Sizes(self.shape))
+        return (self.source, self.ins, self.pattern, self.at, tuple(self.shape))
 
     @property
     def key(self) -> tuple:

@@ -129,4 +129,4 @@ def _scatter(i: Inst, low: Any) -> None:
         low.launch(f"scatter {mode}", m.numel, one)
 
 
-SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True)
+SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True, sized=True)

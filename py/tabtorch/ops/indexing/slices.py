@@ -63,7 +63,7 @@ def _embed_at(p: Any) -> Any:
     return v if inside is None else where(inside, v, const(0, v.type))
 
 
-_EMBED = Map("embed", _embed_at, indexed=True, cost=4)
+_EMBED = Map("embed", _embed_at, indexed=True, cost=4, sized=True)
 
 
 def embed(g: Tensor, shape: tuple[int, ...], spec: Spec) -> Tensor:

@@ -80,8 +80,8 @@ def _write(i: Inst, low: Any) -> None:
     low.launch("nonzero", threads, write)
 
 
-_COUNT = Custom("nonzero count", _count)
-_WRITE = Custom("nonzero", _write)
+_COUNT = Custom("nonzero count", _count, sized=True)
+_WRITE = Custom("nonzero", _write, sized=True)
 
 
 def _rows(t: Tensor) -> Tensor:

@@ -66,9 +66,10 @@ def _borrowed_at(kind: str) -> Any:
     return at
 
 
-_CONSTANT = Map("constant_pad_nd", _constant_at, indexed=True, cost=4)
+_CONSTANT = Map("constant_pad_nd", _constant_at, indexed=True, cost=4, sized=True)
 _BORROWED = {
-    kind: Map(kind + "_pad", _borrowed_at(kind), indexed=True, cost=5) for kind in ("reflect", "replicate", "circular")
+    kind: Map(kind + "_pad", _borrowed_at(kind), indexed=True, cost=5, sized=True)
+    for kind in ("reflect", "replicate", "circular")
 }
 
 

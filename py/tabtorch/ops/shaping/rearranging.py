@@ -46,7 +46,7 @@ def _roll_at(p: Any) -> Any:
     return p.at(0, coords)
 
 
-_ROLL = Map("roll", _roll_at, indexed=True, cost=3)
+_ROLL = Map("roll", _roll_at, indexed=True, cost=3, sized=True)
 
 
 @register("roll", method=True)

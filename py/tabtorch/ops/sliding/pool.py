@@ -71,7 +71,7 @@ def _place_at(p: Any) -> Any:
     return cast(flat, "i64")
 
 
-_PLACE = Map("place of maximum", _place_at, indexed=True, cost=12)
+_PLACE = Map("place of maximum", _place_at, indexed=True, cost=12, sized=True)
 
 
 @remembered
@@ -169,7 +169,7 @@ def _count_at(p: Any) -> Any:
     return cast(total, p.inst.out.dtype.compute)
 
 
-_COUNT = Map("window count", _count_at, indexed=True, cost=4)
+_COUNT = Map("window count", _count_at, indexed=True, cost=4, sized=True)
 _DIVIDE = Map("over", lambda s, n: s / n)
 
 
@@ -282,7 +282,7 @@ def _lengths_at(p: Any) -> Any:
     return cast(count, p.inst.out.dtype.compute)
 
 
-_LENGTHS = Map("adaptive lengths", _lengths_at, indexed=True, cost=10)
+_LENGTHS = Map("adaptive lengths", _lengths_at, indexed=True, cost=10, sized=True)
 
 
 def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
@@ -412,8 +412,8 @@ def _adaptive_place_at(p: Any) -> Any:
     return cast(flat, "i64")
 
 
-_ADAPTIVE_WINDOW = Map("adaptive windows", _adaptive_window_at, indexed=True, cost=12)
-_ADAPTIVE_PLACE = Map("place of maximum", _adaptive_place_at, indexed=True, cost=12)
+_ADAPTIVE_WINDOW = Map("adaptive windows", _adaptive_window_at, indexed=True, cost=12, sized=True)
+_ADAPTIVE_PLACE = Map("place of maximum", _adaptive_place_at, indexed=True, cost=12, sized=True)
 
 
 def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:

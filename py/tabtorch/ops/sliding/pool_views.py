@@ -260,14 +260,20 @@ def _column_value(p: Any) -> Any:
     return lambda at, pos: p.at(0, [*at[:-n], *pos, *at[-n:]])
 
 
-SPREAD_SUM = Map("windows", lambda p: _from_windows(p, _sum_value(p)), indexed=True, cost=12)
-SPREAD_MAX = Map("windows of maxima", lambda p: _from_windows(p, _max_value(p)), indexed=True, cost=16)
-SPREAD_COLUMNS = Map("windows of columns", lambda p: _from_windows(p, _column_value(p)), indexed=True, cost=12)
+SPREAD_SUM = Map("windows", lambda p: _from_windows(p, _sum_value(p)), indexed=True, cost=12, sized=True)
+SPREAD_MAX = Map("windows of maxima", lambda p: _from_windows(p, _max_value(p)), indexed=True, cost=16, sized=True)
+SPREAD_COLUMNS = Map(
+    "windows of columns", lambda p: _from_windows(p, _column_value(p)), indexed=True, cost=12, sized=True
+)
 #: the same where windows do not overlap: a place has one window, so there is nothing to sum
 _ALONE = {
-    SPREAD_SUM: Map("window", lambda p: _from_one_window(p, _sum_value(p)), indexed=True, cost=12),
-    SPREAD_MAX: Map("window of maximum", lambda p: _from_one_window(p, _max_value(p)), indexed=True, cost=16),
-    SPREAD_COLUMNS: Map("window of columns", lambda p: _from_one_window(p, _column_value(p)), indexed=True, cost=12),
+    SPREAD_SUM: Map("window", lambda p: _from_one_window(p, _sum_value(p)), indexed=True, cost=12, sized=True),
+    SPREAD_MAX: Map(
+        "window of maximum", lambda p: _from_one_window(p, _max_value(p)), indexed=True, cost=16, sized=True
+    ),
+    SPREAD_COLUMNS: Map(
+        "window of columns", lambda p: _from_one_window(p, _column_value(p)), indexed=True, cost=12, sized=True
+    ),
 }
 
 

@@ -74,7 +74,7 @@ def _fill(fill: str, t: str, d: Any) -> Any:
 
 
 #: dear enough that a contraction, which reads each place many times, has it stored
-FRAMED = Map("frame", _framed_at, indexed=True, cost=8)
+FRAMED = Map("frame", _framed_at, indexed=True, cost=8, sized=True)
 
 
 @remembered
