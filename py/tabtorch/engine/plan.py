@@ -13,8 +13,8 @@ from . import rows, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
 from .graph import Buffer, bridge, check_size, lost
-from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
-from .share import Part, Parts
+from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
+from .share import Part, Parts, alone
 from .target import Target, target
 from .view import Meta
 
@@ -39,9 +39,17 @@ def make_plan(
     """Schedules a window. `targets`: (position, input) where a value has to end in the memory of an input, which nobody
     else reads; it gets memory of its own besides if it is in `keep`."""
     t = target(device.number)
+    g, tight = _grouped(t, nodes, live, MAX_NODES)
+    if tight:  # chains that are recomputed from many values may be why
+        g = min(g, _grouped(t, nodes, live, 2)[0], key=lambda g: sum(1 for x in g.groups if x.nodes))
+    return Builder(t, g, g.stored(), inputs, free, targets, keep).plan()
+
+
+def _grouped(t: Target, nodes: list[Any], live: list[bool], leaves: int) -> tuple[Graph, bool]:
+    """The groups of a window such that none binds too many buffers, and whether they had to be made smaller for it."""
     sizes: dict[int, int] = {}
     while True:
-        g = Graph(nodes, live, t, sizes)
+        g = Graph(nodes, live, t, sizes, leaves)
         stored = g.stored()
         tight = [x for x in g.groups if x.nodes and x.kind != "custom" and g.binds(x, stored) > t.buffers]
         smaller = {}
@@ -50,9 +58,8 @@ def make_plan(
                 if sizes.get(p, MAX_NODES) > 1:
                     smaller[p] = max(1, min(sizes.get(p, MAX_NODES), len(x.nodes) + 1) // 2)
         if not smaller:
-            break
+            return g, bool(sizes)
         sizes.update(smaller)
-    return Builder(t, g, stored, inputs, free, targets, keep).plan()
 
 
 class Lowering:
@@ -93,17 +100,19 @@ class Lowering:
         """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another."""
         if threads == 0:
             return
+        if self.device != 1:
+            part = Part(name, threads, "i", body)
+            if threads <= MOST_SHARED:
+                self.b.parts.add(part)
+            else:
+                self.b.launch(*alone(self.device, part))
+            return
         k = Kernel(self.device, name)
         n = k.dim(threads, "threads")
-        i = variable("i", "u32")
-        if k.js:
-            k.r.loop("i", "0", k.r.text(n))
-            body(k, i)
-            k.r.pop()
-            self.b.launch(k, k.source([]), [1, 1, 1])
-        else:
-            body(k, i)
-            self.b.launch(k, k.source(threads_head(k, n)), grid_for(threads, k.workgroup[0]))
+        k.r.loop("i", "0", k.r.text(n))
+        body(k, variable("i", "u32"))
+        k.r.pop()
+        self.b.launch(k, k.source([]), [1, 1, 1])
 
     def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
         """A launch of JavaScript text as it is (cpu device)."""
