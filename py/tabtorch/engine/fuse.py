@@ -69,7 +69,11 @@ def reads_row(m: Meta, O: int, K: int) -> bool:
 class Graph:
     """The needed nodes of a window, who reads whom, and the groups they are dealt to."""
 
-    def __init__(self, nodes: list[Any], live: list[bool], target: Target, sizes: dict[int, int]) -> None:
+    def __init__(
+        self, nodes: list[Any], live: list[bool], target: Target, sizes: dict[int, int], leaves: int = MAX_NODES
+    ) -> None:
+        # from how many values in buffers a chain may be recomputed
+        self.leaves = leaves
         # most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
         self.sizes = sizes
         self.target = target
@@ -115,8 +119,41 @@ class Graph:
         return kind == "reduce"
 
     def _find_virtual(self) -> None:
-        """Decision 2: which maps are recomputed by each reader, and what that costs."""
+        """Decision 2: which maps are recomputed by each reader, and what that costs. What a virtual map alone is made of is
+        recomputed with it: a chain as a whole, as long as it is cheap enough for whoever reads its end."""
+        own = self._recomputable()
+        barred: set[int] = set()
+        for _ in range(4):  # a chain that is too long is cut, and what precedes the cut judged again
+            limits = self._limits(own - barred)
+            self.virtual = set()
+            late: set[int] = set()
+            for pos, n in enumerate(self.nodes):
+                if not self.needed[pos] or n.inst.op.kind != "map":
+                    continue
+                inner = [s for s in n.srcs if s.buf is None and s.pos in self.virtual]
+                cost = self.vcost[pos] = n.inst.op.cost + sum(self.vcost[s.pos] for s in inner)
+                if pos not in limits:
+                    continue
+                limit, often = limits[pos]
+                chain = any(s.srcs for s in inner)
+                if cost <= limit and not (
+                    chain
+                    and (
+                        (often and self.target.serial)
+                        or self._leaves(pos) > (min(2, self.leaves) if often else self.leaves)
+                    )
+                ):
+                    self.virtual.add(pos)
+                else:
+                    late.add(pos)
+            if not late - barred:
+                break
+            barred |= late
+
+    def _recomputable(self) -> set[int]:
+        """The maps that may be virtual, whatever it costs."""
         per_row: set[int] = set()  # reductions of this window, and maps of as many points that follow them
+        out: set[int] = set()
         for pos, n in enumerate(self.nodes):
             kind = n.inst.op.kind
             size = n.inst.out.numel
@@ -128,34 +165,67 @@ class Graph:
                 for i, s in enumerate(n.srcs)
             ):
                 per_row.add(pos)
-            if not self.needed[pos] or kind != "map":
+            if not self.needed[pos] or kind != "map" or self.live[pos]:
                 continue
-            cost = n.inst.op.cost + sum(self.vcost[s.pos] for s in n.srcs if s.buf is None and s.pos in self.virtual)
-            self.vcost[pos] = cost
-            if self.live[pos]:
-                continue
-            out = n.inst.out
-            readers = self.readers[pos]
+            readers = [(self.nodes[r].inst, i) for r, i in self.readers[pos]]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
-            ok = pos not in per_row or all(self.nodes[r].inst.ins[i].numel <= size for r, i in readers)
+            ok = pos not in per_row or all(x.ins[i].numel <= size for x, i in readers)
             if n.srcs and self.sizes.get(pos) == 1:
                 ok = False  # the last resort of a kernel that binds too much: each node by itself
+            if ok and not any(
+                x.op.kind == "custom" or (x.op.kind == "write" and i == 0) or x.ins[i].dtype is not n.inst.out.dtype
+                for x, i in readers
+            ):
+                out.add(pos)
+        return out
+
+    def _limits(self, candidates: set[int]) -> dict[int, tuple[int, bool]]:
+        """Of the candidates that somebody reads elsewhere than at their own point, through other candidates or not: what it may
+        cost to recompute them, and whether a reader does so many times for each element."""
+        out: dict[int, tuple[int, bool]] = {}
+        for pos in range(len(self.nodes) - 1, -1, -1):
+            if pos not in candidates:
+                continue
+            n = self.nodes[pos]
+            readers = self.readers[pos]
+            most = self.sizes.get(pos, MAX_NODES)
+            limit, often = most, False
             outside = not n.srcs  # a constant is never worth a buffer
+            if n.srcs and 2 * sum(s.inst.out.numel for s in n.srcs) <= n.inst.out.numel:
+                outside, limit = (
+                    True,
+                    min(most, CHEAP),
+                )  # nor what is mostly broadcast: there is less to read in what it is made of
             for r, i in readers:
                 ri = self.nodes[r].inst
-                kind = ri.op.kind
-                if kind == "custom" or (kind == "write" and i == 0) or ri.ins[i].dtype is not out.dtype:
-                    ok = False
-                    break
                 if not self._joinable(pos, r, i):
                     outside = True
-                    grows = ri.ins[i].numel > 2 * out.numel
-                    many = len(readers) > 1 or grows or kind == "contract"
-                    if cost > min(self.sizes.get(pos, MAX_NODES), CHEAP if many else SINGLE):
-                        ok = False
-                        break
-            if ok and outside:
-                self.virtual.add(pos)
+                    grows = ri.ins[i].numel > 2 * n.inst.out.numel
+                    again = grows or ri.op.kind == "contract"
+                    often = often or again
+                    limit = min(limit, CHEAP if again or len(readers) > 1 else SINGLE)
+                elif r in out:
+                    outside = True
+                    limit = min(limit, out[r][0], CHEAP if len(readers) > 1 else SINGLE)
+                    often = often or out[r][1]
+            if outside:
+                out[pos] = limit, often
+        return out
+
+    def _leaves(self, pos: int) -> int:
+        """How many values in buffers a virtual node is computed from."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = [pos]
+        while stack:
+            for s in self.nodes[stack.pop()].srcs:
+                if s.buf is None and s.pos in self.virtual:
+                    if s.pos not in seen:
+                        seen.add(s.pos)
+                        stack.append(s.pos)
+                else:
+                    found.add(s.pos)
+        return len(found)
 
     def paths(self, pos: int) -> tuple[list[tuple[int, Meta]], set[int]]:
         """What node `pos` reads, seen through virtual nodes: sources read at its own point, with their views; sources read elsewhere."""

@@ -13,9 +13,9 @@ from . import rows, schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
 from .graph import Buffer, bridge, check_size, counts, lost
-from .lower import PACKED, Kernel, Ref, Values, grid_for, index_of, map_kernel, threads_head
+from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
 from .schedules import Schedule, Sized
-from .share import Part, Parts
+from .share import Part, Parts, alone
 from .symbols import Trace
 from .target import Target, target
 from .view import Meta
@@ -65,12 +65,21 @@ def _scheduled(
     keep: frozenset[int],
 ) -> Schedule:
     """Fuses the nodes and writes their kernels."""
-    sizes: dict[int, int] = {}
     # Fusion asks which sizes are equal in order to join what has as many points, and is right where it joins less. So what is
     # equal by chance, for one length of a sequence, is no reason for another schedule.
     trace.lenient = True
+    g, tight = _grouped(t, nodes, live, MAX_NODES)
+    if tight:  # chains that are recomputed from many values may be why
+        g = min(g, _grouped(t, nodes, live, 2)[0], key=lambda g: sum(1 for x in g.groups if x.nodes))
+    trace.lenient = False
+    return Builder(t, g, g.stored(), inputs, free, targets, keep).schedule()
+
+
+def _grouped(t: Target, nodes: list[Any], live: list[bool], leaves: int) -> tuple[Graph, bool]:
+    """The groups of a window such that none binds too many buffers, and whether they had to be made smaller for it."""
+    sizes: dict[int, int] = {}
     while True:
-        g = Graph(nodes, live, t, sizes)
+        g = Graph(nodes, live, t, sizes, leaves)
         stored = g.stored()
         tight = [x for x in g.groups if x.nodes and x.kind != "custom" and g.binds(x, stored) > t.buffers]
         smaller = {}
@@ -79,10 +88,8 @@ def _scheduled(
                 if sizes.get(p, MAX_NODES) > 1:
                     smaller[p] = max(1, min(sizes.get(p, MAX_NODES), len(x.nodes) + 1) // 2)
         if not smaller:
-            break
+            return g, bool(sizes)
         sizes.update(smaller)
-    trace.lenient = False
-    return Builder(t, g, stored, inputs, free, targets, keep).schedule()
 
 
 class Lowering:
@@ -123,17 +130,19 @@ class Lowering:
         """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another."""
         if threads == 0:
             return
+        if self.device != 1:
+            part = Part(name, threads, "i", body)
+            if threads <= MOST_SHARED:
+                self.b.parts.add(part)
+            else:
+                self.b.launch(*alone(self.device, part))
+            return
         k = Kernel(self.device, name)
         n = k.dim(threads, "threads")
-        i = variable("i", "u32")
-        if k.js:
-            k.r.loop("i", "0", k.r.text(n))
-            body(k, i)
-            k.r.pop()
-            self.b.launch(k, k.source([]), [1, 1, 1])
-        else:
-            body(k, i)
-            self.b.launch(k, k.source(threads_head(k, n)), grid_for(threads, k.workgroup[0]))
+        k.r.loop("i", "0", k.r.text(n))
+        body(k, variable("i", "u32"))
+        k.r.pop()
+        self.b.launch(k, k.source([]), [1, 1, 1])
 
     def kernel(self, name: str) -> Kernel:
         """A kernel for the operation to write; then `dispatch` launches it."""

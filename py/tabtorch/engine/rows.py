@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: a thread adds so many elements before it adds their sum to what came before
 _BLOCK = const(16, "u32")
+#: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
+_EXCHANGED = 1 << 20
 #: where the states of a reduction are kept between two launches
 _STATE_DTYPE = {
     "f32": dtypes.float32,
@@ -255,14 +257,14 @@ class RowKernel:
         return fit(cast(v, n.out.dtype.compute), n.out.dtype.name)
 
     def put(self, p: int, at: Expr, v: Any) -> None:
-        """Stores a value of the group. Of a packed dtype several elements share a word: those of row level, which are few, are
-        exchanged in it; the others go out as 32-bit words, and are packed by a launch after this one."""
+        """Stores a value of the group. Of a packed dtype several elements share a word: where they are few they are exchanged in
+        it, else they go out as 32-bit words, and are packed by a launch after this one."""
         n = self.b.nodes[p]
         ref = self.b.ref_of(n)
         if self.k.js or ref.dtype.name not in PACKED:
             self.k.store(ref, at, v)
             return
-        if self.g.level[p] == "row":
+        if n.inst.out.numel <= _EXCHANGED:
             self.k.store_bits(ref, at, v)
             return
         if ref.key not in self.pack:
