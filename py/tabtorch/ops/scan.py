@@ -29,6 +29,7 @@ from .launch import in_place, into, into_two, named, operation, run
 from .out_types import EXACT, SCALAR_TYPE
 from .promotion import FLOATING_COMPLEX, REAL, check_kernel
 from .reduce import _add, _highest, _lowest, _parts, _whole, greater, less, quiet
+from .scan_kernel import ScanKernel
 
 _STATE = {
     "f32": dtypes.float32,
@@ -68,6 +69,11 @@ class Scan:
         rows = m.numel // max(n, 1)
         if m.numel == 0:
             return
+        if inner == 1 and low.device == 0:
+            tuned = ScanKernel(self, i, low, n)
+            if tuned.serves():
+                tuned.lower(_STATE)
+                return
         if low.device == 1 or n <= 256 or rows >= 4096:
             low.launch(i.op.name, rows, lambda k, t: self._walk(k, t, i, low, n, inner, None))
             return
