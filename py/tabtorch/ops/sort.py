@@ -1,7 +1,8 @@
 """Sorting along a dimension: always stable, NaN last (first where descending).
 
-What is sorted is a permutation. On GPUs with workgroup memory keys of up to 32 bits are sorted by digits: see sort_kernel.py. Else blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds
-its rank in the other run by binary search: log2(n / 32) launches, every element a thread, any dtype.
+What is sorted is a permutation. On GPUs with workgroup memory keys of up to 32 bits are sorted by digits: see sort_kernel.py.
+Else blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds its rank in the other run
+by binary search: log2(n / 32) launches, every element a thread, any dtype.
 """
 
 from __future__ import annotations
