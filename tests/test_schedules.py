@@ -18,7 +18,7 @@ import torch
 import tabtorch
 from sidebyside import to_tab, values
 from tabtorch import nn
-from tabtorch.compiled import joint, record
+from tabtorch.compiled import backward_plan, record
 from tabtorch.engine import graph, plan, schedules
 from tabtorch.engine.recipes import compiled
 from tabtorch.engine.symbols import Symbol, Trace
@@ -317,7 +317,7 @@ class Checks:
 def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     c = Checks()
     monkeypatch.setattr(schedules, "Trace", Exact)
-    for module in (plan, record, joint):
+    for module in (plan, record, backward_plan):
         monkeypatch.setattr(module, "make_plan", c.make_plan)
     yield c
     graph.flush()

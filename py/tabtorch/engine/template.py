@@ -43,8 +43,8 @@ def _number(text: str, known: Mapping[str, int]) -> int:
     """The value of a constant expression of unsigned integers, or of `true` and `false`."""
 
     def value(e: Any) -> int:
-        if isinstance(e, ast.Constant):
-            return int(e.value)
+        if isinstance(e, ast.Constant) and isinstance(e.value, int):
+            return e.value
         if isinstance(e, ast.Name):
             return known[e.id]
         if isinstance(e, ast.BinOp):

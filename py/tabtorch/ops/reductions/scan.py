@@ -28,6 +28,7 @@ from tabtorch.ops.machinery.out_types import EXACT, SCALAR_TYPE
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, REAL, check_kernel
 from tabtorch.ops.machinery.registry import function
 from tabtorch.ops.reductions.reduce import _add, _highest, _lowest, _parts, _whole, greater, less, quiet
+from tabtorch.ops.reductions.scan_kernel import ScanKernel
 from tabtorch.ops.rows.row_helpers import logaddexp
 
 _STATE = {
@@ -68,6 +69,11 @@ class Scan:
         rows = m.numel // max(n, 1)
         if m.numel == 0:
             return
+        if inner == 1 and low.device == 0:
+            tuned = ScanKernel(self, i, low, n)
+            if tuned.serves():
+                tuned.lower(_STATE)
+                return
         if low.device == 1 or n <= 256 or rows >= 4096:
             low.launch(i.op.name, rows, lambda k, t: self._walk(k, t, i, low, n, inner, None))
             return

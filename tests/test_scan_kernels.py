@@ -1,0 +1,153 @@
+"""Scans and sorts by the kernels of GPUs with workgroup memory, beside PyTorch's. A software adapter has other forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import tabtorch
+from sidebyside import to_tab
+from tabtorch.engine import graph
+from tabtorch.engine.target import target
+from test_counts import counted
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_on_a_gpu() -> Iterator[None]:
+    graph.flush()
+    t = target(0)
+    before = t.software, t.barriers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "_plans", {})
+        t.software, t.barriers = False, True
+        yield
+        graph.flush()
+        t.software, t.barriers = before
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def agree(f: Callable[[Any], Any], x: torch.Tensor, dispatches: int | None = None, **tolerance: float) -> None:
+    want = f(x)
+    y = to_tab(x, "webgpu")
+    graph.flush()
+    with counted() as count:
+        got = f(y)
+        graph.flush()
+    assert dispatches is None or count.dispatches == dispatches
+    parts = zip(want, got, strict=True) if isinstance(want, tuple) else [(want, got)]
+    for a, b in parts:
+        assert str(a.dtype) == str(b.dtype)
+        b = b.float() if b.dtype is tabtorch.bfloat16 else b
+        a = a.float() if a.dtype is torch.bfloat16 else a
+        torch.testing.assert_close(torch.from_numpy(b.numpy()), a, equal_nan=True, **tolerance)
+
+
+@pytest.mark.parametrize("shape", [(512,), (2049,), (3, 5000), (2, 2, 700), (300, 600)])
+def test_sums_of_rows(shape: tuple[int, ...]) -> None:
+    one = len(shape) > 1 and shape[0] == 300 or shape[-1] <= 2048
+    agree(lambda x: x.cumsum(-1), draw(*shape), 1 if one else 3, rtol=1e-6, atol=1e-6)
+
+
+def test_long_sums() -> None:
+    """Chunks of several blocks, and more chunks than a block has elements."""
+    agree(lambda x: x.cumsum(0), draw((1 << 22) + 3000), 3, rtol=1e-6, atol=1e-5)
+
+
+def test_numbers_that_cancel() -> None:
+    x = torch.tensor([1e8, 1.0, -1e8, 1.0] * 2000)
+    agree(lambda x: x.cumsum(0), x, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float16, torch.bfloat16, torch.complex64]
+)
+def test_types(dtype: torch.dtype) -> None:
+    x = draw(2, 2600) * 3
+    x = x.abs().to(dtype) if dtype is torch.uint8 else x > 0 if dtype is torch.bool else x.to(dtype)
+    wide = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(dtype, 1e-5)
+    agree(lambda x: x.cumsum(1), x, rtol=wide, atol=wide)
+
+
+def test_from_the_end() -> None:
+    def gradient(x: Any) -> Any:
+        x = x.detach().requires_grad_()
+        (x.cumsum(1) * x.detach().cos()).sum().backward()
+        return x.grad
+
+    agree(gradient, draw(2, 2600), rtol=1e-5, atol=1e-4)
+
+
+def test_other_scans() -> None:
+    x = draw(2, 2600)
+    agree(lambda x: tuple(x.cummax(1)), x)
+    agree(lambda x: tuple(x.cummin(1)), x)
+    agree(lambda x: tuple(x.round().cummax(1)), x)  # of equal ones the last
+    agree(lambda x: x.logcumsumexp(1), x, rtol=1e-5, atol=1e-5)
+    agree(lambda x: (x * 0.01 + 1).cumprod(1), x, rtol=1e-5, atol=1e-6)
+    agree(lambda x: (x * 4).long().cummin(1)[1], x)
+    x[0, 100], x[1, 2100], x[0, 2300] = torch.nan, torch.inf, -torch.inf
+    agree(lambda x: x.cumsum(1), x, rtol=1e-5, atol=1e-4)
+    agree(lambda x: tuple(x.cummax(1)), x)
+    agree(lambda x: x.logcumsumexp(1), x, rtol=1e-5, atol=1e-5)
+
+
+def test_views() -> None:
+    x = draw(700, 3, 4)
+    agree(lambda x: x.permute(1, 2, 0).cumsum(-1), x, rtol=1e-5, atol=1e-5)
+    agree(lambda x: x.permute(1, 2, 0).flip(0)[1:].cumsum(2), x, rtol=1e-5, atol=1e-5)
+
+
+def both(x: Any) -> tuple[Any, ...]:
+    return (*x.sort(stable=True), *x.sort(dim=-1, descending=True, stable=True))
+
+
+@pytest.mark.parametrize("shape", [(65,), (3, 256), (2, 700), (2048,), (2049,), (3, 5000)])
+def test_sorts(shape: tuple[int, ...]) -> None:
+    agree(both, draw(*shape))
+
+
+def test_equal_elements_keep_their_order() -> None:
+    agree(both, (draw(2, 700) * 3).round())
+    agree(both, (draw(2, 5000) * 3).round())
+    agree(both, torch.zeros(4100))
+
+
+def test_sorting_what_is_not_finite() -> None:
+    x = draw(2, 5000)
+    x[0, ::7], x[1, ::11], x[0, ::13], x[1, ::5], x[0, 2::5] = torch.nan, torch.inf, -torch.inf, -0.0, 0.0
+    x[1, 3], x[1, 4] = -torch.nan, 1e-40
+    agree(both, x)
+    agree(both, x[:, :900])
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.float16, torch.bfloat16]
+)
+def test_types_of_keys(dtype: torch.dtype) -> None:
+    x = draw(2, 2300) * 100
+    x = x.abs().to(dtype) if dtype is torch.uint8 else x > 0 if dtype is torch.bool else x.to(dtype)
+    agree(both, x)
+
+
+def test_sorts_along_other_dimensions() -> None:
+    agree(lambda x: tuple(x.sort(dim=0, stable=True)), draw(700, 3, 2))
+    agree(lambda x: tuple(x.sort(dim=1, stable=True)), draw(2, 2500, 3))
+    agree(lambda x: tuple(x[::2].sort(dim=0, stable=True)), draw(900, 2))
+
+
+def test_what_sorts() -> None:
+    agree(lambda x: tuple(x.topk(5)), draw(3, 900))
+    agree(lambda x: tuple(x.kthvalue(1000)), draw(3000))
+    agree(lambda x: x.argsort(dim=-1, descending=True, stable=True), (draw(300, 90) * 9).round())
+    agree(lambda x: x.median(), draw(901))
+
+
+def test_a_short_row_is_one_dispatch_and_a_long_one_twelve() -> None:
+    agree(lambda x: x.argsort(stable=True), draw(40, 600), 1)
+    agree(lambda x: x.argsort(stable=True), draw(3000), 12)
