@@ -111,16 +111,26 @@ class Write(Op):
 
 
 class Custom(Op):
-    """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says."""
+    """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says.
 
-    __slots__ = ("in_place", "lower", "sliding")
+    `batched`: its rule for `vmap`, see ops/batching.py; without one it is called for one example after the other.
+    """
+
+    __slots__ = ("batched", "in_place", "lower", "sliding")
     kind = "custom"
 
     def __init__(
-        self, name: str, lower: Callable[[Inst, Lowering], None], *, in_place: bool = False, sliding: bool = False
+        self,
+        name: str,
+        lower: Callable[[Inst, Lowering], None],
+        *,
+        in_place: bool = False,
+        sliding: bool = False,
+        batched: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__(name)
         self.lower = lower
+        self.batched = batched
         self.in_place = in_place  # the output starts as a copy of input 0
         self.sliding = sliding  # its kernels ask for where views begin (`Kernel.offset`), as those of maps do
 

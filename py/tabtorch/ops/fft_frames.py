@@ -14,6 +14,7 @@ from ..engine.plan import Lowering
 from ..engine.view import contiguous_meta
 from ..shapes import type_name
 from ..tensor import Tensor
+from .batching import as_for_one
 from .fft import FROM_HALF, FULL, TO_HALF, along
 from .launch import operation, run
 from .mixing import together
@@ -193,7 +194,7 @@ def _overlap(i: Inst, low: Lowering) -> None:
     low.launch("overlap add", i.out.numel, body)
 
 
-_OVERLAP = Custom("overlap_add", _overlap)
+_OVERLAP = Custom("overlap_add", _overlap, batched=as_for_one)
 
 
 def overlap_add(frames: Any, hop: int, total: int) -> Any:

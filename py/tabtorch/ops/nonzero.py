@@ -16,6 +16,7 @@ from ..engine.graph import Custom, Inst, emit, inst, read
 from ..engine.lower import Kernel, coordinates
 from ..engine.view import Meta, contiguous_meta, meta
 from ..tensor import Tensor
+from .batching import dynamic
 from .core import register
 from .out_types import Rule, same
 from .places import host_values
@@ -79,8 +80,8 @@ def _write(i: Inst, low: Any) -> None:
     low.launch("nonzero", threads, write)
 
 
-_COUNT = Custom("nonzero count", _count)
-_WRITE = Custom("nonzero", _write)
+_COUNT = Custom("nonzero count", _count, batched=dynamic)
+_WRITE = Custom("nonzero", _write, batched=dynamic)
 
 
 def _rows(t: Tensor) -> Tensor:

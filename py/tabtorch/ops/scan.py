@@ -23,6 +23,7 @@ from ..engine.plan import Lowering
 from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, wrap_dim
 from ..tensor import Tensor
+from .batching import Call, Examples
 from .core import function
 from .formulas import logaddexp
 from .launch import in_place, into, into_two, named, operation, run
@@ -40,6 +41,11 @@ _STATE = {
 }
 
 
+def _of_examples(e: Examples) -> Call:
+    dim, reverse = e.static
+    return Call((dim + 1, reverse), e.ins)
+
+
 class Scan:
     """A monoid, as `engine.graph.Reduce` has it; `result` ends the state at every element.
 
@@ -54,7 +60,7 @@ class Scan:
         self.lift = lift
         self.combine = combine
         self.result = result
-        self.op = Custom(name, self.lower)
+        self.op = Custom(name, self.lower, batched=_of_examples)
 
     def lower(self, i: Any, low: Lowering) -> None:
         """`static` = (dimension, whether from the end)."""

@@ -13,11 +13,12 @@ from ..engine.view import Meta, contiguous_meta
 from ..shapes import remembered, type_name, wrap_dim
 from ..tensor import Tensor
 from .asserts import Complaint, assert_range
+from .batching import Call, Examples
 from .core import function
 from .launch import into, operation, run
 from .mixing import together
 from .out_types import same
-from .places import check_range, every_example, wrapped
+from .places import check_range, every_example, folded, wrapped
 from .promotion import FLOATING, INTEGERS, REAL, REAL_NUMBERS, check_kernel
 from .ranges import Range
 from .reduce import greater, quiet
@@ -140,7 +141,18 @@ def _search(i: Inst, low: Lowering) -> None:
     low.launch("searchsorted", total, body)
 
 
-_SEARCH = Custom("searchsorted", _search)
+def _search_examples(e: Examples) -> Call | None:
+    right, one = e.static
+    seq, val = e.ins[0], e.ins[1]
+    if not one:
+        return Call((right, False), e.ins)
+    if not e.own[0] and not any(e.own[2:]):  # one sequence for all
+        return Call((right, True), [e.node.inst.ins[0], val, *e.node.inst.ins[2:]])
+    rows = folded(val, [(0, 1), (1, val.ndim)])
+    return None if rows is None or seq.ndim != 2 else Call((right, False), [seq, rows, *e.ins[2:]])
+
+
+_SEARCH = Custom("searchsorted", _search, batched=_search_examples)
 _BAD_SORTER = Complaint(RuntimeError, "torch.searchsorted(): sorter index out of range")
 
 
