@@ -120,9 +120,12 @@ class Write(Op):
 
 
 class Custom(Op):
-    """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says."""
+    """Anything else: `lower(inst, low)` makes its own launches. All inputs are in buffers, all as `inst.ins` says.
 
-    __slots__ = ("in_place", "lower", "sized", "sliding")
+    `batched`: its rule for `vmap`, see ops/machinery/batching.py; without one it is called for one example after the other.
+    """
+
+    __slots__ = ("batched", "in_place", "lower", "sized", "sliding")
     kind = "custom"
 
     def __init__(
@@ -133,10 +136,12 @@ class Custom(Op):
         in_place: bool = False,
         sliding: bool = False,
         sized: bool = False,
+        batched: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__(name)
         self.sized = sized
         self.lower = lower
+        self.batched = batched
         self.in_place = in_place  # the output starts as a copy of input 0
         self.sliding = sliding  # its kernels ask for where views begin (`Kernel.offset`), as those of maps do
 

@@ -22,6 +22,7 @@ from tabtorch.engine.graph import Custom, Inst
 from tabtorch.engine.lower import Kernel, Ref, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import meta
+from tabtorch.ops.machinery.batching import Call, Examples
 
 #: the largest prime factor that is a sum of so many terms
 LARGEST = 127
@@ -267,7 +268,12 @@ class _Passes:
         self.store(k, to, row, k.let((j - i) * k.dim(r, "radix") + turn, "to"), Complex(re, im))
 
 
-FFT = Custom("fft", lambda i, low: _Passes(i, low).lower())
+def _of_examples(e: Examples) -> Call:
+    *head, strides = e.static
+    return Call((*head, (e.node.inst.out.numel, *strides)), e.ins)
+
+
+FFT = Custom("fft", lambda i, low: _Passes(i, low).lower(), batched=_of_examples)
 
 
 def _chirp(i: Inst, low: Lowering) -> None:

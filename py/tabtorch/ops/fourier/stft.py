@@ -16,6 +16,7 @@ from tabtorch.engine.lower import Kernel, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.fourier.transforms import FROM_HALF, FULL, TO_HALF, along
+from tabtorch.ops.machinery.batching import as_for_one
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import operation, run
 from tabtorch.ops.shaping.pad import pad
@@ -192,7 +193,7 @@ def _overlap(i: Inst, low: Lowering) -> None:
     low.launch("overlap add", i.out.numel, body)
 
 
-_OVERLAP = Custom("overlap_add", _overlap, sized=True)
+_OVERLAP = Custom("overlap_add", _overlap, sized=True, batched=as_for_one)
 
 
 def overlap_add(frames: Any, hop: int, total: int) -> Any:

@@ -10,10 +10,11 @@ from math import prod
 from typing import Any
 
 from tabtorch.engine.expr import Complex, Expr, bitcast, cast, const, fit, isnan, variable, where
-from tabtorch.engine.graph import Custom, Inst
+from tabtorch.engine.graph import Custom, Inst, Map, emit, inst
 from tabtorch.engine.lower import Kernel, Ref, coordinates
-from tabtorch.engine.view import Meta
-from tabtorch.ops.indexing.index_maps import offset_at, source_coords, wrapped
+from tabtorch.engine.view import Meta, contiguous_meta, meta
+from tabtorch.ops.indexing.index_maps import Layout, offset_at, source_coords, wrapped
+from tabtorch.ops.machinery.batching import Call, Examples
 
 
 def _place(k: Kernel, m: Meta, coords: list[Expr], role: Any) -> Expr:
@@ -95,7 +96,37 @@ def _index_put(i: Inst, low: Any) -> None:
         low.launch(f"{i.op.name} {mode}", prod(lay.domain), one)
 
 
-INDEX_PUT = Custom("index_put", _index_put, in_place=True, sliding=True)
+_NUMBERS = Map("arange", lambda p: p.coords[0], indexed=True)
+_layouts: dict[Any, Layout] = {}
+
+
+def _index_put_examples(e: Examples) -> Call:
+    """The batch becomes an index too: 0, 1, 2, … beside the others."""
+    lay, mode, ordered = e.static
+    out = e.node.inst.out
+    count = len(lay.ins)
+    places = tuple(e.ins[1 : 1 + count])
+    line = contiguous_meta((e.size,), places[0].dtype, out.device)
+    first = meta(places[0].shape, (1, *(0,) * lay.n), 0, line.dtype, out.device)
+    key = (lay, places, e.size)
+    big = _layouts.get(key)
+    if big is None:
+        m = lay.source
+        source = m.view((e.size, *m.shape), (out.numel, *m.strides), m.offset)
+        pattern = (0, *[j + 1 if j >= 0 else j for j in lay.pattern])
+        big = _layouts[key] = Layout(source, (first, *places), pattern, lay.at, lay.shape)
+    rest = [_moved(m, lay.at) for m in e.ins[1 + count :]]
+    numbers = emit(inst(_NUMBERS, (), line), ())
+    return Call((big, mode, ordered), [e.ins[0], first, *places, *rest], [e.srcs[0], numbers, *e.srcs[1:]])
+
+
+def _moved(m: Meta, at: int) -> Meta:
+    """The first dimension `at` places further back."""
+    order = (*range(1, at + 1), 0, *range(at + 1, m.ndim))
+    return m.view(tuple([m.shape[d] for d in order]), tuple([m.strides[d] for d in order]), m.offset)
+
+
+INDEX_PUT = Custom("index_put", _index_put, in_place=True, sliding=True, batched=_index_put_examples)
 
 
 def _scatter(i: Inst, low: Any) -> None:
@@ -129,4 +160,10 @@ def _scatter(i: Inst, low: Any) -> None:
         low.launch(f"scatter {mode}", m.numel, one)
 
 
-SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True, sized=True)
+def _scatter_examples(e: Examples) -> Call:
+    axis, mode, out, ordered = e.static
+    total = e.node.inst.out.numel
+    return Call((axis + 1, mode, out.view((e.size, *out.shape), (total, *out.strides), out.offset), ordered), e.ins)
+
+
+SCATTER = Custom("scatter", _scatter, in_place=True, sliding=True, sized=True, batched=_scatter_examples)

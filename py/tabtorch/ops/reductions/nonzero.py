@@ -18,6 +18,7 @@ from tabtorch.engine.graph import Custom, Inst, emit, inst, read
 from tabtorch.engine.lower import Kernel, coordinates
 from tabtorch.engine.view import Meta, contiguous_meta, meta
 from tabtorch.ops.indexing.index_maps import host_values
+from tabtorch.ops.machinery.batching import dynamic
 from tabtorch.ops.machinery.out_types import Rule, same
 from tabtorch.ops.machinery.registry import register
 
@@ -80,8 +81,8 @@ def _write(i: Inst, low: Any) -> None:
     low.launch("nonzero", threads, write)
 
 
-_COUNT = Custom("nonzero count", _count, sized=True)
-_WRITE = Custom("nonzero", _write, sized=True)
+_COUNT = Custom("nonzero count", _count, sized=True, batched=dynamic)
+_WRITE = Custom("nonzero", _write, sized=True, batched=dynamic)
 
 
 def _rows(t: Tensor) -> Tensor:

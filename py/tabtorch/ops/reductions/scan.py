@@ -23,6 +23,7 @@ from tabtorch.engine.graph import Custom, inst
 from tabtorch.engine.lower import Kernel, Ref
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import Meta, contiguous_meta
+from tabtorch.ops.machinery.batching import Call, Examples
 from tabtorch.ops.machinery.operation import in_place, into, into_two, named, operation, run
 from tabtorch.ops.machinery.out_types import EXACT, SCALAR_TYPE
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, REAL, check_kernel
@@ -41,6 +42,11 @@ _STATE = {
 }
 
 
+def _of_examples(e: Examples) -> Call:
+    dim, reverse = e.static
+    return Call((dim + 1, reverse), e.ins)
+
+
 class Scan:
     """A monoid, as `engine.graph.Reduce` has it; `result` ends the state at every element.
 
@@ -55,7 +61,7 @@ class Scan:
         self.lift = lift
         self.combine = combine
         self.result = result
-        self.op = Custom(name, self.lower)
+        self.op = Custom(name, self.lower, batched=_of_examples)
 
     def lower(self, i: Any, low: Lowering) -> None:
         """`static` = (dimension, whether from the end)."""

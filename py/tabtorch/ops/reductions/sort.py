@@ -20,6 +20,7 @@ from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.lower import Kernel, Ref
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
+from tabtorch.ops.machinery.batching import Call, Examples
 from tabtorch.ops.machinery.inplace import check_overlap
 from tabtorch.ops.machinery.operation import into, into_two, named, operation, run
 from tabtorch.ops.machinery.out_types import EXACT, same
@@ -158,7 +159,12 @@ def _merge(k: Kernel, t: Expr, keys: _Keys, width: int, perm: Ref, to: Ref | Non
     _put(k, keys, to, r, base, k.let(p + lo - mid, "rank"), at)
 
 
-_SORT = Custom("sort", _lower)
+def _of_examples(e: Examples) -> Call | None:
+    dim, descending, width = e.static
+    return None if width else Call((dim + 1, descending, 0), e.ins)
+
+
+_SORT = Custom("sort", _lower, batched=_of_examples)
 
 
 @remembered

@@ -12,8 +12,9 @@ from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.lower import Kernel
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import Meta, contiguous_meta
-from tabtorch.ops.indexing.index_maps import check_range, every_example, wrapped
+from tabtorch.ops.indexing.index_maps import check_range, every_example, folded, wrapped
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
+from tabtorch.ops.machinery.batching import Call, Examples
 from tabtorch.ops.machinery.integer_bounds import Range
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import into, operation, run
@@ -140,7 +141,18 @@ def _search(i: Inst, low: Lowering) -> None:
     low.launch("searchsorted", total, body)
 
 
-_SEARCH = Custom("searchsorted", _search)
+def _search_examples(e: Examples) -> Call | None:
+    right, one = e.static
+    seq, val = e.ins[0], e.ins[1]
+    if not one:
+        return Call((right, False), e.ins)
+    if not e.own[0] and not any(e.own[2:]):  # one sequence for all
+        return Call((right, True), [e.node.inst.ins[0], val, *e.node.inst.ins[2:]])
+    rows = folded(val, [(0, 1), (1, val.ndim)])
+    return None if rows is None or seq.ndim != 2 else Call((right, False), [seq, rows, *e.ins[2:]])
+
+
+_SEARCH = Custom("searchsorted", _search, batched=_search_examples)
 _BAD_SORTER = Complaint(RuntimeError, "torch.searchsorted(): sorter index out of range")
 
 
