@@ -15,6 +15,7 @@ after them, at row level or at full level), `contract` (a contraction with its e
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from .lower import split_dims
@@ -64,6 +65,11 @@ def reads_row(m: Meta, O: int, K: int) -> bool:
             return False
         step *= n
     return True
+
+
+def _elements(m: Meta) -> int:
+    """How many elements a view shows, those that are repeated counted once."""
+    return prod(n for n, s in zip(m.shape, m.strides, strict=True) if s)
 
 
 class Graph:
@@ -191,11 +197,9 @@ class Graph:
             most = self.sizes.get(pos, MAX_NODES)
             limit, often = most, False
             outside = not n.srcs  # a constant is never worth a buffer
-            if n.srcs and 2 * sum(s.inst.out.numel for s in n.srcs) <= n.inst.out.numel:
-                outside, limit = (
-                    True,
-                    min(most, CHEAP),
-                )  # nor what is mostly broadcast: there is less to read in what it is made of
+            if n.srcs and 2 * sum(_elements(m) for m in n.inst.ins) <= n.inst.out.numel:
+                # nor is what is mostly broadcast: there is less to read in what it is made of
+                outside, limit = True, min(most, CHEAP)
             for r, i in readers:
                 ri = self.nodes[r].inst
                 if not self._joinable(pos, r, i):
