@@ -147,7 +147,8 @@ def _forget() -> None:
 
 def _watch(tell: Callable[[Window], None]) -> Callable[[], None]:
     """Has `tell` told of each window that is scheduled, until what this returns is called."""
-    builder: Any = plan.Builder
+    engine: Any = plan  # its schedules are made by whatever class bears this name
+    builder: Any = engine.Builder
 
     class Watched(builder):  # type: ignore[misc]
         def __init__(self, *args: Any) -> None:
@@ -159,10 +160,10 @@ def _watch(tell: Callable[[Window], None]) -> Callable[[], None]:
             tell(self.seen)
             return made
 
-    plan.Builder = Watched  # type: ignore[misc]
+    engine.Builder = Watched
 
     def restore() -> None:
-        plan.Builder = builder  # type: ignore[misc]
+        engine.Builder = builder
 
     return restore
 
