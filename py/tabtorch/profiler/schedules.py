@@ -150,7 +150,7 @@ def _watch(tell: Callable[[Window], None]) -> Callable[[], None]:
     engine: Any = plan  # its schedules are made by whatever class bears this name
     builder: Any = engine.Builder
 
-    class Watched(builder):  # type: ignore[misc]
+    class Watched(builder):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             self.seen = _window(self)

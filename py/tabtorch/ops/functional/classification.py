@@ -20,6 +20,16 @@ from tabtorch.ops.machinery.operand_devices import beside
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "cross_entropy",
+    "linear_cross_entropy",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+]
+
 
 def _check_classes(target, classes, ignore_index):
     """PyTorch's IndexError. A bad class that only the device knows picks nothing, until it is found."""

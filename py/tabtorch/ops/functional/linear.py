@@ -15,6 +15,19 @@ from tabtorch.ops.machinery.promotion import SINGLE_DOUBLE, check_kernel
 from tabtorch.ops.reductions.norms import distances
 from tabtorch.ops.shaping.convert import in_order, recorded_in_order
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "bilinear",
+    "cosine_similarity",
+    "embedding",
+    "grouped_mm",
+    "linear",
+    "normalize",
+    "one_hot",
+    "pairwise_distance",
+    "pdist",
+]
+
 
 def linear(input, weight, bias=None, *, out=None):
     """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
@@ -146,16 +159,3 @@ def pdist(input, p=2.0):
         check_kernel("pdist", input.dtype, SINGLE_DOUBLE)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
     return named(distances(input[i] - input[j], p), "PdistBackward0")
-
-
-__all__ = [
-    "bilinear",
-    "cosine_similarity",
-    "embedding",
-    "linear",
-    "normalize",
-    "one_hot",
-    "pairwise_distance",
-    "pdist",
-    "size_list",
-]
