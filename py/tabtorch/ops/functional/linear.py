@@ -4,7 +4,7 @@ import math
 
 import tabtorch as torch
 from tabtorch import _lazy
-from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type, size_list
+from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type
 from tabtorch.ops.indexing.index_maps import every_example, host_values
 from tabtorch.ops.linalg.matmul import bilinear as _bilinear
 from tabtorch.ops.linalg.matmul import linear as _linear
