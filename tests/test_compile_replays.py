@@ -9,7 +9,7 @@ import pytest
 
 import tabtorch as torch
 from tabtorch import nn
-from tabtorch.compiled.record import Recorder
+from tabtorch.compiled.record import CallRecorder
 
 
 def batch_norm() -> Callable[[], Any]:
@@ -148,13 +148,13 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_replayed(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = []
-    run = Recorder.run
+    run = CallRecorder.run
 
-    def counted(self: Recorder, *args: Any) -> Any:
+    def counted(self: CallRecorder, *args: Any) -> Any:
         recorded.append(1)
         return run(self, *args)
 
-    monkeypatch.setattr(Recorder, "run", counted)
+    monkeypatch.setattr(CallRecorder, "run", counted)
     call = PROGRAMS[name]()
     for _ in range(4):  # states are made, the world settles, and what was recorded is checked
         call()

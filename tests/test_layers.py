@@ -51,7 +51,7 @@ UPWARD = {
     ("operations", "torch"): "vmap's rules for operations that look at values; pickling; public names over others",
     ("interception", "torch"): "the namespaces whose functions may be overridden are met when the first override is",
 }
-#: import statements inside functions, beside those of the commands: file -> how many, and why they are no `_lazy`
+#: import statements inside functions, on_device_of those of the commands: file -> how many, and why they are no `_lazy`
 LATE = {
     "engine/expr.py": (3, "expressions build complex ones, which are expressions; functions fill a table of both"),
     "engine/graph.py": (5, "the graph is cut into plans, which are made of its nodes"),

@@ -15,7 +15,7 @@ import tabtorch
 from sidebyside import DEVICES
 
 
-def beside(program: Callable[[Any, str], list[Any]], device: str, tolerance: float = 2e-5) -> None:
+def on_device_of(program: Callable[[Any, str], list[Any]], device: str, tolerance: float = 2e-5) -> None:
     """The same program gives the same values, texts and errors in both libraries."""
     found = []
     for library, where in ((torch, "cpu"), (tabtorch, device)):
@@ -195,4 +195,4 @@ def pruning(m: Any, device: str) -> list[Any]:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("program", [parametrizing, normalizing, orthogonal, fusing, pruning], ids=lambda f: f.__name__)
 def test_beside_pytorch(program: Callable[[Any, str], list[Any]], device: str) -> None:
-    beside(program, device)
+    on_device_of(program, device)

@@ -120,7 +120,8 @@ def test_the_first_call_that_meets_one(call: str, want: Any) -> None:
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    code = "import sys, tabtorch as t; t.nn.Linear(2, 2)(t.ones(1, 2)).sum().backward(); print('tabtorch.interception.torch_function' in sys.modules)"
+    code = "import sys, tabtorch as t; t.nn.Linear(2, 2)(t.ones(1, 2)).sum().backward()"
+    code += "; print('tabtorch.interception.torch_function' in sys.modules)"
     r = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TABTORCH_DEVICE": "cpu"}
     )

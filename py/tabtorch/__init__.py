@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import sys
 from typing import Any
 
@@ -82,6 +83,7 @@ _ELSEWHERE = {
     "Stream": "webgpu.streams",
     "UntypedStorage": "storage",
     "default_generator": "random",
+    "explain": "profiler.schedules",
     "get_printoptions": "core.printing",
     "get_rng_state": "random",
     "initial_seed": "random",
@@ -289,3 +291,6 @@ __all__ = [
     "sparse_csr",
     "strided",
 ]
+
+if "schedule" in os.environ.get("TABTORCH_DEBUG", ""):
+    _lazy.schedules  # noqa: B018  # prints what the engine makes of each window, from now on

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from tabtorch.ops.shaping import joining as joining
     from tabtorch.ops.shaping import resizing as resizing
     from tabtorch.optim import _fused as _fused
+    from tabtorch.profiler import schedules as schedules
     from tabtorch.serialization import legacy_format as legacy_format
     from tabtorch.serialization import pickler as pickler
     from tabtorch.utils import fetch as fetch
@@ -191,6 +192,7 @@ _MODULES = {
     "row_tape": "tabtorch.ops.machinery.row_tape",
     "safetensors": "tabtorch.safetensors",
     "saved_tensors": "tabtorch.autograd.saved_tensors",
+    "schedules": "tabtorch.profiler.schedules",
     "scatter": "tabtorch.ops.indexing.scatter",
     "serialization": "tabtorch.serialization",
     "settings": "tabtorch.ops.compatibility.settings",

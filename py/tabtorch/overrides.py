@@ -1,7 +1,7 @@
 """`torch.overrides`: for classes and modes with a `__torch_function__`, which get the calls of torch functions.
 
 See PyTorch's "Extending torch" (https://docs.pytorch.org/docs/stable/notes/extending.html); how a call comes to them is in
-`_overriding.py`.
+`interception/torch_function.py`.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Generator:
 
     def __new__(cls, device: Any = "cpu") -> Generator:
         where = resolve(Device(device) if not isinstance(device, Device) else device)
-        if where.roaming:  # named by a tensor that named none: PyTorch has it on the cpu
+        if where.implicit:  # named by a tensor that named none: PyTorch has it on the cpu
             where = cpu
         if cls is Generator:
             cls = HostGenerator if where.number == 1 else PhiloxGenerator
@@ -366,15 +366,15 @@ def set_rng_state(new_state: Tensor) -> None:
 def state_of(g: Generator, other: Generator) -> Tensor:
     """The state of `g`, which remembers that of `other`: scripts that know one device have one, and replay all with it."""
     state = g.get_state()
-    state._beside = other._snapshot()
+    state._other_state = other._snapshot()
     return state
 
 
 def set_state_of(g: Generator, other: Generator, state: Tensor) -> None:
     """Sets what `state_of` gave, or the state of `g` alone."""
     g.set_state(state)
-    if state._beside is not None:
-        other._restore(state._beside)
+    if state._other_state is not None:
+        other._restore(state._other_state)
 
 
 @contextlib.contextmanager

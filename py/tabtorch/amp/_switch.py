@@ -1,6 +1,6 @@
 """Where autocast takes hold: the functions on its lists do something else while it is on.
 
-Entering the outermost region exchanges the code of the listed functions (see `_exchange.py`), leaving it puts it back.
+Entering the outermost region exchanges the code of the listed functions (see `interception/code_swapping.py`), leaving it puts it back.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
 def _number(t: Tensor) -> int:
     """Whose autocast counts for a tensor: its device's, and for one that named none, which PyTorch has on the cpu, the cpu's, too."""
     d = t._meta.device
-    return 1 if d.roaming and not NOW.enabled[d.number] else d.number
+    return 1 if d.implicit and not NOW.enabled[d.number] else d.number
 
 
 def _recurrent(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 A tensor for which the script named no device roams. It lies on webgpu, or on the cpu while it is of a type that the GPU
 lacks; beside a tensor whose device was named it goes there, as in PyTorch, where both were on the cpu. Two tensors whose
-devices were named, and differ, are PyTorch's error. ops/mixing.py has the rules.
+devices were named, and differ, are PyTorch's error. operand_devices.py has the rules.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class device:
     Other types of PyTorch's can be named, and making something there is the error. RuntimeError for a type that is none.
     """
 
-    __slots__ = ("carried", "index", "number", "public", "roaming", "type")
+    __slots__ = ("tensor_device", "index", "number", "public", "implicit", "type")
 
     type: str
     index: int | None
     number: int  # as in the command stream: 0 webgpu, 1 cpu (and in none: 2 meta, -1 elsewhere); those of one number are one
-    roaming: bool  # of tensors that named no device
+    implicit: bool  # of tensors that named no device
     public: device  # what `Tensor.device` shows of it
-    carried: device  # what a tensor carries that is made there: compared with `is`
+    tensor_device: device  # what a tensor carries that is made there: compared with `is`
     _known: dict[tuple[str, int | None], device] = {}
 
     def __new__(cls, type: Any = None, index: int | None = None, **kw: Any) -> device:
@@ -122,16 +122,16 @@ class _Shown(device):
 
 def _made(name: str, index: int | None, number: int, cls: type[device] = device) -> device:
     d = object.__new__(cls)
-    d.type, d.index, d.number, d.roaming = name, index, number, False
-    d.public = d.carried = d
+    d.type, d.index, d.number, d.implicit = name, index, number, False
+    d.public = d.tensor_device = d
     return d
 
 
-def _another(on: device, name: str, roaming: bool) -> device:
+def _another(on: device, name: str, implicit: bool) -> device:
     """A device object for tensors on `on` that show `name` as its type."""
     d, shown = _made(on.type, on.index, on.number), _made(name, on.index, on.number, _Shown)
-    d.roaming = shown.roaming = roaming
-    d.public, shown.carried = shown, d
+    d.implicit = shown.implicit = implicit
+    d.public, shown.tensor_device = shown, d
     return d
 
 
@@ -169,13 +169,13 @@ _named = False
 
 cpu = device("cpu")
 webgpu = device("webgpu", 0)
-device("webgpu").carried = webgpu
+device("webgpu").tensor_device = webgpu
 meta = device("meta")  # shapes and dtypes without values
 
 #: the GPU, of scripts that named it "cuda"
 cuda = _another(webgpu, _CUDA, False)
 _cuda = _made(_CUDA, None, 0, _Shown)
-_cuda.carried = cuda
+_cuda.tensor_device = cuda
 #: the devices of tensors that named none: what is made on what they show roams, too
 roaming_webgpu = _another(webgpu, "webgpu", True)
 roaming_cpu = _another(cpu, "cpu", True)
@@ -191,7 +191,7 @@ def check_has(on: device, dtype: Any, name: str = "") -> None:
 
 
 def default_device() -> device:
-    """Where tensors with no device named are made: webgpu, roaming, where an adapter exists, else cpu."""
+    """Where tensors with no device named are made: webgpu, implicit, where an adapter exists, else cpu."""
     global _automatic
     chosen = None
     if _named:
@@ -226,10 +226,10 @@ def resolve(d: Any) -> device:
         if d.type in ("cuda", "xpu"):
             raise AssertionError(f"Torch not compiled with {d.type.upper()} enabled")
         raise RuntimeError(f"PyTorch is not linked with support for {d.type} devices")
-    if d.number == 0 and not d.roaming:
+    if d.number == 0 and not d.implicit:
         from tabtorch.bridge import get_bridge
 
         if not get_bridge().info.get("webgpu"):
             why = get_bridge().info.get("reason") or "no adapter was found"
             raise RuntimeError(f"No WebGPU device is available ({why}); use device='cpu'.")
-    return d.carried
+    return d.tensor_device

@@ -24,10 +24,10 @@ OWN: dict[str, Any] = {
     "hooks": (),  # (pack, unpack) of each `saved_tensors_hooks` that is entered; only the last counts
     "levels": (),  # the calls of `vmap` that are under way, innermost last
     "nesting": 0,  # how many transforms of torch.func are under way, `vmap` included
-    "held": None,  # a compiled function that is being run: see compiled/hold.py
+    "held": None,  # a compiled function that is being run: see compiled/capture.py
     "hooks_disabled": None,  # the message of `disable_saved_tensors_hooks`
     "task": None,  # (number, roots, targets) of the backward pass that is running
-    "zeros": None,  # edges that had a gradient of zeros in it: see autograd/flat.py
+    "zeros": None,  # edges that had a gradient of zeros in it: see zero_curvature.py
 }
 
 

@@ -67,7 +67,9 @@ class NodeBridge(Bridge):
     def __init__(self) -> None:
         super().__init__()
         command = [find_node(), os.path.join(HERE, "host.mjs")]
-        self._log: IO[bytes] | None = None if os.environ.get("TABTORCH_DEBUG") else tempfile.TemporaryFile()
+        self._log: IO[bytes] | None = (
+            None if os.environ.get("TABTORCH_DEBUG", "schedule") != "schedule" else tempfile.TemporaryFile()
+        )
         # A session of its own: Ctrl-C in the terminal is for Python. The child ends when its standard input does.
         self._child = subprocess.Popen(
             command,

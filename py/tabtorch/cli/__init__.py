@@ -21,7 +21,8 @@ environment:
   TABTORCH_SITE         the folder of the built site
   TABTORCH_KEEP_S       seconds for which `run --keep` keeps a browser that nobody uses (900)
   TABTORCH_TRACEBACK    full: tracebacks with the frames inside tabtorch
-  TABTORCH_DEBUG        set: what the runtime's Node process says goes to standard error
+  TABTORCH_DEBUG        schedule: prints each window's kernels, and why they are not fewer; else, if set: what the runtime's
+                        Node process says goes to standard error
 """
 
 

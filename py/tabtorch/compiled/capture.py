@@ -1,6 +1,6 @@
 """Running a function with the engine's windows held open, so that all it computes is sent as one plan at its end.
 
-`Hold` stands in `STATE.held` of its thread meanwhile. It is told what leaves the window before the end (a read, a value that crosses
+`Capture` stands in `STATE.held` of its thread meanwhile. It is told what leaves the window before the end (a read, a value that crosses
 between devices) and what comes in besides: draws of generators, copies, uploads.
 """
 
@@ -18,7 +18,7 @@ from tabtorch._dynamo.exc import Unsupported
 from tabtorch.autograd import engine as autograd
 from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.guards import ours
-from tabtorch.compiled.symbolic_numbers import live_int
+from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
 from tabtorch.random import HostGenerator, PhiloxGenerator
 
@@ -26,7 +26,7 @@ _SEEDING = [(c, n) for c in (HostGenerator, PhiloxGenerator) for n in ("_start",
 _SEEDING.append((PhiloxGenerator, "set_offset"))
 
 
-class Hold:
+class Capture:
     """One run of a compiled function."""
 
     def __init__(self, name: str, warned: set[Any], fullgraph: bool) -> None:
@@ -117,7 +117,7 @@ class Hold:
 
     # ---- taking hold
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Capture:
         if not (graph.recording is self or graph.record(self)):
             raise RuntimeError("torch.compile: another thread is compiling a function")
         for q in list(graph._queues.values()):
@@ -159,17 +159,17 @@ class Hold:
             k = len(self.words)
             self.words.append(generator)
             self.raw.append(following(generator))
-            return tuple([live_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
+            return tuple([symbolic_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
 
-        def drawn(generator: HostGenerator, law: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
+        def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:
-                return draw(generator, law, out, inputs)
+                return draw(generator, distribution, out, inputs)
             with self.aside():
-                node: Any = draw(generator, law, out, inputs)
+                node: Any = draw(generator, distribution, out, inputs)
             self.uploads.pop(node.buf.id, None)
             self.made[node.buf.id] = len(self.ahead)
             self.alive.append(node)
-            self.ahead.append(("draw", generator, law, out, inputs))
+            self.ahead.append(("draw", generator, distribution, out, inputs))
             return node
 
         bridge.copy, bridge.upload, bridge.alloc = copied, uploaded, allocated
@@ -227,7 +227,7 @@ class Hold:
 class Watched:
     """A stream that tells when it is written to, for what is written has to be written each time."""
 
-    def __init__(self, own: Any, hold: Hold) -> None:
+    def __init__(self, own: Any, hold: Capture) -> None:
         self._own = own
         self._hold = hold
 

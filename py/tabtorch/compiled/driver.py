@@ -14,9 +14,9 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import default_device
 from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import WEBGPU, on_loss
-from tabtorch.compiled.capture import Hold
-from tabtorch.compiled.guards import Scope
-from tabtorch.compiled.record import Recorder
+from tabtorch.compiled.capture import Capture
+from tabtorch.compiled.guards import Guards
+from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay, Stale
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
@@ -131,7 +131,7 @@ class Compiled:
             return call()
         if stance == "fail_on_recompile":
             raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'")
-        hold = Hold(self.name, self.warned, self.fullgraph)
+        hold = Capture(self.name, self.warned, self.fullgraph)
         if not graph.record(hold):  # another thread is recording: this call is none of its
             return call()
         try:
@@ -140,7 +140,7 @@ class Compiled:
                 if last is not None and last.scope.unchanged():
                     scope = last.scope
                 else:
-                    scope = Scope([self.function, *objects, *every_log()])
+                    scope = Guards([self.function, *objects, *every_log()])
                 entry.why = scope.opaque
             if entry.why:
                 with hold:
@@ -148,7 +148,7 @@ class Compiled:
                 graph.flush()
                 return out
             plain = last is not None and last.scope is scope
-            recorder = Recorder(scope, tensors, boxes, plain, self.plans)
+            recorder = CallRecorder(scope, tensors, boxes, plain, self.plans)
             before = modes()
             out, made = recorder.run(hold, call)
             if made is not None and modes() != before:
@@ -160,7 +160,9 @@ class Compiled:
             self._judge(entry, last, recorder, made, plain)
         return out
 
-    def _judge(self, entry: Entry, last: Replay | None, recorder: Recorder, made: Replay | None, plain: bool) -> None:
+    def _judge(
+        self, entry: Entry, last: Replay | None, recorder: CallRecorder, made: Replay | None, plain: bool
+    ) -> None:
         """What a run that was recorded says of those to come."""
         entry.provisional = None
         if made is not None and plain and last is not None and last.agrees(recorder):

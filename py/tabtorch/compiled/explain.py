@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tabtorch.compiled.capture import Hold
-from tabtorch.compiled.guards import Scope
-from tabtorch.compiled.record import Recorder
+from tabtorch.compiled.capture import Capture
+from tabtorch.compiled.guards import Guards
+from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -33,7 +33,7 @@ class ExplainOutput(NamedTuple):
         return "\n".join(lines)
 
 
-class _Counting(Hold):
+class _Counting(Capture):
     def __init__(self, function: Any) -> None:
         super().__init__(getattr(function, "__qualname__", type(function).__name__), set(), False)
         self.graphs = self.ops = 0
@@ -66,7 +66,7 @@ def explain(function: Callable[..., Any], args: Any, kwargs: Any) -> ExplainOutp
     objects: list[Any] = []
     boxes: list[Any] = []
     flatten((args, kwargs), tensors, objects, boxes)
-    scope = Scope([own, *objects])
+    scope = Guards([own, *objects])
     reasons = hold.reasons
     if scope.opaque:
         with hold:
@@ -75,7 +75,7 @@ def explain(function: Callable[..., Any], args: Any, kwargs: Any) -> ExplainOutp
         reasons = reasons or [scope.opaque]
     else:
         plans: dict[Any, Any] = {}
-        recorder = Recorder(scope, tensors, boxes, True, plans)
+        recorder = CallRecorder(scope, tensors, boxes, True, plans)
         recorder.run(hold, lambda: own(*args, **kwargs))
         for plan in plans.values():
             plan.forget()

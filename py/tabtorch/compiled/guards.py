@@ -108,7 +108,7 @@ def marks(t: Tensor) -> dict[str, Any]:
 _ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
 
 
-class Scope:
+class Guards:
     """Everything reachable from `roots` (a function, arguments that are objects)."""
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -132,7 +132,7 @@ class Scope:
         self.opaque = ""
         self.tensors: list[Tensor] = []
         self.optimizers: list[Optimizer] = []
-        #: (dict, key) of the numbers of optimizers, which may change: see live.py
+        #: (dict, key) of the numbers of optimizers, which may change: see symbolic_numbers.py
         self.numbers: list[tuple[dict, Any]] = []
         self.counters: list[Any] = []  # storages of tensors that are such numbers
         self._seqs: list[Any] = []
@@ -379,7 +379,7 @@ class Scope:
             self.numbers.append((box, "value"))
 
     def _optimizer(self, opt: Optimizer) -> None:
-        """Its numbers are live: see live.py. All else of it is watched."""
+        """Its numbers are live: see symbolic_numbers.py. All else of it is watched."""
         self.optimizers.append(opt)
         self._put(type(opt))
         own = vars(opt)
@@ -416,4 +416,4 @@ def _loads(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(names), frozenset(loads)
 
 
-__all__ = ["PLAIN", "Callable", "Scope", "about", "ours", "same"]
+__all__ = ["PLAIN", "Callable", "Guards", "about", "ours", "same"]

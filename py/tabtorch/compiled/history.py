@@ -2,7 +2,7 @@
 
 A result may lead to another, as a loss does to the logits that are returned with it, and whoever has a hook on those, retains
 their gradient, or asks for it, finds there what comes from the loss. So the tape is parted into stages, each of which is one
-function (joint.py): what the results lead to that lead to no other result, then what else the next of them lead to, and so on.
+function (backward_plan.py): what the results lead to that lead to no other result, then what else the next of them lead to, and so on.
 Where an edge leads from one stage into an earlier one, that has an output more.
 
 Views get functions of their own, which take gradients to what was there, or is a result, by the formulas that were recorded.

@@ -1,6 +1,6 @@
 """From one run of a function to a plan that stands for it.
 
-A `Recorder` runs the function with the windows held open and looks at what has become of the world: which storages have
+A `CallRecorder` runs the function with the windows held open and looks at what has become of the world: which storages have
 another value, which gradients are new, what is returned. Values that replace others are planned into their memory, where
 nobody else can see it; so the state of a training step stays where it is, and a replay binds the same buffers each time.
 """
@@ -15,9 +15,9 @@ from typing import Any
 from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import refresh
 from tabtorch.base import interrupts
-from tabtorch.compiled import symbolic_numbers as live
-from tabtorch.compiled.capture import Hold
-from tabtorch.compiled.guards import Scope, hooks_of, marks
+from tabtorch.compiled import symbolic_numbers
+from tabtorch.compiled.capture import Capture
+from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.memory import separated, twin_of, unshared
 from tabtorch.compiled.replay import Replay
@@ -51,7 +51,13 @@ def freed(fn: Any) -> Any:
 
 
 def _number(x: Any) -> Any:
-    return int(x) if isinstance(x, live.LiveInt) else float.__float__(x) if isinstance(x, live.Live) else x
+    return (
+        int(x)
+        if isinstance(x, symbolic_numbers.SymbolicInt)
+        else float.__float__(x)
+        if isinstance(x, symbolic_numbers.SymbolicNumber)
+        else x
+    )
 
 
 def _alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -71,11 +77,11 @@ class Unrecorded(Exception):
     """Why a run cannot be replayed."""
 
 
-class Recorder:
+class CallRecorder:
     """One run of `function`, whose tensors are those of the arguments and those of `scope`."""
 
     def __init__(
-        self, scope: Scope, arguments: list[Tensor], boxes: list[Any], plain: bool, plans: dict[Any, Any]
+        self, scope: Guards, arguments: list[Tensor], boxes: list[Any], plain: bool, plans: dict[Any, Any]
     ) -> None:
         self.scope = scope
         self.boxes = boxes
@@ -86,7 +92,7 @@ class Recorder:
         self.histories: list[tuple[Tensor, Any]] = []  # of results, which are given another
         self.tensors = list({id(t): t for t in [*arguments, *scope.tensors]}.values())
 
-    def run(self, hold: Hold, call: Callable[[], Any]) -> tuple[Any, Replay | None]:
+    def run(self, hold: Capture, call: Callable[[], Any]) -> tuple[Any, Replay | None]:
         """The result of the function, and the replay of this run, or None (`why` says why)."""
         self.hold = hold
         with hold:
@@ -94,12 +100,12 @@ class Recorder:
                 self._before()
             except (RuntimeError, NotImplementedError) as e:  # a tensor has no value: the function may not mind
                 hold.reason = str(e)
-            self._enliven()
+            self._make_numbers_symbolic()
             try:
                 out = call()
                 self._differentiate(out)
             finally:
-                self._sober()
+                self._make_numbers_plain()
         with graph.LOCK:
             try:
                 graph.settle()
@@ -161,16 +167,16 @@ class Recorder:
         self.roots.append(root)
         self.nodes.append(node)
 
-    def _enliven(self) -> None:
-        live.notes = self.notes = live.Notes()
+    def _make_numbers_symbolic(self) -> None:
+        symbolic_numbers.notes = self.notes = symbolic_numbers.Notes()
         self.numbers = self.scope.numbers
         self.begins = Begins(self.arguments, len(self.numbers))
         self.values: list[Any] = [*[dict.get(d, k) for d, k in self.numbers], *self.begins.values]
         if not self.plain:
             for i, (d, k) in enumerate(self.numbers):
-                dict.__setitem__(d, k, live.live(self.values[i], f"v[{i}]"))
+                dict.__setitem__(d, k, symbolic_numbers.symbolic(self.values[i], f"v[{i}]"))
 
-    def _sober(self) -> None:
+    def _make_numbers_plain(self) -> None:
         """Plain numbers again; notes which of them were changed."""
         self.after: list[tuple[int, Any]] = []
         for i, (d, k) in enumerate(self.numbers):
@@ -188,7 +194,7 @@ class Recorder:
                     v._storage.box for v in d.values() if isinstance(v, Tensor) and type(v._storage) is NumberStorage
                 ]
                 for own in (d, *boxes):
-                    for k in [k for k, v in own.items() if type(v) is live.Live]:
+                    for k in [k for k, v in own.items() if type(v) is symbolic_numbers.SymbolicNumber]:
                         own[k] = float.__float__(own[k])
 
     def _differentiate(self, out: Any) -> None:
@@ -524,10 +530,13 @@ class Recorder:
         """Sees to it that nobody but the storage has value `i`, which is about to be written over."""
         value, storage = [self.nodes[i]], [self.roots[i]]
         inputs = sum(n is value[0] for w in windows for n in w.inputs)
-        own = by("Recorder.nodes") + inputs + (value[0].uses if inputs else 0)
+        own = by("CallRecorder.nodes") + inputs + (value[0].uses if inputs else 0)
         shared = held_beyond(value, [own])
         if storage[0].node is value[0]:  # a gradient, whose place another takes: it and its storage should be gone
-            shared = [*held_beyond(value, [own + by("Storage.node")]), *held_beyond(storage, [by("Recorder.roots")])]
+            shared = [
+                *held_beyond(value, [own + by("Storage.node")]),
+                *held_beyond(storage, [by("CallRecorder.roots")]),
+            ]
         if any(shared):
             node = value[0]
             self._replace(node, twin_of(node), windows)

@@ -23,7 +23,7 @@ from tabtorch.storage import Storage
 
 if TYPE_CHECKING:
     from tabtorch.compiled.history import Histories
-    from tabtorch.compiled.record import Recorder
+    from tabtorch.compiled.record import CallRecorder
 
 _node = attrgetter("node")
 _grad = attrgetter("_grad")
@@ -49,7 +49,7 @@ class Replay:
 
     def __init__(
         self,
-        of: Recorder,
+        of: CallRecorder,
         steps: list[tuple[Any, list[tuple[Any, ...]], int]],
         spec: Any,
         results: list[Tensor],
@@ -145,7 +145,7 @@ class Replay:
         self.count_given = 0
         self.given: list[tuple[int, int]] = []
 
-    def _still(self, of: Recorder) -> set[int]:
+    def _still(self, of: CallRecorder) -> set[int]:
         """The numbers of arguments that cannot begin elsewhere: results lie in their storages, or the function has asked."""
         if of.hold.asked:
             return set(range(self.first, len(self.values)))
@@ -172,7 +172,7 @@ class Replay:
         own = [written.get(id(b.base or b), -1) for b in buffers]
         return [(i, b.offset) if i >= 0 else -1 for i, b in zip(own, buffers, strict=True)]
 
-    def agrees(self, plain: Recorder) -> bool:
+    def agrees(self, plain: CallRecorder) -> bool:
         """Whether a run with plain numbers did what this one foretells; numbers that have changed are then relied on."""
         if (self.signature, self.uploads) != (plain.signature, plain.uploads) or not self._moves_with(plain):
             return False
@@ -185,11 +185,11 @@ class Replay:
         self.trusted = [t or a != b for t, a, b in zip(self.trusted, self.values, plain.values, strict=True)]
         return True
 
-    def moved(self, plain: Recorder) -> bool:
+    def moved(self, plain: CallRecorder) -> bool:
         """Whether an argument began elsewhere in that run."""
         return self.values[self.first :] != plain.begins.values
 
-    def _moves_with(self, plain: Recorder) -> bool:
+    def _moves_with(self, plain: CallRecorder) -> bool:
         """Whether what is there besides the plan's numbers came out as arguments that began elsewhere foretell."""
         if not self.moved(plain):
             return True

@@ -1,7 +1,7 @@
 """Where arguments begin in their storages: `x[i : i + 32]` is the same plan for every i, with other numbers.
 
 A plan takes the beginnings of views as numbers. Those of views of an argument move with it, so they are recorded as where it
-begins and so much more (`recipe`, see live.py); arguments of one storage have to move together. As with other numbers, a
+begins and so much more (`recipe`, see symbolic_numbers.py); arguments of one storage have to move together. As with other numbers, a
 beginning that has changed is relied on once a run with another one has come out as foretold.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tabtorch.compiled.symbolic_numbers import Notes, live_int
+from tabtorch.compiled.symbolic_numbers import Notes, symbolic_int
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Node
 from tabtorch.engine.view import Meta
@@ -52,7 +52,7 @@ class Begins:
 
     def _begin(self, offset: int, i: int | None) -> int:
         k = None if i is None else self.of.get(i)
-        return offset if k is None else live_int(offset, f"(v[{k}] + {offset - self.values[k - self.first]})")
+        return offset if k is None else symbolic_int(offset, f"(v[{k}] + {offset - self.values[k - self.first]})")
 
 
 def _whose(n: Any, place: dict[int, int]) -> int | None:

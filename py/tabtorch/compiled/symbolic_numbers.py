@@ -1,6 +1,6 @@
 """Numbers that may differ from replay to replay: settings and step counts of optimizers, and what generators give.
 
-While a function is recorded they are `Live`: floats that note, as Python text, what is computed from them, and which
+While a function is recorded they are `SymbolicNumber`: floats that note, as Python text, what is computed from them, and which
 comparisons came out how. `Numbers` compiles that into one function: of the numbers of the day it makes the parameters of a
 replay and the counts that are left behind, or tells that a comparison would come out otherwise. What escapes the notes (C
 code that has looked into a number) is found by running the plain function, with which the prediction must agree before a
@@ -41,7 +41,7 @@ class Notes:
 notes = Notes()
 
 
-class Live(float):
+class SymbolicNumber(float):
     """A number, and how it comes about (`recipe`)."""
 
     __slots__ = ("recipe",)
@@ -58,14 +58,14 @@ class Live(float):
     def __bool__(self) -> bool:
         return _tested(self.recipe, float.__bool__(self))
 
-    def __neg__(self) -> Live:
-        return live(-float.__float__(self), f"(-{self.recipe})")
+    def __neg__(self) -> SymbolicNumber:
+        return symbolic(-float.__float__(self), f"(-{self.recipe})")
 
-    def __pos__(self) -> Live:
+    def __pos__(self) -> SymbolicNumber:
         return self
 
-    def __abs__(self) -> Live:
-        return live(abs(float.__float__(self)), f"abs({self.recipe})")
+    def __abs__(self) -> SymbolicNumber:
+        return symbolic(abs(float.__float__(self)), f"abs({self.recipe})")
 
     def __reduce__(self) -> Any:
         return float, (float.__float__(self),)
@@ -73,20 +73,20 @@ class Live(float):
     __hash__ = float.__hash__
 
 
-class LiveInt(int):
+class SymbolicInt(int):
     """A word that a generator gave: it is not computed with."""
 
     recipe: str
 
 
-def live(value: float, recipe: str) -> Live:
-    x = Live(value)
+def symbolic(value: float, recipe: str) -> SymbolicNumber:
+    x = SymbolicNumber(value)
     x.recipe = recipe
     return x
 
 
-def live_int(value: int, recipe: str) -> LiveInt:
-    x = LiveInt(value)
+def symbolic_int(value: int, recipe: str) -> SymbolicInt:
+    x = SymbolicInt(value)
     x.recipe = recipe
     return x
 
@@ -97,22 +97,22 @@ def _tested(text: str, outcome: bool) -> bool:
 
 
 def _plain(x: Any) -> Any:
-    return float.__float__(x) if type(x) is Live else x
+    return float.__float__(x) if type(x) is SymbolicNumber else x
 
 
-def _binary(sign: str, f: Callable[[Any, Any], Any], swapped: bool) -> Callable[[Live, Any], Any]:
-    def operate(a: Live, b: Any) -> Any:
+def _binary(sign: str, f: Callable[[Any, Any], Any], swapped: bool) -> Callable[[SymbolicNumber, Any], Any]:
+    def operate(a: SymbolicNumber, b: Any) -> Any:
         if not isinstance(b, (int, float)):
             return NotImplemented
         x, y = (b, a) if swapped else (a, b)
         value = f(_plain(x), _plain(y))
-        return live(value, f"({notes.spell(x)} {sign} {notes.spell(y)})") if type(value) in (int, float) else value
+        return symbolic(value, f"({notes.spell(x)} {sign} {notes.spell(y)})") if type(value) in (int, float) else value
 
     return operate
 
 
-def _comparison(sign: str, f: Callable[[Any, Any], Any]) -> Callable[[Live, Any], Any]:
-    def compare(a: Live, b: Any) -> Any:
+def _comparison(sign: str, f: Callable[[Any, Any], Any]) -> Callable[[SymbolicNumber, Any], Any]:
+    def compare(a: SymbolicNumber, b: Any) -> Any:
         outcome = f(a, b)
         return outcome if outcome is NotImplemented else _tested(f"{a.recipe} {sign} {notes.spell(b)}", outcome)
 
@@ -120,10 +120,10 @@ def _comparison(sign: str, f: Callable[[Any, Any], Any]) -> Callable[[Live, Any]
 
 
 for _name, _sign in zip("add sub mul truediv floordiv mod pow".split(), "+ - * / // % **".split(), strict=True):
-    setattr(Live, f"__{_name}__", _binary(_sign, getattr(operator, _name), False))
-    setattr(Live, f"__r{_name}__", _binary(_sign, getattr(operator, _name), True))
+    setattr(SymbolicNumber, f"__{_name}__", _binary(_sign, getattr(operator, _name), False))
+    setattr(SymbolicNumber, f"__r{_name}__", _binary(_sign, getattr(operator, _name), True))
 for _name, _sign in zip("lt le eq ne gt ge".split(), "< <= == != > >=".split(), strict=True):
-    setattr(Live, f"__{_name}__", _comparison(_sign, getattr(float, f"__{_name}__")))
+    setattr(SymbolicNumber, f"__{_name}__", _comparison(_sign, getattr(float, f"__{_name}__")))
 
 
 class Numbers:

@@ -21,7 +21,7 @@ def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any])
             objects.append(x)
             return (about(x), id(x))
         kind, m, *rest = about(x)
-        return (kind, started(m), *rest)  # where it begins is a number: see begins.py
+        return (kind, started(m), *rest)  # where it begins is a number: see storage_offsets.py
     t = type(x)
     if t in PLAIN:
         return (t, repr(x)) if t is float or t is complex else (t, x)

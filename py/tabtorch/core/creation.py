@@ -1,7 +1,7 @@
 """New tensors from sizes and numbers: `zeros`, `full`, `arange`, `eye`, … See https://docs.pytorch.org/docs/stable/torch.html#creation-ops
 
 A constant is a map without inputs, so it becomes part of whatever reads it and takes no memory of its own. Its numbers are
-parameters of the kernel. Tensors made from data are in hostdata.py.
+parameters of the kernel. Tensors made from data are in from_host.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tabtorch.engine.expr import Complex, cast, const, where
 from tabtorch.engine.graph import Inst, Map, emit, inst
 from tabtorch.engine.view import contiguous_meta, meta, ordered_strides
 from tabtorch.ops.machinery.inplace import write_out
-from tabtorch.ops.machinery.out_types import same, type_beside
+from tabtorch.ops.machinery.out_types import dtype_with_out, same
 from tabtorch.ops.machinery.promotion import INDICES, REAL_NUMBERS, SINGLE_DOUBLE, check_kernel
 from tabtorch.ops.machinery.registry import register
 
@@ -38,10 +38,10 @@ def placed(dtype: Dtype, device: Any, name: str = "") -> Any:
     if device is None:
         d = default_device()
         return roaming_cpu if wide and d is not cpu else d
-    if name and not isinstance(device, (str, int)) and not hasattr(device, "roaming"):
+    if name and not isinstance(device, (str, int)) and not hasattr(device, "implicit"):
         raise TypeError(f"{name}(): argument 'device' must be torch.device, not {type(device).__name__}")
     d = resolve(device)
-    if d.roaming:
+    if d.implicit:
         return roaming_cpu if wide else default_device() if d is roaming_cpu else d
     check_has(d, dtype)
     return d
@@ -139,7 +139,7 @@ def _filled(
         unknown(name, kw)
     check_layout(layout)
     if out is not None:
-        r = _filled(name, shape, value, dtype=type_beside(name, dtype, out), device=out.device)
+        r = _filled(name, shape, value, dtype=dtype_with_out(name, dtype, out), device=out.device)
         return finished(write_out(out, r), requires_grad)
     d: Any = dtypes.get_default_dtype() if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = placed(d, device, name)
@@ -409,7 +409,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **kw: Any) -> Tensor:
 
 def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[str, Any]) -> Tensor:
     out = kw.pop("out", None)
-    dtype: Any = type_beside(name, kw.pop("dtype", None), out)
+    dtype: Any = dtype_with_out(name, kw.pop("dtype", None), out)
     device = kw.pop("device", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
@@ -477,7 +477,7 @@ def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     out = kw.pop("out", None)
-    d = type_beside("eye", kw.pop("dtype", None), out) or dtypes.get_default_dtype()
+    d = dtype_with_out("eye", kw.pop("dtype", None), out) or dtypes.get_default_dtype()
     device = kw.pop("device", None)
     where_ = placed(d, device if out is None else out.device)
     requires_grad = kw.pop("requires_grad", False)

@@ -1,6 +1,6 @@
 """`torch.Tensor`: a storage seen through a Meta, with its place on the autograd tape.
 
-Only what every tensor has stands here, and in `tensorbase.py` what can be asked of it. Operations come from the registry
+Only what every tensor has stands here, and in `tensor_base.py` what can be asked of it. Operations come from the registry
 (`ops/core.py`): a method is put into the class when it is first asked for. Python's operators are in `operators.py`.
 """
 
@@ -74,7 +74,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _inference: Any = (
         False  # or True, or DATA (may be written to), or UNVERSIONED (may not, and is no inference tensor)
     )
-    _beside: Any = None  # of a generator's state: the other generator's at that moment
+    _other_state: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
     _after_hooks: Any = None  # of its AccumulateGrad

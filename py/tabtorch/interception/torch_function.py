@@ -2,7 +2,7 @@
 
 Nothing asks for overrides until there are some: a subclass of Tensor is made (`TensorMeta`), a mode is entered, or an
 operation meets an object that it cannot use and that overrides it (`overridden`). From then on the code of every function,
-method and property of the public namespaces is exchanged (see `_exchange.py`) for one that looks at its arguments. The
+method and property of the public namespaces is exchanged (see `code_swapping.py`) for one that looks at its arguments. The
 functions stay the same objects, so a table that was keyed on `torch.add` before still holds.
 """
 
@@ -179,7 +179,7 @@ class _Overrides(Layer):
         )
         self._names: set[str] = set()
         self.meet(registry.shown, self._shown)
-        self.meet(registry.reached, self._shown)
+        self.meet(registry.overridable, self._shown)
         self.meet(_lazy.engine.run, _quiet)
         Tensor.__getitem__, Tensor.__setitem__ = _lazy.indexing.getitem, _lazy.indexing.setitem  # type: ignore[method-assign]
         _lazy.indexing.getitem.__name__, _lazy.indexing.setitem.__name__ = "__getitem__", "__setitem__"

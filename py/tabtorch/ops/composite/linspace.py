@@ -14,7 +14,7 @@ from tabtorch.engine.graph import Map, emit, inst
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.indexing.index_maps import every_example
 from tabtorch.ops.machinery.inplace import write_out
-from tabtorch.ops.machinery.out_types import type_beside
+from tabtorch.ops.machinery.out_types import dtype_with_out
 from tabtorch.ops.machinery.registry import function, register
 
 
@@ -47,7 +47,7 @@ def _arguments(name: str, start: Any, end: Any, steps: Any, kw: dict[str, Any]) 
     out, device, dtype = kw.pop("out", None), kw.pop("device", None), kw.pop("dtype", None)
     requires_grad = kw.pop("requires_grad", False)
     unknown(name, kw, {"layout", "pin_memory"})
-    d: Any = type_beside(name, dtype, out)
+    d: Any = dtype_with_out(name, dtype, out)
     natural = dtypes.get_default_dtype()
     if any(x.is_complex() if isinstance(x, Tensor) else isinstance(x, complex) for x in (start, end)):
         natural = natural.to_complex()

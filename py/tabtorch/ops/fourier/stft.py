@@ -53,10 +53,10 @@ def _centred(window: Tensor | None, like: Any, win_length: int, n_fft: int) -> A
     return pad(w, (left, n_fft - win_length - left))
 
 
-def _beside(name: str, x: Tensor, window: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _on_one_device(name: str, x: Tensor, window: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Input and window on one device. RuntimeError where two were named that differ."""
     if window is not None:
-        if window._meta.device.roaming or x._meta.device.roaming:
+        if window._meta.device.implicit or x._meta.device.implicit:
             x, window = together((x, window))
         if window.device != x.device:
             raise RuntimeError(
@@ -94,7 +94,7 @@ def stft(
         x = padded.reshape(padded.shape[padded.ndim - x.ndim :])
     hop = n_fft // 4 if hop_length is None else hop_length
     length = n_fft if win_length is None else win_length
-    x, window = _beside("stft", x, window)
+    x, window = _on_one_device("stft", x, window)
     complex_input = x.is_complex() or (window is not None and window.is_complex())
     if return_complex is None:
         if not complex_input:
@@ -227,7 +227,7 @@ def istft(
     x = input
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
-    x, window = _beside("istft", x, window)
+    x, window = _on_one_device("istft", x, window)
     if not x.is_complex():
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."

@@ -11,6 +11,46 @@ from tabtorch.ops.functional._common import named, scalar_type, widened, wrapped
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel, not_implemented
 from tabtorch.ops.shaping.convert import in_order, keep_strides
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "celu",
+    "celu_",
+    "elu",
+    "elu_",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hardtanh_",
+    "leaky_relu",
+    "leaky_relu_",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "prelu",
+    "relu",
+    "relu6",
+    "relu_",
+    "rrelu",
+    "rrelu_",
+    "selu",
+    "selu_",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "threshold_",
+]
+
 
 def threshold(input, threshold, value, inplace=False):
     """x where x > threshold, else value."""

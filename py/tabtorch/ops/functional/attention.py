@@ -12,6 +12,12 @@ from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.neural.attention import attention, served
 from tabtorch.ops.shaping.pad import pad
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "multi_head_attention_forward",
+    "scaled_dot_product_attention",
+]
+
 
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False

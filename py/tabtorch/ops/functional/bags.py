@@ -6,6 +6,11 @@ import tabtorch as torch
 from tabtorch.ops.functional._common import assert_between, check_argument, named
 from tabtorch.ops.indexing.index_maps import row_steps
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "embedding_bag",
+]
+
 _MODES = ("sum", "mean", "max")
 
 

@@ -16,9 +16,19 @@ from tabtorch.ops.functional._common import (
 from tabtorch.ops.functional.activation import log_softmax
 from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.indexing.gather import index_prepared
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order
+
+#: what `torch.nn.functional` shows
+__all__ = [
+    "cross_entropy",
+    "linear_cross_entropy",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+]
 
 
 def _check_classes(target, classes, ignore_index):
@@ -87,7 +97,7 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     kernel = "nll_loss_forward" if input.dim() <= 2 else "nll_loss2d_forward"
     frame = "nll_loss_out_frame" if input.dim() <= 2 else "nll_loss2d_forward_out_frame"
     check_kernel(frame, input.dtype, FLOATING)
-    target = beside(input, target, ("target", kernel))
+    target = on_device_of(input, target, ("target", kernel))
     _check_classes(target, input.size(dim), ignore_index)
     kept = target != ignore_index
     loss = -_picked(input, target, dim)

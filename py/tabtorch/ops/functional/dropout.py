@@ -4,6 +4,16 @@ import warnings
 
 from tabtorch import ops as _ops
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "alpha_dropout",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "feature_alpha_dropout",
+]
+
 
 def _check_p(p):
     if p < 0.0 or p > 1.0:

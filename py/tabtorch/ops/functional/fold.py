@@ -5,6 +5,12 @@ from tabtorch.ops.functional._common import named, ntuple
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, check_kernel
 from tabtorch.ops.sliding.pool_views import columns, from_columns
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "fold",
+    "unfold",
+]
+
 _TYPES = FLOATING_COMPLEX | {bool_}
 
 

@@ -4,6 +4,14 @@ import tabtorch as torch
 from tabtorch.ops.functional._common import named, ntuple
 from tabtorch.ops.reductions.reduce import WINDOW_ARGMAX, reduce
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
+]
+
 
 def _starts(u, size, kernel, out):
     """The first place of each of ``out`` windows, for random numbers ``u`` (N, C): (N, C, out)."""

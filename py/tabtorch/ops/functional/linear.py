@@ -4,16 +4,29 @@ import math
 
 import tabtorch as torch
 from tabtorch import _lazy
-from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type, size_list
+from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type
 from tabtorch.ops.indexing.index_maps import every_example, host_values
 from tabtorch.ops.linalg.matmul import bilinear as _bilinear
 from tabtorch.ops.linalg.matmul import linear as _linear
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into
 from tabtorch.ops.machinery.out_types import EXACT
 from tabtorch.ops.machinery.promotion import SINGLE_DOUBLE, check_kernel
 from tabtorch.ops.reductions.norms import distances
 from tabtorch.ops.shaping.convert import in_order, recorded_in_order
+
+#: what `torch.nn.functional` shows
+__all__ = [
+    "bilinear",
+    "cosine_similarity",
+    "embedding",
+    "grouped_mm",
+    "linear",
+    "normalize",
+    "one_hot",
+    "pairwise_distance",
+    "pdist",
+]
 
 
 def linear(input, weight, bias=None, *, out=None):
@@ -33,7 +46,7 @@ def linear(input, weight, bias=None, *, out=None):
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
     """Products of groups, as in mixtures of experts: ``mat_a`` (total, K), ``mat_b`` (G, K, N), ``offs`` (G,) int32 where each group of
-    rows ends. Returns (total, N). The other forms are in `ops/native.py`.
+    rows ends. Returns (total, N). The other forms are in `private_names.py`.
     """
     return torch._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
 
@@ -74,7 +87,7 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     check_argument("embedding", 1, "indices", input, (torch.int64, torch.int32))
     if weight.dim() != 2:
         raise RuntimeError("'weight' must be 2-D")
-    input = beside(weight, input, ("index", "_index_select"))
+    input = on_device_of(weight, input, ("index", "_index_select"))
     assert_between(input, 0, weight.size(0) - 1, "embedding", IndexError, "index out of range in self")
     if max_norm is not None or scale_grad_by_freq:
         if max_norm is not None:
@@ -146,16 +159,3 @@ def pdist(input, p=2.0):
         check_kernel("pdist", input.dtype, SINGLE_DOUBLE)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
     return named(distances(input[i] - input[j], p), "PdistBackward0")
-
-
-__all__ = [
-    "bilinear",
-    "cosine_similarity",
-    "embedding",
-    "linear",
-    "normalize",
-    "one_hot",
-    "pairwise_distance",
-    "pdist",
-    "size_list",
-]

@@ -18,6 +18,26 @@ from tabtorch.ops.functional.linear import pairwise_distance
 from tabtorch.ops.machinery.out_types import CASTABLE
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, check_kernel
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "ctc_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
 
 def _warn_size(input, target):
     if target.size() != input.size():

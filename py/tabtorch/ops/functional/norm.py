@@ -9,6 +9,16 @@ from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATIN
 from tabtorch.ops.shaping.convert import recorded_in_order
 from tabtorch.ops.shaping.pad import pad
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "batch_norm",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "local_response_norm",
+    "rms_norm",
+]
+
 
 def _standardized(x, dims, eps):
     """((x - mean) / sqrt(var + eps), mean, var) over ``dims``; the variance is the biased one."""

@@ -5,6 +5,12 @@ import warnings
 import tabtorch as torch
 from tabtorch.ops.functional._common import named
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "affine_grid",
+    "grid_sample",
+]
+
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 

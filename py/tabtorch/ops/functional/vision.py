@@ -11,6 +11,18 @@ from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order
 from tabtorch.ops.sliding.pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
+#: what `torch.nn.functional` shows
+__all__ = [
+    "channel_shuffle",
+    "conv_tbc",
+    "interpolate",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
 _NAMES = {
     "nearest": "Nearest",
     "nearest-exact": "NearestExact",

@@ -33,7 +33,7 @@ from tabtorch.ops.indexing.index_maps import (
     wrapped,
 )
 from tabtorch.ops.machinery.asserts import Complaint
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.out_types import EXACT, Rule, same
 from tabtorch.ops.machinery.registry import register
 from tabtorch.ops.shaping.convert import in_order
@@ -115,7 +115,7 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
             check_range(t, shape[d], -shape[d], range_error(nth, IndexError), operation)  # PyTorch counts the indices
         here, there = x._meta.device, t._meta.device
         if there.number != here.number:
-            if there.type != "cpu" and not (here.roaming or there.roaming):
+            if there.type != "cpu" and not (here.implicit or there.implicit):
                 raise RuntimeError(
                     f"indices should be either on {here.public} or on the same device as the indexed tensor ({here.public})"
                 )
@@ -250,7 +250,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                     f"{list(m.shape)} apart from dimension {d}"
                 )
         check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d), "gather")
-    index = beside(input, index, ("index", "gather"))
+    index = on_device_of(input, index, ("index", "gather"))
     mi = index._meta
     shown = contiguous_meta(mi.shape, m.dtype, m.device)
     if mi.numel == 0:
@@ -334,7 +334,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     if index._meta.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     check_index_dtype(index, "index_select(): Expected dtype int32 or int64 for index")
-    index = beside(input, index, ("index", "_index_select"))
+    index = on_device_of(input, index, ("index", "_index_select"))
     if m.ndim == 0:
         if index._meta.numel != 1:
             raise RuntimeError(
@@ -364,7 +364,7 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     _no_grad("take", out, input, index)
     if index._meta.dtype is not dtypes.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
-    index = beside(input, index)
+    index = on_device_of(input, index)
     n = input._meta.numel
     check_range(index, n, -n, TAKE_ERROR, "take")
     flat = input.detach().reshape(-1)
@@ -394,7 +394,7 @@ def embedding(
         "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
         f"torch.{type_name(indices.dtype)}Tensor instead (while checking arguments for embedding)",
     )
-    indices = beside(weight, indices, ("index", "_index_select"))
+    indices = on_device_of(weight, indices, ("index", "_index_select"))
     check_range(indices, m.shape[0], 0, OUT_OF_RANGE, "embedding")
     i = indices if indices._meta.ndim else indices.reshape(1)
     r = index_prepared(weight.detach(), (i,))

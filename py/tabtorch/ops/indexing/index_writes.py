@@ -16,7 +16,7 @@ from tabtorch.ops.indexing.gather import OUT_OF_RANGE, TAKE_ERROR, check_index_d
 from tabtorch.ops.indexing.index_maps import check_range
 from tabtorch.ops.indexing.scatter import finish, index_put_node
 from tabtorch.ops.machinery.inplace import check_overlap
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into, with_out
 from tabtorch.ops.machinery.out_types import EXACT
 from tabtorch.ops.machinery.registry import register
@@ -52,7 +52,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
     if in_place:
         check_inplace(x, (source,))
     d = vector_dim("index_add_", x, dim, index)
-    index, source = beside(x, index), beside(x, source)
+    index, source = on_device_of(x, index), on_device_of(x, source)
     m, ms = x._meta, source._meta
     check_index_dtype(index, "index_add_(): Expected dtype int32/int64 for index")
     if ms.dtype is not m.dtype:
@@ -114,7 +114,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
     if in_place:
         check_inplace(x, (source,))
     d = vector_dim("index_copy_", x, dim, index)
-    index, source = beside(x, index), beside(x, source)
+    index, source = on_device_of(x, index), on_device_of(x, source)
     m, ms = x._meta, source._meta
     check_index_dtype(
         index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype), long=True
@@ -169,7 +169,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
     if in_place:
         check_inplace(x, (value,))
     d = vector_dim("index_fill_", x, dim, index)
-    index = beside(x, index)
+    index = on_device_of(x, index)
     check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError, True)
     m = x._meta
     tensor_value = value if isinstance(value, Tensor) else None
@@ -228,7 +228,7 @@ register("index_fill", index_fill, method=True, inplace=index_fill_)
 def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: bool) -> Tensor:
     if in_place:
         check_inplace(x, (source,))
-    index, source = beside(x, index), beside(x, source)
+    index, source = on_device_of(x, index), on_device_of(x, source)
     m = x._meta
     check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}", long=True)
     if source._meta.dtype is not m.dtype:

@@ -20,7 +20,7 @@ from tabtorch.ops.machinery.arguments import class_name
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
 from tabtorch.ops.machinery.inplace import check_overlap
 from tabtorch.ops.machinery.integer_bounds import Range
-from tabtorch.ops.machinery.operand_devices import beside, moved
+from tabtorch.ops.machinery.operand_devices import moved, on_device_of
 from tabtorch.ops.machinery.out_types import same
 from tabtorch.ops.machinery.registry import register
 from tabtorch.ops.reductions.nonzero import nonzero_tuple
@@ -69,7 +69,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
         raise RuntimeError(
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
-    mask = beside(x, mask)
+    mask = on_device_of(x, mask)
     if in_place:
         check_overlap(x, (mask,), repeats=True)
     shapes = (m.shape, mask._meta.shape) if in_place else (mask._meta.shape, m.shape)
@@ -128,7 +128,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """A vector of the elements where `mask` is True. Waits for the device: it has to know how many."""
     if mask._meta.dtype is not dtypes.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    mask = beside(input, mask)
+    mask = on_device_of(input, mask)
     shape = broadcast_shapes(mask._meta.shape, input._meta.shape)
     x = Tensor._view_of(input, expanded(input._meta, shape))
     m = Tensor._view_of(mask, expanded(mask._meta, shape))
@@ -161,7 +161,7 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
         raise RuntimeError(
             "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name
         )
-    mask, source = beside(x, mask), beside(x, source)
+    mask, source = on_device_of(x, mask), on_device_of(x, source)
     if in_place:
         check_overlap(x, (mask, source))
     shape = broadcast_shapes(x._meta.shape, mask._meta.shape)

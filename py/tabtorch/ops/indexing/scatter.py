@@ -25,7 +25,7 @@ from tabtorch.ops.indexing.gather import check_index_shape, index_prepared, prep
 from tabtorch.ops.indexing.index_maps import check_range, expanded, layout, lines
 from tabtorch.ops.indexing.scatter_kernels import INDEX_PUT, SCATTER
 from tabtorch.ops.machinery.inplace import check_overlap, set_node
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import with_out
 from tabtorch.ops.machinery.registry import register
 from tabtorch.ops.shaping.convert import as_cloned, converted
@@ -181,7 +181,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
                 f"Index put requires the source and destination dtypes match, got {type_name(m.dtype)} for the destination "
                 f"and {type_name(vm.dtype)} for the source."
             )
-        values = beside(x, values, scalars=True)
+        values = on_device_of(x, values, scalars=True)
         out = contiguous_meta(m.shape, m.dtype, m.device)
         if any(t is not None for t in ready):
             shape = layout(out, tuple(None if t is None else t._meta for t in ready)).shape
@@ -238,7 +238,7 @@ def _scatter(
     if in_place:
         check_inplace(x, (src,))
     d = check_index_shape("scatter", x, dim, index, "self")
-    index, src = beside(x, index), beside(x, src)
+    index, src = on_device_of(x, index), on_device_of(x, src)
     m, mi = x._meta, index._meta
     tensor_src = src if isinstance(src, Tensor) else None
     if tensor_src is not None:

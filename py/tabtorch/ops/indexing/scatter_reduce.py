@@ -17,7 +17,7 @@ from tabtorch.ops.indexing.index_maps import check_range
 from tabtorch.ops.indexing.index_writes import vector_dim
 from tabtorch.ops.indexing.scatter import _check_src, _scatter_node, base_node, finish
 from tabtorch.ops.machinery.inplace import check_overlap
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import with_out
 from tabtorch.ops.machinery.out_types import EXACT
 from tabtorch.ops.machinery.promotion import NUMBERS, REAL_NUMBERS, check_kernel, not_implemented
@@ -70,7 +70,7 @@ def _reduced(
     if in_place:
         check_inplace(x, (src,))
     d = check_index_shape("scatter", x, dim, index, "self")
-    index, src = beside(x, index), beside(x, src)
+    index, src = on_device_of(x, index), on_device_of(x, src)
     _check_src(x, index, src, d)
     if index._meta.numel and reduce in ("amax", "amin") and x._meta.dtype.is_complex:
         raise not_implemented("scatter_gather_tensor_cpu_reduce_" + reduce, x._meta.dtype)
@@ -181,7 +181,7 @@ def _index_reduce(
     if in_place:
         check_inplace(x, (source,))
     d = vector_dim("index_reduce_", x, dim, index)
-    index, source = beside(x, index), beside(x, source)
+    index, source = on_device_of(x, index), on_device_of(x, source)
     check_index_dtype(index, "index_reduce(): Expected dtype int32/int64 for index")
     m, ms = x._meta, source._meta
     if ms.dtype is not m.dtype:

@@ -12,7 +12,7 @@ from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.linalg.host_arrays import LAPACK, host, need_float, need_kernel, need_matrix, numpy
 from tabtorch.ops.linalg.spectral import need_eps, pinv_back, svd_arrays, svd_of, svdvals
-from tabtorch.ops.machinery.operand_devices import beside
+from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into, operation
 from tabtorch.ops.machinery.out_types import safely
 from tabtorch.ops.machinery.registry import register
@@ -29,7 +29,7 @@ def _tolerance(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[list[Tensor]
                 raise RuntimeError(
                     f"{name}: {'ar'[k]}tol tensor of complex type is not supported. Got {type_name(t.dtype)}"
                 )
-            given[k] = beside(A, t)
+            given[k] = on_device_of(A, t)
 
     def low(largest: Any, *arrays: Any) -> Any:
         np = numpy()

@@ -4,7 +4,7 @@ PyTorch's CPU looks at every index before it is used; CUDA's kernels look as the
 process's use of the GPU. Here `assert_range` does the least that is safe:
 
 1. Values that the host knows (small data that came from it, or that was read) are looked at by Python, at once.
-2. Where the bounds of the values can be proven (see ranges.py) nothing is done.
+2. Where the bounds of the values can be proven (see integer_bounds.py) nothing is done.
 3. What is left is looked at on the device: by one dispatch for all such indices of a window, which notes the first bad value
    in a log of 32 bytes, one for each device. When next anything is read from that device (`item`, `print`, `numpy`, a copy to
    another device, `synchronize`), the log comes along with the same wait, and PyTorch's exception is raised there, with

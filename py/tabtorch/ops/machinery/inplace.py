@@ -34,7 +34,7 @@ from tabtorch.ops.machinery.dispatch import (
     scalars_of,
     table,
 )
-from tabtorch.ops.machinery.operand_devices import beside, together
+from tabtorch.ops.machinery.operand_devices import on_device_of, together
 from tabtorch.ops.machinery.operation import no_grad_with_out, warn_resized
 from tabtorch.ops.machinery.out_types import CASTABLE, Rule, of_row
 from tabtorch.ops.machinery.promotion import promoted
@@ -282,7 +282,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             operands, options, _ = bind(row, name, (self, *args), kwargs)
         if differentiable or self._inference:
             check_inplace(self, operands[1:])
-        operands = [beside(self, x, scalars=True) for x in operands]
+        operands = [on_device_of(self, x, scalars=True) for x in operands]
         recording = STATE.grad and recorded and any(isinstance(x, Tensor) and x._rg for x in operands)
         if recording and self._meta.dtype.category < 2 and _keeps_old(f, operands):
             raise unsupported(self)  # PyTorch keeps a clone, which it cannot record
@@ -373,7 +373,7 @@ def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = 
 def write_out(out: Tensor, value: Tensor, rule: Rule = CASTABLE) -> Tensor:
     """Writes a result to the `out` argument: of a type that `rule` takes, same device, resized if need be. Errors as PyTorch's."""
     check_overlap(out, ())
-    value = beside(out, value)
+    value = on_device_of(out, value)
     v, m = value._meta, out._meta
     rule(v.dtype, m.dtype)
     if v.shape != m.shape:

@@ -1,7 +1,7 @@
 """Tensors on different devices in one operation.
 
-Tensors whose devices the script named must agree, but for a 0-dimensional one on the cpu: PyTorch's rule. A roaming tensor
-(device.py), for which none was named, goes where the others are. Among roaming ones 64-bit floats keep an operation on the
+Tensors whose devices the script named must agree, but for a 0-dimensional one on the cpu: PyTorch's rule. A implicit tensor
+(device.py), for which none was named, goes where the others are. Among implicit ones 64-bit floats keep an operation on the
 cpu, since the GPU has none.
 """
 
@@ -40,9 +40,9 @@ def mismatch(a: Any, b: Any, metas: Sequence[Meta] = (), detail: Detail | None =
 def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
     """The device on which an operation over tensors of several devices happens. RuntimeError where there is none."""
     lead = [m for m in metas if m.ndim] or [m for m in metas if m.device.number != 1] or list(metas)
-    named = [m.device for m in lead if not m.device.roaming]
+    named = [m.device for m in lead if not m.device.implicit]
     for m in metas:  # 0-dimensional ones travel only from the cpu
-        if m not in lead and m.device.number != 1 and not m.device.roaming:
+        if m not in lead and m.device.number != 1 and not m.device.implicit:
             named.append(m.device)
     for d in named:
         if d.number != named[0].number:
@@ -84,7 +84,7 @@ def together(tensors: Sequence[Any], detail: Detail | None = None) -> Any:
     return [moved(t, device) if isinstance(t, Tensor) and t._meta.device.number != number else t for t in tensors]
 
 
-def beside(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool = False) -> Any:
+def on_device_of(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool = False) -> Any:
     """`t` on the device of `x`, which is written to or indexed and stays. RuntimeError if both devices were named.
 
     scalars: a 0-dimensional tensor on the cpu comes from there in any case.
@@ -95,7 +95,7 @@ def beside(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool = Fals
     if m.device.number == here.number:
         return t
     travels = scalars and m.ndim == 0 and m.device.number == 1
-    if not travels and (here.type == "meta" or not (here.roaming or m.device.roaming)):
+    if not travels and (here.type == "meta" or not (here.implicit or m.device.implicit)):
         raise mismatch(here, m.device, (x._meta, m), detail and (("", detail[0]), detail[1]))
     return moved(t, here)
 
@@ -105,5 +105,5 @@ def device_of(metas: Sequence[Meta]) -> Any:
     first = metas[0].device
     for m in metas:
         if m.device is not first:  # so that a float64 can go home, and that a named GPU stays named
-            return roaming_cpu if first.number == 1 else m.device if first.roaming else first
+            return roaming_cpu if first.number == 1 else m.device if first.implicit else first
     return first

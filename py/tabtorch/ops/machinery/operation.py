@@ -48,7 +48,7 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                     if r is NOTHING:
                         x = args[0] if args else None
                         d = kw.get("dtype")
-                        if isinstance(x, Tensor) and x._meta.device.roaming and d in WIDE and d is not x._meta.dtype:
+                        if isinstance(x, Tensor) and x._meta.device.implicit and d in WIDE and d is not x._meta.dtype:
                             return public(x.to(d), *args[1:], **kw)  # where there is such a type
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
                         if name in SIGNATURES:
@@ -202,7 +202,7 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor, rule: Rule = CASTA
         return result
     have, want = out._meta, result._meta
     _lazy.inplace.check_overlap(out, inputs, True)
-    if have.device.number != want.device.number and not (have.device.roaming or want.device.roaming):
+    if have.device.number != want.device.number and not (have.device.implicit or want.device.implicit):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
     rule(want.dtype, have.dtype)
     if have.shape != want.shape:

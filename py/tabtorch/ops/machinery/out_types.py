@@ -68,7 +68,7 @@ DATA_TYPE = same("expected scalar type {Want} but found {Have}")
 DECLARED = same("dtype {Want} does not match dtype of out parameter ({Have})")
 
 
-def type_beside(name: str, given: Any, out: Any) -> Any:
+def dtype_with_out(name: str, given: Any, out: Any) -> Any:
     """The type that the result of a factory has by its arguments `dtype` and `out`; None: they do not tell."""
     d = given_dtype(name, given)
     if out is None:

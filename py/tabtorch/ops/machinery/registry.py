@@ -414,7 +414,7 @@ def _tensors(f: Any) -> list[bool]:
 
 
 def own_code(f: Any) -> Any:
-    """The code of a function, also while another is in its place (see `_exchange.py`)."""
+    """The code of a function, also while another is in its place (see `interception/code_swapping.py`)."""
     exchange: Any = sys.modules.get("tabtorch.interception.code_swapping")
     record = exchange._records.get(id(f)) if exchange is not None else None
     return f.__code__ if record is None else record.own
@@ -532,7 +532,7 @@ def method(name: str) -> Callable[..., Any] | None:
             return None
 
 
-def reached(f: Any) -> Any:
+def overridable(f: Any) -> Any:
     """Itself: a function of a namespace that does not come from the registry, and was asked for."""
     return f
 

@@ -1,4 +1,4 @@
-"""Drawing: from a generator and a law to the value of a tensor. The functions themselves are in random.py and sampling.py.
+"""Drawing: from a generator and a distribution to the value of a tensor. The functions themselves are in random.py and sampling.py.
 
 A draw from an MT19937 generator is made in JavaScript on the cpu device, in the order in which PyTorch visits the elements,
 and copied to where it is wanted; one from a Philox generator is a map on the GPU.
@@ -24,10 +24,10 @@ from tabtorch.ops.machinery.inplace import covering_order, set_tensor
 from tabtorch.ops.shaping.convert import transfer
 from tabtorch.random import Generator, HostGenerator, PhiloxGenerator, default_generator
 
-# ---- laws: what a draw is, for both kinds of generator
+# ---- distributions: what a draw is, for both kinds of generator
 
 
-class Law(NamedTuple):
+class Distribution(NamedTuple):
     """A distribution of independent elements.
 
     host: (dtype, n, whether the tensor is contiguous) -> Draw; raises PyTorch's errors about the parameters.
@@ -44,30 +44,30 @@ def reals(op: Map, *values: float) -> Callable[[streams.Draw], Any]:
     return lambda draw: (op, ("f32",) * len(values), tuple([float(v) for v in values]))
 
 
-def uniform_law(low: float, high: float) -> Law:
-    return Law(lambda d, n, c: streams.uniform(d, n, low, high), reals(philox.UNIFORM, low, high), True)
+def uniform_distribution(low: float, high: float) -> Distribution:
+    return Distribution(lambda d, n, c: streams.uniform(d, n, low, high), reals(philox.UNIFORM, low, high), True)
 
 
-def normal_law(mean: float, std: float) -> Law:
-    return Law(lambda d, n, c: streams.normal(d, n, mean, std, c), reals(philox.NORMAL, mean, std), True)
+def normal_distribution(mean: float, std: float) -> Distribution:
+    return Distribution(lambda d, n, c: streams.normal(d, n, mean, std, c), reals(philox.NORMAL, mean, std), True)
 
 
-def normal_law_for(d: Any, mean: float, std: float) -> Law:
-    """`normal_law` for a dtype: each part of a complex number has half of the variance."""
+def normal_distribution_for(d: Any, mean: float, std: float) -> Distribution:
+    """`normal_distribution` for a dtype: each part of a complex number has half of the variance."""
     if getattr(d, "is_complex", False):
         if not std >= 0:
             streams.normal("float32", 0, mean, std)  # raises, and says std as it was given
-        return normal_law(mean, std / math.sqrt(2.0))
-    return normal_law(mean, std)
+        return normal_distribution(mean, std / math.sqrt(2.0))
+    return normal_distribution(mean, std)
 
 
-def bernoulli_law(p: float) -> Law:
+def bernoulli_distribution(p: float) -> Distribution:
     def device(draw: streams.Draw) -> Any:
         if p >= 1:  # 2**32 is one more than a threshold can be
             return philox.CERTAIN, (), ()
         return philox.CHANCE, ("u32",), (philox.threshold(p),)
 
-    return Law(lambda d, n, c: streams.bernoulli(d, n, p), device)
+    return Distribution(lambda d, n, c: streams.bernoulli(d, n, p), device)
 
 
 def _integers_of(draw: streams.Draw) -> Any:
@@ -87,11 +87,11 @@ def _signed(n: int) -> int:
     return n - 2**64 if n >> 63 else n
 
 
-def integers_law(low: int | None, high: int | None) -> Law:
+def integers_distribution(low: int | None, high: int | None) -> Distribution:
     """[low, high); with both None, all that `random_()` gives."""
     if low is None:
-        return Law(lambda d, n, c: streams.random_full(d, n), _integers_of)
-    return Law(lambda d, n, c: streams.random_range(d, n, low, high), _integers_of)
+        return Distribution(lambda d, n, c: streams.random_full(d, n), _integers_of)
+    return Distribution(lambda d, n, c: streams.random_range(d, n, low, high), _integers_of)
 
 
 # ---- drawing
@@ -108,18 +108,18 @@ def generator_for(generator: Any, device: Any, name: str) -> Any:
     return generator
 
 
-def drawn(gen: Any, law: Law, m: Meta, contiguous: bool = True) -> Node:
+def drawn(gen: Any, distribution: Distribution, m: Meta, contiguous: bool = True) -> Node:
     """A value of the contiguous Meta `m`, drawn element by element in its order."""
     if m.device.type == "meta":
         return blank(m)
     if STATE.levels and not isinstance(gen, PhiloxGenerator):
-        return _lazy.batch.drawn(m, lambda m: drawn(gen, law, m, contiguous))
-    d, n = (m.dtype.to_real(), 2 * m.numel) if law.pairs and m.dtype.is_complex else (m.dtype, m.numel)
-    draw = law.host(d, n, contiguous)
+        return _lazy.batch.drawn(m, lambda m: drawn(gen, distribution, m, contiguous))
+    d, n = (m.dtype.to_real(), 2 * m.numel) if distribution.pairs and m.dtype.is_complex else (m.dtype, m.numel)
+    draw = distribution.host(d, n, contiguous)
     if n == 0:
         return fill_node(m.shape, 0, m.dtype, m.device)
     if isinstance(gen, PhiloxGenerator):
-        op, types, numbers = law.device(draw)
+        op, types, numbers = distribution.device(draw)
         return philox_node(op, gen, m, types, numbers)
     return host_node(gen, draw, m)
 
@@ -160,7 +160,7 @@ def check_memory(m: Meta) -> None:
         )
 
 
-def fill(t: Tensor, gen: Any, law: Law) -> Tensor:
+def fill(t: Tensor, gen: Any, distribution: Distribution) -> Tensor:
     """Gives `t` random elements, in the order in which PyTorch visits them. No check of autograd, no record."""
     m = t._meta
     check_memory(m)
@@ -168,7 +168,7 @@ def fill(t: Tensor, gen: Any, law: Law) -> Tensor:
     have = s.node.inst.out
     if have.dtype is m.dtype and covering_order(m, have.numel) != ():
         # in the order of the memory, which is what a node holds
-        s.node = drawn(gen, law, have, m.contiguous)
+        s.node = drawn(gen, distribution, have, m.contiguous)
         s.written()
         return t
     shape, strides = _strides_in_reals(m)
@@ -176,18 +176,18 @@ def fill(t: Tensor, gen: Any, law: Law) -> Tensor:
     if order is not None and m.dtype.is_complex:
         order = tuple([d for d in order if d < m.ndim])
     if m.numel:
-        set_tensor(t, _permuted(gen, law, m, order))
+        set_tensor(t, _permuted(gen, distribution, m, order))
     return t
 
 
-def _permuted(gen: Any, law: Law, m: Meta, order: tuple[int, ...] | None) -> Tensor:
+def _permuted(gen: Any, distribution: Distribution, m: Meta, order: tuple[int, ...] | None) -> Tensor:
     """Elements for a tensor like `m`, drawn in another order of its dimensions."""
     if order is None:
         inner = shown = contiguous_meta(m.shape, m.dtype, m.device)
     else:
         inner = contiguous_meta(tuple([m.shape[d] for d in order]), m.dtype, m.device)
         shown = back(inner, order)
-    return Tensor._wrap(drawn(gen, law, inner, m.contiguous), shown)
+    return Tensor._wrap(drawn(gen, distribution, inner, m.contiguous), shown)
 
 
 def back(inner: Meta, order: tuple[int, ...]) -> Meta:
@@ -198,4 +198,4 @@ def back(inner: Meta, order: tuple[int, ...]) -> Meta:
     )
 
 
-__all__ = ["Law", "back", "check_memory", "drawn", "fill", "generator_for", "host_node", "philox_node"]
+__all__ = ["Distribution", "back", "check_memory", "drawn", "fill", "generator_for", "host_node", "philox_node"]

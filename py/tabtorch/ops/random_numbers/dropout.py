@@ -21,7 +21,14 @@ from tabtorch.engine.view import Meta, contiguous_meta
 from tabtorch.ops.machinery.dispatch import expanded, laid_out, layout_of, table
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.machinery.registry import function, register
-from tabtorch.ops.random_numbers.draws import bernoulli_law, drawn, fill, generator_for, host_node, uniform_law
+from tabtorch.ops.random_numbers.draws import (
+    bernoulli_distribution,
+    drawn,
+    fill,
+    generator_for,
+    host_node,
+    uniform_distribution,
+)
 from tabtorch.ops.shaping.convert import converted
 
 _SCALED = Map("dropout", lambda x, keep, scale: x * keep * scale)
@@ -67,7 +74,9 @@ def _keep(like: Tensor, p: float) -> Tensor:
     """1 with probability 1 - p, else 0, in the shape, dtype and layout of `like`."""
     t = empty_like(like)
     return fill(
-        t, random.default_generator if t.device.number == 1 else random.device_generator, bernoulli_law(1.0 - p)
+        t,
+        random.default_generator if t.device.number == 1 else random.device_generator,
+        bernoulli_distribution(1.0 - p),
     )
 
 
@@ -134,14 +143,14 @@ feature_alpha_dropout = _register("feature_alpha_dropout", True, True, "Alpha dr
 @register("native_dropout")
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """(dropout of `input`, the mask of what was kept)."""
-    bernoulli_law(1.0 - p).host(dtypes.bool_, 0, True)  # p as PyTorch checks it
+    bernoulli_distribution(1.0 - p).host(dtypes.bool_, 0, True)  # p as PyTorch checks it
     mask = empty_like(input.detach(), dtype=dtypes.bool_)
     if input.numel() == 0:
         return input, mask
     if train is not None and not train:
         return input.clone(), mask.fill_(True)
     generator = random.default_generator if input.device.number == 1 else random.device_generator
-    fill(mask, generator, bernoulli_law(1.0 - p))
+    fill(mask, generator, bernoulli_distribution(1.0 - p))
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
@@ -167,7 +176,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     if m.device.number != 1:
         if generator is None:
             gen = random.device_generator
-        drawn_slopes = Tensor._wrap(drawn(gen, uniform_law(lower, upper), out), out)
+        drawn_slopes = Tensor._wrap(drawn(gen, uniform_distribution(lower, upper), out), out)
         where: Any = function("where")
         flat: Any = x.detach()
         return where(flat <= 0, drawn_slopes, 1.0)

@@ -26,16 +26,16 @@ from tabtorch.ops.machinery.operation import no_grad_with_out
 from tabtorch.ops.machinery.registry import missing, register
 from tabtorch.ops.machinery.signatures import NEW, listed, wrong_arguments
 from tabtorch.ops.random_numbers.draws import (
-    Law,
+    Distribution,
     drawn,
     fill,
     generator_for,
     host_node,
-    integers_law,
-    normal_law_for,
+    integers_distribution,
+    normal_distribution_for,
     philox_node,
     reals,
-    uniform_law,
+    uniform_distribution,
 )
 from tabtorch.ops.random_numbers.dropout import dropout as dropout  # nn.functional finds it here
 from tabtorch.random import PhiloxGenerator
@@ -43,10 +43,12 @@ from tabtorch.random import PhiloxGenerator
 # ---- arguments of functions that make tensors
 
 
-def _fresh(name: str, shape: tuple[int, ...], law: Law, generator: Any, d: Any, device: Any) -> Tensor:
+def _fresh(
+    name: str, shape: tuple[int, ...], distribution: Distribution, generator: Any, d: Any, device: Any
+) -> Tensor:
     where = placed(d, device)
     m = contiguous_meta(shape, d, where)
-    return Tensor._wrap(drawn(generator_for(generator, where, name), law, m), m)
+    return Tensor._wrap(drawn(generator_for(generator, where, name), distribution, m), m)
 
 
 _OPTIONS = frozenset(("dtype", "device", "requires_grad", "layout", "pin_memory", "out", "generator", "names"))
@@ -70,17 +72,23 @@ def _shape(name: str, size: Any) -> tuple[int, ...]:
     return shape
 
 
-def make_sized(name: str, shape: tuple[int, ...], law: Law, default: Any, kw: dict[str, Any]) -> Tensor:
+def make_sized(
+    name: str, shape: tuple[int, ...], distribution: Distribution, default: Any, kw: dict[str, Any]
+) -> Tensor:
     """A new tensor, or `out` resized and filled."""
     check_layout(kw.get("layout"))
     d, out, requires_grad = kw.get("dtype"), kw.get("out"), kw.get("requires_grad", False)
     d = dtypes.given_dtype(name, d)
     if out is not None:
-        return finished(_fill_out(name, out, shape, law, d, kw.get("generator")), requires_grad)
-    return finished(_fresh(name, shape, law, kw.get("generator"), d or default, kw.get("device")), requires_grad)
+        return finished(_fill_out(name, out, shape, distribution, d, kw.get("generator")), requires_grad)
+    return finished(
+        _fresh(name, shape, distribution, kw.get("generator"), d or default, kw.get("device")), requires_grad
+    )
 
 
-def _fill_out(name: str, out: Any, shape: tuple[int, ...], law: Law, d: Any, generator: Any) -> Tensor:
+def _fill_out(
+    name: str, out: Any, shape: tuple[int, ...], distribution: Distribution, d: Any, generator: Any
+) -> Tensor:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if d is not None and d is not out.dtype:
@@ -88,7 +96,7 @@ def _fill_out(name: str, out: Any, shape: tuple[int, ...], law: Law, d: Any, gen
     gen = generator_for(generator, out.device, name)
     no_grad_with_out(f"aten::{name}", out)
     _resize(out, shape)
-    return fill(out, gen, law)
+    return fill(out, gen, distribution)
 
 
 def _resize(out: Tensor, shape: tuple[int, ...]) -> None:
@@ -102,26 +110,26 @@ def _resize(out: Tensor, shape: tuple[int, ...]) -> None:
         out._storage.node = fill_node((need,), 0, m.dtype, m.device)
 
 
-def _sized(name: str, args: tuple[Any, ...], kw: dict[str, Any], law: Law) -> Tensor:
+def _sized(name: str, args: tuple[Any, ...], kw: dict[str, Any], distribution: Distribution) -> Tensor:
     given = dict(kw)
     if "size" in given and not args:
         args = (given.pop("size"),)
     if not args or not given.keys() <= _OPTIONS or ("names" in given and given["names"] is not None):
         raise wrong_arguments(name, args, kw, _SIZE)
-    return make_sized(name, _shape(name, args), law, dtypes.get_default_dtype(), given)
+    return make_sized(name, _shape(name, args), distribution, dtypes.get_default_dtype(), given)
 
 
 @register("rand")
 def rand(*size: Any, **kw: Any) -> Tensor:
     """Uniform in [0, 1). Keywords: generator, out, dtype, device, requires_grad, layout, pin_memory."""
-    return _sized("rand", size, kw, uniform_law(0.0, 1.0))
+    return _sized("rand", size, kw, uniform_distribution(0.0, 1.0))
 
 
 @register("randn")
 def randn(*size: Any, **kw: Any) -> Tensor:
     """Standard normal; for a complex type each part has variance 1/2."""
     d = kw.get("dtype") or (kw["out"].dtype if isinstance(kw.get("out"), Tensor) else None)
-    return _sized("randn", size, kw, normal_law_for(d or dtypes.get_default_dtype(), 0.0, 1.0))
+    return _sized("randn", size, kw, normal_distribution_for(d or dtypes.get_default_dtype(), 0.0, 1.0))
 
 
 _RANDINT = _drawn("int high, tuple of ints size", "int low, int high, tuple of ints size")
@@ -148,13 +156,13 @@ def randint(*args: Any, **kw: Any) -> Tensor:
             raise wrong_arguments("randint", args, kw, _RANDINT)
         raise TypeError(f"randint(): argument 'size' (position 2) must be tuple of ints, not {type(size).__name__}")
     try:
-        law = integers_law(integer(low, "randint", "low", 1), integer(high, "randint", "high", 1))
+        distribution = integers_distribution(integer(low, "randint", "low", 1), integer(high, "randint", "high", 1))
     except TypeError:
         if several:
             raise wrong_arguments("randint", args, kw, _RANDINT) from None
         raise
     _check_real(given.get("dtype"))
-    return bounded(make_sized("randint", _shape("randint", (size,)), law, dtypes.int64, given), low, high - 1)
+    return bounded(make_sized("randint", _shape("randint", (size,)), distribution, dtypes.int64, given), low, high - 1)
 
 
 def _check_real(d: Any) -> None:
@@ -193,26 +201,26 @@ def randperm(n: Any, **kw: Any) -> Tensor:
 # ---- like another tensor
 
 
-def _like(name: str, input: Any, law: Callable[[Any], Law], kw: dict[str, Any]) -> Tensor:
+def _like(name: str, input: Any, distribution: Callable[[Any], Distribution], kw: dict[str, Any]) -> Tensor:
     generator = kw.pop("generator", None)
     requires_grad = kw.pop("requires_grad", False)
     if not isinstance(input, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     d = dtypes.given_dtype(name, kw.get("dtype")) or input.dtype
     t = empty_like(input, **kw)
-    return finished(fill(t, generator_for(generator, t.device, name), law(d)), requires_grad)
+    return finished(fill(t, generator_for(generator, t.device, name), distribution(d)), requires_grad)
 
 
 @register("rand_like")
 def rand_like(input: Tensor, **kw: Any) -> Tensor:
     """Uniform in [0, 1), in the shape, dtype, device and layout of `input`."""
-    return _like("rand_like", input, lambda d: uniform_law(0.0, 1.0), kw)
+    return _like("rand_like", input, lambda d: uniform_distribution(0.0, 1.0), kw)
 
 
 @register("randn_like")
 def randn_like(input: Tensor, **kw: Any) -> Tensor:
     """Standard normal, in the shape, dtype, device and layout of `input`."""
-    return _like("randn_like", input, lambda d: normal_law_for(d, 0.0, 1.0), kw)
+    return _like("randn_like", input, lambda d: normal_distribution_for(d, 0.0, 1.0), kw)
 
 
 @register("randint_like")
@@ -232,18 +240,18 @@ def randint_like(input: Tensor, *args: Any, **kw: Any) -> Tensor:
         integer(given["high"], "randint_like", "high", 2),
     )
     _check_real(kw.get("dtype") or input.dtype)
-    return _like("randint_like", input, lambda d: integers_law(low, high), kw)
+    return _like("randint_like", input, lambda d: integers_distribution(low, high), kw)
 
 
 # ---- in place
 
 
-def fill_recorded(t: Tensor, gen: Any, law: Law, backward_name: str) -> Tensor:
+def fill_recorded(t: Tensor, gen: Any, distribution: Distribution, backward_name: str) -> Tensor:
     """An in-place draw: what was there does not matter, so its gradient is zero."""
     check_inplace(t)
     recording = STATE.grad and t._rg
     old = before_write(t) if recording else None
-    fill(t, gen, law)
+    fill(t, gen, distribution)
     if recording:
         fn = record(backward_name, (old,), Tensor._view_of(t, t._meta), (zeros_like,))
         if fn is not None:
@@ -279,12 +287,12 @@ _REQUIRED: Any = object()
 
 
 def _real_draw(
-    name: str, law: Callable[..., Law], backward_name: str, doc: str, **defaults: Any
+    name: str, distribution: Callable[..., Distribution], backward_name: str, doc: str, **defaults: Any
 ) -> Callable[..., Tensor]:
     """Registers `Tensor.NAME`, whose parameters are numbers."""
 
     def draw(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tensor:
-        made = law(*_bound(name, args, kw, **defaults))
+        made = distribution(*_bound(name, args, kw, **defaults))
         gen = generator_for(generator, self.device, name)
         return fill_recorded(self, gen, made, backward_name)
 
@@ -294,28 +302,30 @@ def _real_draw(
     return draw
 
 
-def _host_law(host: Callable[..., Any], device: Callable[..., Any]) -> Callable[..., Law]:
-    return lambda *a: Law(lambda d, n, c: host(d, n, *a), device(*a))
+def _host_distribution(host: Callable[..., Any], device: Callable[..., Any]) -> Callable[..., Distribution]:
+    return lambda *a: Distribution(lambda d, n, c: host(d, n, *a), device(*a))
 
 
-uniform_ = _real_draw("uniform_", uniform_law, "UniformBackward0", "Uniform in [from, to).", **{"from": 0.0, "to": 1.0})
+uniform_ = _real_draw(
+    "uniform_", uniform_distribution, "UniformBackward0", "Uniform in [from, to).", **{"from": 0.0, "to": 1.0}
+)
 exponential_ = _real_draw(
     "exponential_",
-    _host_law(streams.exponential, lambda rate: reals(philox.EXPONENTIAL, rate)),
+    _host_distribution(streams.exponential, lambda rate: reals(philox.EXPONENTIAL, rate)),
     "ExponentialBackward0",
     "Exponential, of rate lambd.",
     lambd=1.0,
 )
 geometric_ = _real_draw(
     "geometric_",
-    _host_law(streams.geometric, lambda p: reals(philox.GEOMETRIC, 1 / math.log1p(-p) if 0 < p < 1 else 0.0)),
+    _host_distribution(streams.geometric, lambda p: reals(philox.GEOMETRIC, 1 / math.log1p(-p) if 0 < p < 1 else 0.0)),
     "GeometricBackward0",
     "The number of trials to the first success, of probability p.",
     p=_REQUIRED,
 )
 cauchy_ = _real_draw(
     "cauchy_",
-    _host_law(streams.cauchy, lambda median, sigma: reals(philox.CAUCHY, median, sigma)),
+    _host_distribution(streams.cauchy, lambda median, sigma: reals(philox.CAUCHY, median, sigma)),
     "CauchyBackward0",
     "Cauchy, of the given median and half width.",
     median=0.0,
@@ -323,7 +333,7 @@ cauchy_ = _real_draw(
 )
 log_normal_ = _real_draw(
     "log_normal_",
-    _host_law(streams.log_normal, lambda mean, std: reals(philox.LOG_NORMAL, mean, std)),
+    _host_distribution(streams.log_normal, lambda mean, std: reals(philox.LOG_NORMAL, mean, std)),
     "LogNormalBackward0",
     "exp of a normal with this mean and standard deviation.",
     mean=1.0,
@@ -336,7 +346,7 @@ def normal_(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tenso
     """Normal, of the given mean and standard deviation."""
     mean, std = _bound("normal_", args, kw, mean=0.0, std=1.0)
     gen = generator_for(generator, self.device, "normal_")
-    return fill_recorded(self, gen, normal_law_for(self.dtype, mean, std), "NormalBackward0")
+    return fill_recorded(self, gen, normal_distribution_for(self.dtype, mean, std), "NormalBackward0")
 
 
 @register("random_", torch=False, method=True)
@@ -358,4 +368,4 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tenso
     if given:
         _check_real(self.dtype)
     gen = generator_for(generator, self.device, "random_")
-    return fill_recorded(self, gen, integers_law(low, high), name)
+    return fill_recorded(self, gen, integers_distribution(low, high), name)

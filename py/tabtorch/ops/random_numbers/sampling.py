@@ -31,11 +31,11 @@ from tabtorch.ops.machinery.registry import register
 from tabtorch.ops.machinery.signatures import wrong_arguments
 from tabtorch.ops.random_numbers.draws import (
     back,
-    bernoulli_law,
+    bernoulli_distribution,
     check_memory,
     fill,
     generator_for,
-    normal_law_for,
+    normal_distribution_for,
     philox_node,
 )
 from tabtorch.ops.random_numbers.random_tensors import fill_recorded, make_sized
@@ -112,8 +112,8 @@ def normal(*args: Any, **kw: Any) -> Tensor:
             raise wrong_arguments("normal", args, kw, _NORMAL)
         out = given.get("out")
         d = given.get("dtype") or (out.dtype if isinstance(out, Tensor) else dtypes.get_default_dtype())
-        law = normal_law_for(d, float(mean), float(std))
-        return make_sized("normal", ints((size,), "normal"), law, dtypes.get_default_dtype(), given)
+        distribution = normal_distribution_for(d, float(mean), float(std))
+        return make_sized("normal", ints((size,), "normal"), distribution, dtypes.get_default_dtype(), given)
     generator, out = given.pop("generator", None), given.pop("out", None)
     if given:
         raise wrong_arguments("normal", args, kw, _NORMAL)
@@ -146,7 +146,7 @@ def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
         shape = mean.shape
     d = like.dtype
     r = _empty(shape, d, like.device)
-    fill(r, generator_for(generator, like.device, "normal"), normal_law_for(d, 0.0, scale))
+    fill(r, generator_for(generator, like.device, "normal"), normal_distribution_for(d, 0.0, scale))
     plain_mean = mean.detach() if isinstance(mean, Tensor) else float(mean)
     if isinstance(std, Tensor):
         r = r.mul_(std.detach())
@@ -192,7 +192,7 @@ def bernoulli(input: Tensor, *args: Any, generator: Any = None, out: Any = None,
     if p is None:
         _fill_chances(r, input, gen)
     else:
-        fill(r, gen, bernoulli_law(float(p)))
+        fill(r, gen, bernoulli_distribution(float(p)))
     if input._rg:
         record("BernoulliBackward0", (input,), r, (zeros_like,))
     return r if out is None else write_out(out, r)
@@ -211,7 +211,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *args: Any, generator: Any = None, **
         )
     gen = generator_for(generator, self.device, "bernoulli_")
     if not isinstance(p, Tensor):
-        return fill_recorded(self, gen, bernoulli_law(float(p)), "BernoulliBackward2")
+        return fill_recorded(self, gen, bernoulli_distribution(float(p)), "BernoulliBackward2")
     check_inplace(self)
     recording = STATE.grad and (self._rg or p._rg)
     old = before_write(self) if recording else None

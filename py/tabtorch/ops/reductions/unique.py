@@ -194,7 +194,7 @@ def searchsorted(
                 "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1"
             )
         input = _call("tensor", input, device=seq.device)
-    if any(t is not None and t._meta.device.roaming for t in (seq, input, sorter)):
+    if any(t is not None and t._meta.device.implicit for t in (seq, input, sorter)):
         seq, input, sorter = together((seq, input, sorter))
     if seq.device.number != input.device.number:
         raise RuntimeError(
@@ -261,7 +261,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         if weights.shape != input.shape:
             raise RuntimeError("weights should be 1-d and have the same length as input")
         dtype = dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64
-        if input._meta.device.number == 0 and not input._meta.device.roaming:
+        if input._meta.device.number == 0 and not input._meta.device.implicit:
             dtype = dtypes.float32
     with quiet():
         if input.numel() == 0:

@@ -1,4 +1,4 @@
-"""The elementwise table: arithmetic, signs, choice, conjugates. See formulas.py for its other files."""
+"""The elementwise table: arithmetic, signs, choice, conjugates. See row_helpers.py for its other files."""
 
 from __future__ import annotations
 

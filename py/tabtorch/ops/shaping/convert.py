@@ -195,7 +195,7 @@ def home_of(t: Tensor, d: dtypes.dtype) -> Any:
     goes home.
     """
     here = t._meta.device
-    if here.roaming and (d in WIDE or t._meta.dtype in WIDE):
+    if here.implicit and (d in WIDE or t._meta.dtype in WIDE):
         return roaming_cpu if d in WIDE else resolve(None)
     return here
 
@@ -239,7 +239,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if d is None:
             raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
     where = home_of(self, d) if device is None else resolve(device)
-    return convert(self, d, roaming_cpu if where.roaming and d in WIDE else where, memory_format, copy)
+    return convert(self, d, roaming_cpu if where.implicit and d in WIDE else where, memory_format, copy)
 
 
 def _cast_method(name: str, d: dtypes.dtype) -> None:

@@ -118,7 +118,7 @@ def _sampler(name: str) -> None:
         interpolation: 0 linear, 1 nearest, 2 cubic (4-d only). padding: 0 zeros, 1 the border's values, 2 reflection.
         RuntimeError for sizes that do not fit.
         """
-        if input._meta.device.roaming or grid._meta.device.roaming:
+        if input._meta.device.implicit or grid._meta.device.implicit:
             input, grid = together((input, grid))
         _check(input, grid, name)
         if input.dtype is not grid.dtype:

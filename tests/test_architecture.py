@@ -1,0 +1,68 @@
+"""ARCHITECTURE.md: the files that it names are there, its table of layers is the tests', and its numbers of places hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tabtorch
+from test_layers import LAYERS
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text()
+PACKAGE = ROOT / "py" / "tabtorch"
+
+
+def _files_with(word: str) -> set[str]:
+    """The files of the package that have a word."""
+    found = re.compile(rf"\b{word}\b")
+    return {p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py") if found.search(p.read_text())}
+
+
+def test_what_is_named_exists() -> None:
+    named = set(re.findall(r"(?<![\w/.])(?:py|js|wgsl|web|docs|tests)/[\w./-]*\w", TEXT)) - {
+        "docs/NAME.md",
+        "web/demos/NN-name.py",
+    }
+    assert len(named) > 50
+    missing = sorted(name for name in named if not (ROOT / name).exists())
+    assert not missing, missing
+
+
+def test_functions_are_where_it_says() -> None:
+    for file, name in (
+        ("engine/graph.py", "def emit("),
+        ("engine/graph.py", "def flush_queue("),
+        ("engine/view.py", "class Meta"),
+        ("engine/fuse.py", "def _both("),
+        ("engine/fuse.py", "def _may_join("),
+        ("engine/graph.py", "class Inst"),
+        ("ops/functional/activation.py", "def softmax("),
+        ("bridge/pyodide.py", "run_sync"),
+    ):
+        assert name in (PACKAGE / file).read_text(), (file, name)
+
+
+def test_the_table_of_layers() -> None:
+    section = TEXT.partition("## Layers")[2].partition("## Folders")[0]
+    rows = re.findall(r"^\| (\w+) \| ", section, re.M)
+    assert [row for row in rows if row != "layer"] == [name for name, _ in LAYERS]
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("erfcx", {"ops/rows/special.py", "engine/special_functions.py"}),
+        ("hardswish", {"ops/rows/activations.py", "ops/functional/activation.py", "nn/modules/activation.py"}),
+        ("huber_loss", {"ops/functional/loss.py", "nn/modules/loss.py", "amp/_policies.py"}),
+    ],
+)
+def test_places_to_touch(name: str, places: set[str]) -> None:
+    assert any(hasattr(module, name) for module in (tabtorch.nn.functional, tabtorch.special))
+    assert _files_with(name) == places
+
+
+def test_readme_points_to_it() -> None:
+    assert "ARCHITECTURE.md" in (ROOT / "README.md").read_text()
