@@ -474,6 +474,24 @@ def test_a_size_that_was_seen_costs_nothing(model: Any, ids: Any, device: str) -
     assert (c.schedules, c.plans) == (0, 0)
 
 
+def test_a_kernel_that_symbols_do_not_fit_is_written_for_the_sizes_at_hand(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "strict", False)
+    written = plan._scheduled
+
+    def scheduled(t: Any, trace: Trace, nodes: list[Any], *rest: Any) -> Any:
+        if any(type(n) is Symbol for x in nodes for n in x.inst.out.shape):
+            raise KeyError("a number")
+        return written(t, trace, nodes, *rest)
+
+    monkeypatch.setattr(plan, "_scheduled", scheduled)
+    with tabtorch.device(device), Counted() as c:
+        for n in (5, 6, 5, 7, 6):
+            assert (tabtorch.full((n,), 2.0) * 3).sum().item() == 6 * n
+    assert (c.schedules, c.plans) == (3, 3)
+
+
 # ---- what is kept
 
 

@@ -24,6 +24,8 @@ from .view import Meta, Size
 
 #: structures kept
 MOST_STRUCTURES = 2048
+#: whether a kernel that cannot be written with symbols is an error; if not, it is written for the sizes at hand
+strict = False
 #: schedules kept of one structure: where more are needed, what was used longest ago goes
 MOST_SCHEDULES = 16
 
