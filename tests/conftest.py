@@ -12,6 +12,9 @@ import tabtorch
 from sidebyside import DEVICES
 from slices import sliced
 from tabtorch.bridge import get_bridge
+from tabtorch.engine import schedules
+
+schedules.strict = True
 
 # what a shell starts in the background ignores Ctrl+C, and so would the processes that tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

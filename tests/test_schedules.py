@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import tabtorch
+from language_model import GPT
 from sidebyside import to_tab, values
 from tabtorch import nn
 from tabtorch.compiled import backward_plan, record
@@ -371,43 +372,6 @@ class Counted:
         self.plans = graph.counts["plans"] - self.before["plans"]
 
 
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Any, cache: list[Any] | None = None) -> Any:
-        b, t, c = x.shape
-        q, k, v = (
-            part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-            for part in self.qkv(self.before(x)).split(c, 2)
-        )
-        if cache is not None:
-            if cache:
-                k, v = tabtorch.cat([cache[0], k], 2), tabtorch.cat([cache[1], v], 2)
-            cache[:] = [k, v]
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=cache is None)
-        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.down(nn.functional.gelu(self.up(self.between(x))))
-
-
-class GPT(nn.Module):
-    def __init__(self, width: int = 16, heads: int = 2, layers: int = 2, context: int = 128) -> None:
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(13, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
-        self.end, self.head = nn.LayerNorm(width), nn.Linear(width, 13)
-
-    def forward(self, x: Any, at: int = 0, caches: list[Any] | None = None) -> Any:
-        h = self.tokens(x) + self.places(tabtorch.arange(at, at + x.shape[1], device=x.device))
-        for i, block in enumerate(self.blocks):
-            h = block(h, None if caches is None else caches[i])
-        return self.head(self.end(h))
-
-
 def lengths(first: int, count: int) -> list[int]:
     found = list(range(first, first + count))
     random.Random(SEED).shuffle(found)
@@ -464,6 +428,38 @@ def test_decoding_with_a_cache_is_scheduled_once(model: Any, ids: Any, device: s
     assert sum(counts) <= 5 and not any(counts[8:]), counts
 
 
+def test_a_compiled_function_of_another_length_is_bound(device: str) -> None:
+    """It is recorded anew, but not scheduled."""
+    weight = tabtorch.rand(6, 6, device=device)
+
+    @tabtorch.compile
+    def f(x: Any) -> Any:
+        return ((x @ weight).softmax(-1) + x).sum(0)
+
+    def call(n: int) -> int:
+        x = tabtorch.ones(n, 6, device=device)
+        want = ((x @ weight).softmax(-1) + x).sum(0).tolist()
+        with Counted() as c:
+            for _ in range(3):
+                np.testing.assert_allclose(f(x).tolist(), want, rtol=1e-5)
+        return c.schedules
+
+    counts = [call(n) for n in (20, 24, 28, 31, 37)]
+    assert sum(counts[2:]) == 0, counts
+
+
+def test_what_the_runtime_knew_goes_with_it(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule's kernels are those of one runtime."""
+    with tabtorch.device(device):
+        assert (tabtorch.full((5,), 2.0) * 3).sum().item() == 30
+    assert schedules._families
+    other = object()
+    with monkeypatch.context() as m:
+        m.setattr(graph, "bridge", lambda: other)
+        assert schedules.find(schedules.Sized([], [], ())) is None
+    assert not schedules._families
+
+
 def test_a_size_that_was_seen_costs_nothing(model: Any, ids: Any, device: str) -> None:
     with tabtorch.no_grad():
         for n in (9, 12):
@@ -472,6 +468,24 @@ def test_a_size_that_was_seen_costs_nothing(model: Any, ids: Any, device: str) -
             for n in (12, 9):
                 model(ids[:n].reshape(1, n).clone()).tolist()
     assert (c.schedules, c.plans) == (0, 0)
+
+
+def test_a_kernel_that_symbols_do_not_fit_is_written_for_the_sizes_at_hand(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "strict", False)
+    written = plan._scheduled
+
+    def scheduled(t: Any, trace: Trace, nodes: list[Any], *rest: Any) -> Any:
+        if any(type(n) is Symbol for x in nodes for n in x.inst.out.shape):
+            raise KeyError("a number")
+        return written(t, trace, nodes, *rest)
+
+    monkeypatch.setattr(plan, "_scheduled", scheduled)
+    with tabtorch.device(device), Counted() as c:
+        for n in (5, 6, 5, 7, 6):
+            assert (tabtorch.full((n,), 2.0) * 3).sum().item() == 6 * n
+    assert (c.schedules, c.plans) == (3, 3)
 
 
 # ---- what is kept

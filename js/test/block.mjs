@@ -35,6 +35,12 @@ export class Block {
     return this.json(2, id, { name: `plan${id}`, device: 0, outputs: {}, temps: [], scalars: [], ...spec });
   }
 
+  /** numbers: work, then those of the steps, outputs, places and temps */
+  bind(id, template, ...numbers) {
+    const data = Uint32Array.from(numbers);
+    return this.command(11, [id, template, data.byteLength], data);
+  }
+
   /** scalars: numbers (f64) and bigints (i64) */
   run(plan, ids, scalars = []) {
     const words = [plan, ids.length, ...ids];

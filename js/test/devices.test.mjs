@@ -273,6 +273,36 @@ for (const dev of [0, 1]) {
       assert.deepEqual(await readAs(runtime, Float32Array, out, 4), [2, 2, 2, 2]);
     });
 
+    test("a plan is bound to other sizes, and outlives the one it was made from", async () => {
+      const [a, b, c, d] = [id(), id(), id(), id()];
+      // scales and adds by way of two temporaries, which share a piece of memory or not
+      const steps = [
+        { kernel: 1, bind: [0, 2], words: [0x40000000, 0, 2, 0], grid: [1, 1, 1] },
+        { copy: [2, 3, 8] },
+        { kernel: 1, bind: [3, 1], words: [0x3f800000, 1, 2, 0], grid: [1, 1, 1] },
+      ];
+      const spec = { device: dev, slots: 2, outputs: { 1: 8 }, temps: [8, 8], places: [1, 0], steps };
+      const block = new Block().plan(20, spec).upload(a, dev, f32(1, 2, 3, 4));
+      const words = (n) => [1, 0x40400000, 0, n, 0, 1, 1, 1, 4 * n, 0x3f800000, 1, n, 0, 1, 1, 1, 4 * n];
+      await execute(
+        runtime,
+        block
+          .bind(21, 20, ...words(4), 0, 1, 16, 16)
+          .run(20, [a, b])
+          .run(21, [a, c]),
+      );
+      assert.deepEqual(await readAs(runtime, Float32Array, b, 2), [3, 5]);
+      assert.deepEqual(await readAs(runtime, Float32Array, c, 4), [4, 7, 10, 13]);
+      await execute(runtime, new Block().forget(20).run(21, [a, d]));
+      assert.deepEqual(await readAs(runtime, Float32Array, d, 4), [4, 7, 10, 13]);
+      assert.equal(runtime.execute(new Block().bind(22, 20, 1).bytes()), 1);
+      assert.match(errors(runtime)[0].message, /plan 20 is not defined/);
+      await execute(runtime, new Block().plan(23, spec));
+      assert.equal(runtime.execute(new Block().bind(24, 23, 1, 2, 3).bytes()), 1);
+      assert.match(errors(runtime)[0].message, /too few numbers/);
+      await execute(runtime, new Block().free(a, b, c, d).forget(21, 23));
+    });
+
     test("unknown plans, buffers and commands, short reads", async () => {
       const block = new Block().run(777, [1]).free(8888).command(55, []).alias(id(), 8888, 0, 4);
       assert.equal(runtime.execute(block.bytes()), 4);

@@ -48,7 +48,13 @@ def make_plan(
     if found is not None:
         return Plan(*found, work)
     shadows, trace, pattern = schedules.shadows(window)
-    made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep)
+    try:
+        made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep)
+    except Exception:  # a kernel that cannot be written with symbols, or not at all: then this raises, too
+        if schedules.strict:
+            raise
+        made = _scheduled(t, trace, nodes, live, inputs, free, targets, keep)
+        trace.pin()
     counts["schedules"] += 1
     schedules.add(window, made, trace, pattern)
     return Plan(made, made.at_hand(), work)

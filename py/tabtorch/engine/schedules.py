@@ -23,6 +23,8 @@ from .view import Meta, Size
 
 #: structures kept
 MOST_STRUCTURES = 2048
+#: whether a kernel that cannot be written with symbols is an error; if not, it is written for the sizes at hand
+strict = False
 #: schedules kept of one structure: where more are needed, what was used longest ago goes
 MOST_SCHEDULES = 16
 
@@ -52,15 +54,15 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
 
 
 def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
-    """The same of what an operation has been told besides: views, what says itself what it is made of, and numbers if `sized`."""
+    """The same of what an operation has been told besides: views, what knows its sizes itself (`Layout`), numbers if `sized`."""
     if type(x) is Meta:
         return _of_meta(x)
     if type(x) is tuple:
         found = [_of_static(y, sized) for y in x]
         return tuple([form for form, _ in found]), tuple(chain.from_iterable(numbers for _, numbers in found))
-    if hasattr(x, "parts"):
-        form, numbers = _of_static(x.parts(), True)
-        return (type(x), form), numbers
+    if hasattr(x, "of_parts"):
+        form, numbers = _of_static(x.sizes(), True)
+        return (type(x), form, x.rest()), numbers
     if sized and type(x) is int and x > 1:
         return "size", (x,)
     return ("as it is", type(x), x), ()
@@ -105,6 +107,14 @@ class Sized:
         self.kinds = chain.from_iterable(kinds for _, _, kinds in found)
 
 
+def _shadow(i: Any, srcs: tuple[Node, ...], of: Node) -> Node:
+    """What stands for a node while its window is scheduled. It is no node that an operation has made."""
+    n: Node = object.__new__(Node)
+    n.inst, n.srcs, n.scalars = i, srcs, ()
+    n.buf, n.pos = of.buf, of.pos
+    return n
+
+
 class _Shadows:
     """The nodes of a window with symbols in the place of their numbers."""
 
@@ -119,18 +129,13 @@ class _Shadows:
         self.nodes: list[Node] = []
         for n in window.nodes:
             srcs = tuple(self.nodes[s.pos] if s.buf is None else self.inputs[-s.pos - 1] for s in n.srcs)
-            shadow = Node(self._inst(n.inst.base), srcs, ())
-            shadow.pos = n.pos
-            self.nodes.append(shadow)
+            self.nodes.append(_shadow(self._inst(n.inst.base), srcs, n))
 
     @staticmethod
     def _input(s: Node) -> Node:
         """An input's size is no part of a window's structure: only how it is read."""
-        out: Any = SimpleNamespace(dtype=s.inst.out.dtype, device=s.inst.out.device)
-        shadow = Node(SimpleNamespace(out=out, op=s.inst.op), (), ())  # type: ignore[arg-type]
-        shadow.buf = s.buf
-        shadow.pos = s.pos
-        return shadow
+        out = SimpleNamespace(dtype=s.inst.out.dtype, device=s.inst.out.device)
+        return _shadow(SimpleNamespace(out=out, op=s.inst.op), (), s)
 
     def _take(self, numbers: Iterable[int]) -> list[Any]:
         """The symbols of these numbers, those of the window that come next."""
@@ -160,8 +165,8 @@ class _Shadows:
             return self._meta(x)
         if type(x) is tuple:
             return tuple([self._static(y, sized) for y in x])
-        if hasattr(x, "parts"):
-            return type(x)(*self._static(x.parts(), True))
+        if hasattr(x, "of_parts"):
+            return type(x).of_parts(self._static(x.sizes(), True), x.rest())
         return self._take((x,))[0] if sized and type(x) is int else x
 
     def _inst(self, i: Inst) -> Inst:

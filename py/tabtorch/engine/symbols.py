@@ -208,6 +208,12 @@ class Trace:
         self.lenient = False
         self.symbols = [self._atom(i, n, 2) for i, n in enumerate(values)]
 
+    def pin(self) -> None:
+        """Makes the value of each symbol the only guard."""
+        self.guards.clear()
+        for s in self.symbols:
+            s.pinned()
+
     def _atom(self, what: Any, value: int, least: int | None) -> Symbol:
         self.atoms.append(what)
         return self._symbol({(len(self.atoms) - 1,): 1}, value, least)

@@ -129,8 +129,7 @@ def meta(
     key = (shape, strides, offset, dtype, device, mark)
     m = _interned.get(key)
     if m is None:
-        numbers: tuple[Any, ...] = (*shape, *strides, offset)
-        if any(type(x) is Symbol for x in numbers):
+        if Symbol in map(type, (*shape, *strides, offset)):
             return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()

@@ -169,9 +169,19 @@ class Layout:
         kept = [n for n, j in zip(source.shape, pattern) if j < 0]
         self.domain = (*kept[:at], *ins[0].shape, *kept[at:])
 
-    def parts(self) -> tuple[Any, ...]:
-        """What it was made of, for schedules.py."""
-        return (self.source, self.ins, self.pattern, self.at, tuple(self.shape))
+    def sizes(self) -> tuple[Any, ...]:
+        """What of it hangs on sizes, for schedules.py."""
+        return (self.source, self.ins, tuple(self.shape))
+
+    def rest(self) -> tuple[Any, ...]:
+        """What does not."""
+        return (self.pattern, self.at)
+
+    @classmethod
+    def of_parts(cls, sizes: tuple[Any, ...], rest: tuple[Any, ...]) -> Layout:
+        """The layout with these `sizes` and this `rest`."""
+        source, ins, shape = sizes
+        return cls(source, ins, *rest, shape)
 
     @property
     def key(self) -> tuple:
