@@ -114,6 +114,52 @@ def test_a_sum_of_everything() -> None:
     agree(lambda _, x: x.sum(), draw(300, 700), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("shape", [(2, 20_000), (1, 9001)])
+def test_long_rows_are_walked_by_chunks(shape: tuple[int, int]) -> None:
+    """A launch for each pass over the rows, with all that precedes and follows a reduction."""
+    x = draw(*shape)
+    agree(lambda m, x: m.softmax(x * 2 + 1, -1), x)
+    agree(lambda m, x: m.nn.functional.layer_norm(x, shape[1:]) * 2 + x, x)
+    agree(lambda _, x: (x * 2 + 1).relu().sum() + x.max(1).values + x.argmin(1) + x.var(1), x, rtol=1e-5, atol=1e-2)
+    agree(lambda _, x: x - x.mean(1, keepdim=True) > 0.25, x)
+    agree(lambda _, x: (x - x.mean(1, keepdim=True)).half(), x, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(4200, 6), (1000, 33)])
+def test_columns_in_chunks_with_what_follows(shape: tuple[int, int]) -> None:
+    """The chunks are too many for each of them to join all: a launch of its own does."""
+    x = draw(*shape)
+    agree(lambda _, x: x.t().contiguous().float().sub(x.mean(0).unsqueeze(1)).pow(2).sum(1), x, rtol=1e-4, atol=1e-2)
+    agree(lambda _, x: (x * 0.5 + 1).relu().sum(0) / (x * x).sum(0), x)
+
+
+def test_parts_of_one_launch() -> None:
+    """Sums that need nothing of each other, in both stages, beside maps; some are of packed types."""
+    a, b, c = draw(600, 40), draw(600, 24), draw(9, 300)
+
+    def f(m: Any, a: Any, b: Any, c: Any) -> Any:
+        some = [
+            a.sum(0),
+            (b * b).sum(0),
+            b.amax(0),
+            (c > 0).any(1),
+            c.half().sum(1),
+            c.sum(1),
+            (a[:5, :3] * 2).flatten(),
+        ]
+        return m.cat([x.float() for x in some])
+
+    agree(f, a, b, c, rtol=1e-3, atol=1e-3)
+
+
+def test_a_part_for_other_workgroups_is_refused() -> None:
+    from tabtorch.engine import share
+
+    parts = [share.Part("sum", 4, "o", lambda k, o: None, size=size) for size in (64, 256)]
+    with pytest.raises(AssertionError, match="cannot share a launch"):
+        share.together(0, parts)
+
+
 def test_many_elements_take_a_thread_for_four() -> None:
     x = draw((1 << 22) + 77)
     agree(lambda _, x: (x * 2 + 1).clamp(-3, 3), x)

@@ -129,13 +129,16 @@ class Draft:
             if n < 1 or y.dim() < 1 or max(x.numel(), y.numel()) > 20_000:
                 return
             c = f"x{len(self.world)}"
-            text = r.choice(
-                (
-                    "{c} = ({a}.float() * 2 - 1).relu().flatten(0, -2).T @ {a}.float().flatten(0, -2) if {n} > 1 else {a}.float() @ {a}.float()",
-                    "{c} = {a}.float().unsqueeze(-1).flatten(0, -2)[:64] @ {b}.float().reshape(1, -1)[:, :64]",
-                    "{c} = ({a}.half().flatten(0, -2) @ {a}.half().flatten(0, -2).T)[:32, :32] if {n} > 1 and {a}.numel() < 4000 else {a} + 1",
-                )
-            ).format(c=c, n=n, **words)
+            table = [
+                "{c} = {a}.float().unsqueeze(-1).flatten(0, -2)[:64] @ {b}.float().reshape(1, -1)[:, :64]",
+                "{c} = {a}.float().flatten() @ {a}.float().flatten()",
+            ]
+            if n > 1:
+                table += [
+                    "{c} = ({a}.float() * 2 - 1).relu().flatten(0, -2).T @ {a}.float().flatten(0, -2)",
+                    "{c} = ({a}.half()[..., :64].flatten(0, -2) @ {a}.half()[..., :64].flatten(0, -2).T)[:32, :32]",
+                ]
+            text = r.choice(table).format(c=c, **words)
         elif kind == "write":
             text = r.choice(_WRITES).format(**words)
         else:

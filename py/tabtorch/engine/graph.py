@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 WINDOW = 256
 #: the same in a compiled function, which is planned as a whole
 HELD = 8192
-#: bytes of values in a window after which it is sent, so that dead ones can be freed
+#: bytes that wait with a window after which it is sent, so that they are freed: see `_weight`
 WATERMARK = 256 << 20
+#: kinds of operations whose values need no buffer of their own, as long as nobody keeps them
+FUSED = frozenset({"map", "reduce"})
 #: work of an operation that is not counted
 LITTLE = 1 << 16
 
@@ -460,12 +462,42 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                         if n in nodes:
                             nodes.remove(n)
                     raise
-            q.bytes += nbytes
+            if i.op.kind not in FUSED:
+                q.bytes += nbytes
         q.work += i.work
-        if STATE.held is None and (q.bytes > WATERMARK or (q.device.type == "webgpu" and q.work > bridge().portion)):
+        for s in srcs:
+            if s.buf is not None:
+                q.bytes += s.buf.nbytes
+        if STATE.held is None and (
+            (q.bytes > WATERMARK and _weight(q) > WATERMARK)
+            or (q.device.type == "webgpu" and q.work > bridge().portion)
+        ):
             flush_queue(q)
             bridge().flush()
     return n
+
+
+def _weight(q: Queue) -> int:
+    """Bytes that wait with a window, because sending it would free them: the inputs that nobody else holds, and what lies in a
+    buffer between kernels. Values that are held take their memory sooner or later, and fused ones none. The window's count
+    goes on from there."""
+    nodes = q.waiting() if recorder else q.nodes
+    total = 0
+    reads: dict[int, int] = {}
+    inputs: list[Node] = []
+    for n in nodes[:]:
+        if n.inst.op.kind not in FUSED:
+            total += n.inst.out.numel * n.inst.out.dtype.itemsize
+        for s in n.srcs:
+            if s.buf is not None:
+                if id(s) not in reads:
+                    inputs.append(s)
+                reads[id(s)] = reads.get(id(s), 0) + 1
+    n = s = None  # else the loop variables would count as holders
+    free = held_beyond(inputs, [reads[id(x)] for x in inputs])
+    total += sum(x.buf.nbytes for x, held in zip(inputs, free) if not held and x.buf is not None)
+    q.bytes = total
+    return total
 
 
 #: stands in for the operation of values that came from the host

@@ -12,7 +12,7 @@ from typing import Any
 from . import rows, schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
-from .graph import Buffer, bridge, check_size, counts, lost
+from .graph import Buffer, Node, bridge, check_size, counts, lost
 from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
 from .schedules import Schedule, Sized
 from .share import Part, Parts, alone
@@ -71,6 +71,7 @@ def _scheduled(
     keep: frozenset[int],
 ) -> Schedule:
     """Fuses the nodes and writes their kernels."""
+    nodes = once(nodes)
     # Fusion asks which sizes are equal in order to join what has as many points, and is right where it joins less. So what is
     # equal by chance, for one length of a sequence, is no reason for another schedule.
     trace.lenient = True
@@ -79,6 +80,32 @@ def _scheduled(
         g = min(g, _grouped(t, nodes, live, 2)[0], key=lambda g: sum(1 for x in g.groups if x.nodes))
     trace.lenient = False
     return Builder(t, g, g.stored(), inputs, free, targets, keep).schedule()
+
+
+def once(nodes: list[Any]) -> list[Any]:
+    """The nodes of a window, where who reads one of several equal nodes reads the first of them; so the others are computed only
+    if they are kept, and then in memory of their own.
+
+    Equal are nodes of one instruction with the same sources. The structure of a window does not say what scalars are, nor where views
+    begin, so nodes with such are equal to none. Nor are those that write, or do what only their operation knows.
+    """
+    first: dict[tuple[int, ...], Any] = {}
+    instead: dict[int, Any] = {}  # position -> the node to read
+    out: list[Any] = []
+    for n in nodes:
+        if instead:
+            srcs = tuple(instead.get(s.pos, s) if s.buf is None else s for s in n.srcs)
+            if any(a is not b for a, b in zip(srcs, n.srcs, strict=True)):
+                pos = n.pos
+                n = Node(n.inst, srcs, n.scalars)
+                n.pos = pos
+        if n.inst.op.kind in ("map", "reduce", "contract") and not n.inst.scalars and not n.inst.offsets:
+            # an input's place is below 0
+            found = first.setdefault((id(n.inst), *(s.pos for s in n.srcs)), n)
+            if found is not n:
+                instead[n.pos] = found
+        out.append(n)
+    return out
 
 
 def _grouped(t: Target, nodes: list[Any], live: list[bool], leaves: int) -> tuple[Graph, bool]:
