@@ -32,6 +32,8 @@ _LEAST, _WIDE = 16384, 32768
 #: rows from which on tiles are filled well enough
 _ROWS = 16
 _WIDEST = 256
+#: columns of values up to which a thread has registers for eight rows of the result
+_HALVED = 128
 #: workgroups from which on a device is thought busy
 _BUSY = 128
 
@@ -93,6 +95,11 @@ def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) 
     )
 
 
+def _tile(constants: dict[str, int]) -> int:
+    """Rows that a workgroup makes."""
+    return 4 * constants["Y"] * constants.get("HALVES", 1)
+
+
 class _Writer:
     """What the three kernels share: the functions that say which rows, keys and scores there are."""
 
@@ -111,12 +118,15 @@ class _Writer:
         """The constants of a template that makes `rows` rows of each of `batch`. Those of gradients can keep an operand in
         workgroup memory: then their tiles are 4 Y² + 128 Y vectors."""
         t: Target = self.low.target
-        y = 16 if t.workgroup_bytes >= _WIDE and rows > 32 and -(-rows // 64) * batch >= _BUSY else 8
-        depth = 4 * y
+        wide = t.workgroup_bytes >= _WIDE and rows > 32 and -(-rows // 64) * batch >= _BUSY
+        depth = 64 if wide else 32
         width, values = (-(-n // depth) * depth for n in (self.q.shape[-1], self.v.shape[-1]))
-        found = {"Y": y, "WIDTH": width, "VALUES": values}
+        found = {"Y": depth // 4, "WIDTH": width, "VALUES": values}
         if gradient:
+            y = found["Y"]
             found["KEPT"] = int(width == values == depth and 16 * y * (4 * y + 128) <= t.workgroup_bytes)
+        elif wide and values <= _HALVED:
+            found |= {"Y": 8, "HALVES": 2}
         return found
 
     def function(self, name: str, args: str, body: Any, result: str | None = "u32") -> None:
@@ -215,7 +225,7 @@ class _Writer:
         self.filled.function(f"store4_{name}", f"b: u32, {row}: u32, column: u32, value: vec4<f32>", None, body)
 
     def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
-        tiles = -(-rows // (4 * constants["Y"]))
+        tiles = -(-rows // _tile(constants))
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
 
 
@@ -224,7 +234,7 @@ def _forward(i: Inst, low: Lowering) -> None:
     k = w.kernel
     constants = w.form(w.M, w.batch)
     w.common()
-    w.keys(4 * constants["Y"])
+    w.keys(_tile(constants))
     w.rows("q", 0, w.q, w.batch)
     w.rows("k", 1, w.k, w.own)
     w.rows("v", 2, w.v, w.own)
@@ -251,7 +261,7 @@ def _query(i: Inst, low: Lowering) -> None:
     constants = w.form(w.M, w.batch, True)
     w.common()
     w.unscored()
-    w.keys(4 * constants["Y"])
+    w.keys(_tile(constants))
     w.rows("q", 0, w.q, w.batch)
     w.rows("k", 1, w.k, w.own)
     w.rows("v", 2, w.v, w.own)
