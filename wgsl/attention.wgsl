@@ -181,7 +181,7 @@ fn main(
     for (var i = 0u; i < X; i++) {  // unroll
       sum += tile_k[(h * Y + y) * X + i];
     }
-    let part = select(1 / sum, vec4<f32>(), sum == vec4<f32>());
+    let part = select(vec4(1.0) / sum, vec4<f32>(), sum == vec4<f32>());
     for (var r = 0u; r < 4u; r++) {  // unroll
       let m = m0 + (h * Y + y) * 4u + r;
       if (m < M) {
