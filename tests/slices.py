@@ -18,6 +18,7 @@ from typing import Any
 #: operators are also in `make conformance-check`, modules, programs and recurrent layers on the other device, projects and demos
 #: in each other's browser, what grows in each other's programs too
 SLICES: tuple[tuple[str, str, int], ...] = (
+    ("tests/test_attention_kernels.py", "", 3),
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
     ("tests/test_demo.py", "every_epoch", 2),
@@ -26,6 +27,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_out_dtypes.py", "webgpu", 4),
     ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_nn_recurrent.py", "webgpu-", 3),
+    ("tests/test_scan_kernels.py", "", 3),
     ("tests/test_soak.py", "grows_on", 3),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 5),

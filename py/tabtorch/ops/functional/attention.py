@@ -53,8 +53,8 @@ def scaled_dot_product_attention(
         scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
     if dropout_p == 0.0 and served(query, key, value, attn_mask, enable_gqa):
 
-        def gradients(g, q, k, v):
-            return _gradients(g, q, k, v, attn_mask, is_causal, scale)
+        def gradients(g, q, k, v, mask):
+            return _gradients(g, q, k, v, mask, is_causal, scale)
 
         return attention(query, key, value, attn_mask, is_causal, scale, gradients)
     if enable_gqa:

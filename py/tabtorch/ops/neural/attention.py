@@ -32,6 +32,8 @@ _LEAST, _WIDE = 16384, 32768
 #: rows from which on tiles are filled well enough
 _ROWS = 16
 _WIDEST = 256
+#: columns of values up to which a thread has registers for eight rows of the result
+_HALVED = 128
 #: workgroups from which on a device is thought busy
 _BUSY = 128
 
@@ -39,14 +41,12 @@ _BUSY = 128
 class Static(NamedTuple):
     """What a kernel is written for, beside its views. q, k and v come as (batch…, rows, columns).
 
-    heads, own: of queries and of keys, where a key serves several heads of queries (else 1, 1). lse: whether the logarithms
-    of the totals are wanted too.
+    group: how many heads of queries a head of keys serves. lse: whether the logarithms of the totals are wanted too.
     """
 
     causal: bool
     masked: bool
-    heads: int
-    own: int
+    group: int
     lse: bool
 
 
@@ -93,10 +93,16 @@ def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) 
     )
 
 
+def _tile(constants: dict[str, int]) -> int:
+    """Rows that a workgroup makes."""
+    return 4 * constants["Y"] * constants.get("HALVES", 1)
+
+
 class _Writer:
     """What the three kernels share: the functions that say which rows, keys and scores there are."""
 
     def __init__(self, i: Inst, low: Lowering, name: str) -> None:
+        self.inst = i
         self.static: Static = i.static
         self.low = low
         self.q, self.k, self.v = i.ins[:3]
@@ -111,12 +117,15 @@ class _Writer:
         """The constants of a template that makes `rows` rows of each of `batch`. Those of gradients can keep an operand in
         workgroup memory: then their tiles are 4 Y² + 128 Y vectors."""
         t: Target = self.low.target
-        y = 16 if t.workgroup_bytes >= _WIDE and rows > 32 and -(-rows // 64) * batch >= _BUSY else 8
-        depth = 4 * y
+        wide = t.workgroup_bytes >= _WIDE and rows > 32 and -(-rows // 64) * batch >= _BUSY
+        depth = 64 if wide else 32
         width, values = (-(-n // depth) * depth for n in (self.q.shape[-1], self.v.shape[-1]))
-        found = {"Y": y, "WIDTH": width, "VALUES": values}
+        found = {"Y": depth // 4, "WIDTH": width, "VALUES": values}
         if gradient:
+            y = found["Y"]
             found["KEPT"] = int(width == values == depth and 16 * y * (4 * y + 128) <= t.workgroup_bytes)
+        elif wide and values <= _HALVED:
+            found |= {"Y": 8, "HALVES": 2}
         return found
 
     def function(self, name: str, args: str, body: Any, result: str | None = "u32") -> None:
@@ -160,36 +169,52 @@ class _Writer:
         last = k.dim(-(-self.M // rows) - 1, "last")
         self.function("first_row", "g", lambda: (last - g if causal else g) * rows)
         self.function("last_key", "row", lambda: minimum(k.dim(self.N, "N"), row + 1) if causal else k.dim(self.N, "N"))
-        self.function("keys_of", "b", lambda: self._of(b, self.static.heads, self.static.own))
+        self.function(
+            "keys_of", "b", lambda: b if self.static.group == 1 else idiv(b, k.dim(self.static.group, "group"))
+        )
 
     def queries(self) -> None:
         """Which queries see the keys of a batch."""
         k = self.kernel
         b, i, key = (variable(x, "u32") for x in ("b", "i", "key"))
-        group = k.dim(self.static.heads // self.static.own, "group")
+        group = k.dim(self.static.group, "group")
         self.filled.number("size_G", group)
-        self.function("queries_of", "b i", lambda: b * group + i if self.static.heads != self.static.own else b)
+        self.function("queries_of", "b i", lambda: b * group + i if self.static.group != 1 else b)
         first = idiv(key, const(32, "u32")) * 32
         self.function("first_query", "key", lambda: first if self.static.causal else U0)
 
-    def _of(self, b: Expr, heads: int, own: int) -> Expr:
-        return b if heads == own else idiv(b, self.kernel.dim(heads // own, "group"))
+    def lead(self, keys: bool) -> Factor:
+        """The batch `b`: of keys, or of queries."""
+        b = variable("b", "u32")
+        return (b, self.own, "keys") if keys else (b, self.batch, "b")
 
-    def rows(self, name: str, j: int, m: Meta, batch: int) -> None:
+    def rows(self, name: str, j: int) -> None:
         """Loads of operand `j`, of (batch…, rows, columns)."""
-        Rows(self.filled, name, self.low.input(j), m, (variable("b", "u32"), batch, "b" + str(batch)), name)
+        Rows(self.filled, name, self.low.input(j), self.inst.ins[j], self.lead(name in "kv"), name)
 
-    def row_values(self, name: str, j: int, m: Meta) -> None:
+    def operands(self) -> None:
+        """Loads of queries, keys and values."""
+        for j, name in enumerate("qkv"):
+            self.rows(name, j)
+
+    def gradient(self) -> None:
+        """Loads of what only gradients read: the last three inputs."""
+        at = len(self.inst.ins) - 3
+        self.rows("g", at)
+        self.row_values("lse", at + 1)
+        self.row_values("delta", at + 2)
+
+    def row_values(self, name: str, j: int) -> None:
         """Loads of a number for each row of queries."""
 
         def load() -> Expr:
             k = self.kernel
             b, row, _ = self.factors()
-            return k.load(self.low.input(j), index_of(k, m, [b, row], name))
+            return k.load(self.low.input(j), index_of(k, self.inst.ins[j], [b, row], name))
 
         self.function(f"load_{name}", "b m", load, "f32")
 
-    def store(self, name: str, row: str, m: Meta, batch: int) -> None:
+    def store(self, name: str, row: str, m: Meta) -> None:
         """Stores to the view `m` of the output, four columns at once. Halves are two words: each is one thread's."""
         k = self.kernel
         out = Ref(self.low.output.key, m.dtype)
@@ -197,9 +222,8 @@ class _Writer:
 
         def body() -> None:
             r = k.r
-            b = variable("b", "u32")
             lead = m.view(m.shape[:-1], m.strides[:-1], m.offset)
-            at = index_of(k, lead, [(b, batch, "b" + str(batch)), (variable(row, "u32"), rows, row)], name)
+            at = index_of(k, lead, [self.lead(name in "kv"), (variable(row, "u32"), rows, row)], name)
             at = r.let(at + variable("column", "u32"), "at")
             width = r.text(k.dim(columns, (name, "columns")))
             packed = m.dtype.name in PACKED
@@ -215,7 +239,7 @@ class _Writer:
         self.filled.function(f"store4_{name}", f"b: u32, {row}: u32, column: u32, value: vec4<f32>", None, body)
 
     def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
-        tiles = -(-rows // (4 * constants["Y"]))
+        tiles = -(-rows // _tile(constants))
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
 
 
@@ -224,12 +248,10 @@ def _forward(i: Inst, low: Lowering) -> None:
     k = w.kernel
     constants = w.form(w.M, w.batch)
     w.common()
-    w.keys(4 * constants["Y"])
-    w.rows("q", 0, w.q, w.batch)
-    w.rows("k", 1, w.k, w.own)
-    w.rows("v", 2, w.v, w.own)
+    w.keys(_tile(constants))
+    w.operands()
     shown = _out(w.q, w.v)
-    w.store("out", "m", shown, w.batch)
+    w.store("out", "m", shown)
 
     def lse() -> None:
         if w.static.lse:
@@ -247,37 +269,27 @@ def _forward(i: Inst, low: Lowering) -> None:
 def _query(i: Inst, low: Lowering) -> None:
     """Inputs: q, k, v, (mask,) g, lse, delta."""
     w = _Writer(i, low, "attention_query")
-    at = len(i.ins) - 3
     constants = w.form(w.M, w.batch, True)
     w.common()
     w.unscored()
-    w.keys(4 * constants["Y"])
-    w.rows("q", 0, w.q, w.batch)
-    w.rows("k", 1, w.k, w.own)
-    w.rows("v", 2, w.v, w.own)
-    w.rows("g", at, i.ins[at], w.batch)
-    w.row_values("lse", at + 1, i.ins[at + 1])
-    w.row_values("delta", at + 2, i.ins[at + 2])
-    w.store("q", "m", _gradient(w.q), w.batch)
+    w.keys(_tile(constants))
+    w.operands()
+    w.gradient()
+    w.store("q", "m", _gradient(w.q))
     w.launch("attention_query", constants, w.M, w.batch)
 
 
 def _key(i: Inst, low: Lowering) -> None:
     """Inputs: q, k, v, (mask,) g, lse, delta. The gradients of k and v lie one after the other."""
     w = _Writer(i, low, "attention_key")
-    at = len(i.ins) - 3
     constants = w.form(w.N, w.own, True)
     w.common()
     w.unscored()
     w.queries()
-    w.rows("q", 0, w.q, w.batch)
-    w.rows("k", 1, w.k, w.own)
-    w.rows("v", 2, w.v, w.own)
-    w.rows("g", at, i.ins[at], w.batch)
-    w.row_values("lse", at + 1, i.ins[at + 1])
-    w.row_values("delta", at + 2, i.ins[at + 2])
-    w.store("k", "n", _gradient(w.k), w.own)
-    w.store("v", "n", _gradient(w.v, w.k.numel), w.own)
+    w.operands()
+    w.gradient()
+    w.store("k", "n", _gradient(w.k))
+    w.store("v", "n", _gradient(w.v, w.k.numel))
     w.launch("attention_key", constants, w.N, w.own)
 
 
@@ -306,7 +318,7 @@ def attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale + mask) v for what is `served`, recorded.
 
-    `formula(g, q, k, v)`: the gradients of q, k and v by operations that have gradients themselves.
+    `formula(g, q, k, v, mask)`: the gradients of q, k and v by operations that have gradients themselves.
     """
     m, mk, mv = q._meta, k._meta, v._meta
     inputs, views = [q, k, v], [m, mk, mv]
@@ -314,9 +326,9 @@ def attention(
         shape = (*m.shape[:-1], mk.shape[-2])
         inputs.append(mask)
         views.append(mask._meta.view(shape, broadcast_strides(mask._meta, shape), mask._meta.offset))
-    heads, own = (m.shape[-3], mk.shape[-3]) if m.ndim > 2 else (1, 1)
+    group = m.shape[-3] // mk.shape[-3] if m.ndim > 2 else 1
     recording = STATE.grad and (q._rg or k._rg or v._rg)
-    static = Static(bool(causal), mask is not None, heads, own, recording)
+    static = Static(bool(causal), mask is not None, group, recording)
     shown = _out(m, mv)
     scalars = (float(scale),)
     if not recording:
@@ -334,7 +346,7 @@ def attention(
 
     def back(g: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, mask: Any) -> Any:
         if STATE.grad or batches[0] or any(t._meta.device is not m.device for t in (g, q, k, v, out, lse)):
-            return (*formula(g, q, k, v), None)
+            return (*formula(g, q, k, v, mask), None)
         with quiet():
             delta = (g.float() * out.float()).sum(-1)
         args = [q, k, v, *([mask] if mask is not None else []), g, lse, delta]
