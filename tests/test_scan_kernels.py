@@ -98,9 +98,10 @@ def test_other_scans() -> None:
 
 
 def test_views() -> None:
-    x = draw(700, 3, 4)
-    agree(lambda x: x.permute(1, 2, 0).cumsum(-1), x, rtol=1e-5, atol=1e-5)
-    agree(lambda x: x.permute(1, 2, 0).flip(0)[1:].cumsum(2), x, rtol=1e-5, atol=1e-5)
+    x = draw(3, 4, 700)
+    agree(lambda x: x[1:, :, 5:].cumsum(-1), x, 1, rtol=1e-5, atol=1e-5)
+    agree(lambda x: x.transpose(0, 1)[::2].cumsum(2), x, 1, rtol=1e-5, atol=1e-5)
+    agree(lambda x: x.permute(2, 0, 1).contiguous().permute(1, 2, 0).cumsum(2), x, rtol=1e-5, atol=1e-5)
 
 
 def both(x: Any) -> tuple[Any, ...]:

@@ -75,7 +75,7 @@ class Scan:
         rows = m.numel // max(n, 1)
         if m.numel == 0:
             return
-        if inner == 1 and low.device == 0:
+        if inner == 1 and m.strides[dim] == 1:
             tuned = ScanKernel(self, i, low, n)
             if tuned.serves():
                 tuned.lower(_STATE)

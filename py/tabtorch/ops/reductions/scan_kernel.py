@@ -38,7 +38,7 @@ class ScanKernel:
         self.result = "vec2<f32>" if out.is_complex else TYPES[out.compute]
 
     def serves(self) -> bool:
-        """Whether a workgroup should walk such rows, and has the memory for it."""
+        """Whether a workgroup should walk rows of neighbours, and has the memory for it."""
         t = self.low.target
         state = _size(self.types)
         most = _PADDED * max(8 if self.value.startswith("vec2") else 4, state) + _THREADS * state
