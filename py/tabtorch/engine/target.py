@@ -38,7 +38,7 @@ class Target:
                 return None
             chunk = 2048 if self.software else 4096 if length < 2**22 else 16384
         else:
-            if length < 256 or rows >= 16384:
+            if length < 256 or rows >= 2**17:
                 return None
             chunk = 32 if rows * length < 2**22 else 256
         return -(-length // chunk), chunk
