@@ -12,11 +12,11 @@ import os
 import sys
 from typing import Any
 
-from tabtorch import _archive, _lazy
+from tabtorch import _archive
 
-_archive.extend(__path__, __name__)
+_archive.extend(__path__, __name__)  # whatever is imported below may be in the archive
 
-from tabtorch import autograd
+from tabtorch import _lazy, autograd
 from tabtorch.autograd.grad_mode import (
     enable_grad,
     inference_mode,

@@ -203,7 +203,9 @@ def _read(builder: Any, group: Any) -> int:
             inside = source.buf is None and (source.pos in dealer.virtual or dealer.of.get(source.pos) is group)
             if not inside:
                 covered = prod(_number(n) for n, s in zip(view.shape, view.strides, strict=True) if _number(s))
-                found = seen.setdefault(builder.key_of(source), [0, _nbytes(source.inst.out)])
+                whole = source.inst.out  # of an input a schedule may know the type alone
+                there = _nbytes(whole) if hasattr(whole, "shape") else sys.maxsize
+                found = seen.setdefault(builder.key_of(source), [0, there])
                 found[0] += covered * view.dtype.itemsize
     return sum(min(covered, there) for covered, there in seen.values())
 
