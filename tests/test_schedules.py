@@ -492,7 +492,7 @@ def test_a_kernel_that_symbols_do_not_fit_is_written_for_the_sizes_at_hand(
 
 
 def test_few_schedules_are_kept_of_one_structure(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes that must be known one by one (here: the number of times something is written) do not pile up."""
+    """Where each size needs another, they do not pile up."""
     monkeypatch.setattr(schedules, "MOST_SCHEDULES", 2)
     with tabtorch.device(device):
         for n in (2, 3, 64, 200, 500, 2, 64):

@@ -616,8 +616,9 @@ class Window:
         self.live = live = held_beyond(nodes, [x.uses for x in nodes])
         self.free = free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]
         if True in free:  # what lies in the same memory (windows onto it, the same as another value) may be somebody's
-            apart = held_beyond([x.buf for x in inputs], repeat(by("Node.buf")))
-            self.free = [a and not b and x.buf.base is None for a, b, x in zip(free, apart, inputs, strict=True)]
+            buffers: list[Any] = [x.buf for x in inputs]
+            apart = held_beyond(buffers, repeat(by("Node.buf")))
+            self.free = [a and not b and x.base is None for a, b, x in zip(free, apart, buffers, strict=True)]
         self.key = key
         self.inputs = inputs
         self.scalars = scalars

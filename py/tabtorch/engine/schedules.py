@@ -47,14 +47,16 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
     r = m.structure
     if r is None:
         numbers = (*m.shape, *m.strides, m.offset)
-        fixed = tuple(None if n > 1 else n for n in numbers)
+        fixed = tuple([None if n > 1 else n for n in numbers])
         form = _number(("view", m.dtype, m.device, m.mark, fixed))
-        r = m.structure = (form, tuple(n for n in numbers if n > 1))
+        r = m.structure = (form, tuple([n for n in numbers if n > 1]))
     return r
 
 
 def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     """The same of what an operation has been told besides: views, what knows its sizes itself (`Layout`), numbers if `sized`."""
+    if x is None:
+        return None, ()
     if type(x) is Meta:
         return _of_meta(x)
     if type(x) is tuple:

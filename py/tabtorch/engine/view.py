@@ -26,7 +26,7 @@ class Size(tuple):
 
     def __getitem__(self, i: Any) -> Any:
         r = tuple.__getitem__(self, i)
-        return Size(r) if isinstance(i, slice) else r
+        return Size(r) if type(i) is slice else r
 
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))

@@ -181,7 +181,8 @@ class Layout:
     def of_parts(cls, sizes: tuple[Any, ...], rest: tuple[Any, ...]) -> Layout:
         """The layout with these `sizes` and this `rest`."""
         source, ins, shape = sizes
-        return cls(source, ins, *rest, shape)
+        pattern, at = rest
+        return cls(source, ins, pattern, at, shape)
 
     @property
     def key(self) -> tuple:
