@@ -133,6 +133,20 @@ def test_columns_in_chunks_with_what_follows(shape: tuple[int, int]) -> None:
     agree(lambda _, x: (x * 0.5 + 1).relu().sum(0) / (x * x).sum(0), x)
 
 
+def test_equal_values_are_written_apart() -> None:
+    """What is computed once for two names is still two values when one of them is written to."""
+
+    def f(m: Any, x: Any, w: Any) -> Any:
+        a, b, c = x @ w, x @ w, x @ w
+        d = b.t().contiguous()
+        a.add_(1)
+        b[:2] = a[:2] * c[:2]
+        c.mul_(0)
+        return m.cat([a.flatten(), b.flatten(), c.flatten(), d.flatten(), (x + 1).sum(0), (x + 2).sum(0)])
+
+    agree(f, draw(20, 30), draw(30, 18))
+
+
 def test_parts_of_one_launch() -> None:
     """Sums that need nothing of each other, in both stages, beside maps; some are of packed types."""
     a, b, c = draw(600, 40), draw(600, 24), draw(9, 300)

@@ -133,7 +133,7 @@ class Draft:
                 "{c} = {a}.float().unsqueeze(-1).flatten(0, -2)[:64] @ {b}.float().reshape(1, -1)[:, :64]",
                 "{c} = {a}.float().flatten() @ {a}.float().flatten()",
             ]
-            if n > 1:
+            if n > 1 and x.shape[-1] <= 260 and x.numel() <= 260 * x.shape[-1]:
                 table += [
                     "{c} = ({a}.float() * 2 - 1).relu().flatten(0, -2).T @ {a}.float().flatten(0, -2)",
                     "{c} = ({a}.half()[..., :64].flatten(0, -2) @ {a}.half()[..., :64].flatten(0, -2).T)[:32, :32]",

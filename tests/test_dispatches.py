@@ -1,0 +1,178 @@
+"""How many dispatches a GPU gets for what is common, with 10 and with 16 storage buffers a kernel. Plans are made for a made-up GPU, and
+nothing is sent: so no memory is needed, and sizes are real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tabtorch as torch
+from tabtorch import nn
+from tabtorch.bridge import get_bridge
+from tabtorch.engine import graph, plan
+from tabtorch.engine.target import target
+from tabtorch.nn import functional as F
+
+pytestmark = pytest.mark.usefixtures("webgpu", "whole_windows")
+
+
+@pytest.fixture(params=[10, 16], ids=["10 buffers", "16 buffers"])
+def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The labels of the dispatches that would be sent."""
+    graph.flush()
+    labels: list[str] = []
+    t = target(0)
+    for name, value in (("software", False), ("barriers", True), ("buffers", request.param)):
+        monkeypatch.setattr(t, name, value)
+    monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(get_bridge(), "portion", float("inf"))
+
+    def send(self: plan.Plan, ids: list[int], scalars: list[Any]) -> None:
+        labels.extend(s["label"] for s in self.steps if "kernel" in s)
+
+    monkeypatch.setattr(plan.Plan, "send", send)
+    yield labels
+    graph.flush()
+
+
+def values(*shape: int) -> Any:
+    x = torch.ones(shape)
+    graph.flush()
+    return x
+
+
+def dispatches(sent: list[str], f: Callable[[], Any], calls: int = 1) -> int:
+    """Those of the last call."""
+    for _ in range(calls):
+        graph.flush()
+        sent.clear()
+        kept = f()
+        graph.flush()
+    assert kept is not None
+    return len(sent)
+
+
+@pytest.mark.parametrize(
+    ("name", "f", "most"),
+    [
+        ("a mean loss", lambda x: F.mse_loss(x, x * 0.5), 2),
+        ("a chain and its sum", lambda x: (x * 2 + 1).relu().sum(), 2),
+        ("a chain and the sums of its columns", lambda x: (x * 2 + 1).sum(0), 2),
+        ("a chain and a product, whose sums are in parts", lambda x: (x * 2 + 1).relu() @ x, 2),
+        ("two sums of the same columns", lambda x: (x.sum(0), (x * x).sum(0)), 2),
+        ("sums of columns of three values", lambda x: (x.sum(0), x[:, :500].sum(0), x[:, 500:].amax(0)), 2),
+        ("softmax of one row", lambda x: F.softmax(x.view(1, -1), -1), 3),
+        ("layer_norm of one row", lambda x: F.layer_norm(x.view(1, -1), (1_000_000,)), 3),
+    ],
+)
+def test_long_reductions(sent: list[str], name: str, f: Callable[[Any], Any], most: int) -> None:
+    x = values(1000, 1000)
+    assert dispatches(sent, lambda: f(x)) <= most, (name, sent)
+
+
+def test_layer_norm_and_its_gradients(sent: list[str]) -> None:
+    x, w, b = (values(*s).requires_grad_() for s in ((8192, 768), (768,), (768,)))
+    g = values(8192, 768)
+
+    def f() -> Any:
+        y = F.layer_norm(x, (768,), w, b)
+        return y, torch.autograd.grad(y, (x, w, b), g)
+
+    assert dispatches(sent, f) <= 3, sent
+
+
+@pytest.mark.parametrize("shape", [(64, 10), (4096, 32_000)])
+def test_cross_entropy_and_its_gradient(sent: list[str], shape: tuple[int, int]) -> None:
+    """The large one is 500 MB: nothing but its gradient is stored in that size, and it is no reason to cut."""
+    x, y = values(*shape).requires_grad_(), torch.zeros(shape[0], dtype=torch.long)
+
+    def f() -> Any:
+        loss = F.cross_entropy(x, y)
+        return loss, torch.autograd.grad(loss, (x,))
+
+    assert dispatches(sent, f, 2) <= 3, sent
+
+
+def test_equal_nodes_are_computed_once(sent: list[str]) -> None:
+    a, b = values(300, 200), values(200, 100)
+
+    def f() -> Any:
+        return [(a @ b).t().contiguous() + i for i in range(4)]
+
+    assert sum("matmul" in s for s in (dispatches(sent, f), sent)[1]) <= 2, sent  # one, and the sum of its parts
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        n, t, width = x.shape
+        q, k, v = (
+            z.view(n, t, self.heads, width // self.heads).transpose(1, 2)
+            for z in self.qkv(self.norm1(x)).split(width, 2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, width)
+        x = x + self.proj(y)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, layers: int, heads: int, width: int, length: int) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(65, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 65, bias=False)
+
+    def forward(self, i: Any) -> Any:
+        return self.head(self.norm(self.blocks(self.tokens(i) + self.places(torch.arange(i.shape[1])))))
+
+
+class Perceptron(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+class Convolutional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 16, 3, padding=1), nn.Conv2d(16, 32, 3, padding=1)
+        self.norm, self.out = nn.BatchNorm2d(16), nn.Linear(32 * 49, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = F.max_pool2d(F.relu(self.norm(self.conv1(x))), 2)
+        return self.out(F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "labels", "most"),
+    [
+        (Perceptron, (64, 784), (64,), 15),
+        (Convolutional, (64, 1, 28, 28), (64,), 33),
+        (lambda: GPT(4, 4, 128, 64), (12, 64), (12, 64), 140),
+    ],
+    ids=["perceptron", "convolutional", "gpt"],
+)
+def test_compiled_training_steps(
+    sent: list[str], model: Callable[[], Any], shape: tuple[int, ...], labels: tuple[int, ...], most: int
+) -> None:
+    m = model()
+    optimizer = torch.optim.AdamW(m.parameters(), lr=1e-3)
+    x = torch.zeros(shape, dtype=torch.long) if isinstance(m, GPT) else torch.ones(shape)
+    y = torch.zeros(labels, dtype=torch.long)
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(m(x).flatten(0, -2), y.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    assert dispatches(sent, lambda: step(x, y), 7) <= most, sent
