@@ -35,7 +35,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(graph, "held_beyond"), (plan.Builder, "plan"), (plan.Plan, "flat")])
+@pytest.mark.parametrize(("owner", "name"), [(graph, "held_beyond"), (plan.Builder, "schedule"), (plan.Plan, "flat")])
 def test_a_window_is_sent_whole(interrupted: Any, device: str, owner: Any, name: str) -> None:
     size = 30 + ord(name[0])  # a structure that has no plan yet
     x = tt.arange(float(size), device=device) * 7
