@@ -251,7 +251,7 @@ def _the_layer():
     global _layer
     if _layer is None:
         _layer = Layer(2, lambda name: None)
-        _layer.meet(plan.Builder.plan, _planning)
+        _layer.meet(plan.Builder.schedule, _planning)
         _layer.meet(plan.Builder.emit, _emitting)
         _layer.meet(plan.Builder.launch, _launching)
     return _layer
