@@ -1,4 +1,4 @@
-"""Scans and sorts by the kernels of GPUs with workgroup memory, beside PyTorch's. A software adapter has other forms."""
+"""Scans by the kernels of GPUs with workgroup memory, beside PyTorch's. A software adapter has other forms."""
 
 from __future__ import annotations
 
@@ -102,50 +102,3 @@ def test_views() -> None:
     agree(lambda x: x[1:, :, 5:].cumsum(-1), x, 1, rtol=1e-5, atol=1e-5)
     agree(lambda x: x.transpose(0, 1)[::2].cumsum(2), x, 1, rtol=1e-5, atol=1e-5)
     agree(lambda x: x.permute(2, 0, 1).contiguous().permute(1, 2, 0).cumsum(2), x, rtol=1e-5, atol=1e-5)
-
-
-def both(x: Any) -> tuple[Any, ...]:
-    return (*x.sort(stable=True), *x.sort(dim=-1, descending=True, stable=True))
-
-
-@pytest.mark.parametrize("shape", [(65,), (3, 256), (2, 700), (2048,), (2, 4097)])
-def test_sorts(shape: tuple[int, ...]) -> None:
-    agree(both, draw(*shape))
-
-
-def test_equal_elements_keep_their_order() -> None:
-    agree(both, (draw(2, 700) * 3).round())
-    agree(both, (draw(4100) * 3).round())
-
-
-def test_sorting_what_is_not_finite() -> None:
-    x = draw(2, 2100)
-    x[0, ::7], x[1, ::11], x[0, ::13], x[1, ::5], x[0, 2::5] = torch.nan, torch.inf, -torch.inf, -0.0, 0.0
-    x[1, 3], x[1, 4] = -torch.nan, 1e-40
-    agree(both, x)
-    agree(both, x[:, :900])
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.bfloat16])
-def test_types_of_keys(dtype: torch.dtype) -> None:
-    x = draw(2, 2300) * 100
-    x = x.abs().to(dtype) if dtype is torch.uint8 else x > 0 if dtype is torch.bool else x.to(dtype)
-    agree(both, x)
-
-
-def test_sorts_along_other_dimensions() -> None:
-    agree(lambda x: tuple(x.sort(dim=0, stable=True)), draw(700, 3, 2))
-    agree(lambda x: tuple(x.sort(dim=1, stable=True)), draw(2, 2500, 3))
-    agree(lambda x: tuple(x[::2].sort(dim=0, stable=True)), draw(900, 2))
-
-
-def test_what_sorts() -> None:
-    agree(lambda x: tuple(x.topk(5)), draw(3, 900))
-    agree(lambda x: tuple(x.kthvalue(1000)), draw(3000))
-    agree(lambda x: x.argsort(dim=-1, descending=True, stable=True), (draw(300, 90) * 9).round())
-    agree(lambda x: x.median(), draw(901))
-
-
-def test_a_short_row_is_one_dispatch_and_a_long_one_twelve() -> None:
-    agree(lambda x: x.argsort(stable=True), draw(40, 600), 1)
-    agree(lambda x: x.argsort(stable=True), draw(3000), 12)

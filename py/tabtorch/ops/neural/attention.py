@@ -32,8 +32,6 @@ _LEAST, _WIDE = 16384, 32768
 #: rows from which on tiles are filled well enough
 _ROWS = 16
 _WIDEST = 256
-#: columns of values up to which a thread has registers for eight rows of the result
-_HALVED = 128
 #: workgroups from which on a device is thought busy
 _BUSY = 128
 
@@ -95,7 +93,7 @@ def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) 
 
 def _tile(constants: dict[str, int]) -> int:
     """Rows that a workgroup makes."""
-    return 4 * constants["Y"] * constants.get("HALVES", 1)
+    return 4 * constants["Y"]
 
 
 class _Writer:
@@ -124,8 +122,6 @@ class _Writer:
         if gradient:
             y = found["Y"]
             found["KEPT"] = int(width == values == depth and 16 * y * (4 * y + 128) <= t.workgroup_bytes)
-        elif wide and values <= _HALVED:
-            found |= {"Y": 8, "HALVES": 2}
         return found
 
     def function(self, name: str, args: str, body: Any, result: str | None = "u32") -> None:

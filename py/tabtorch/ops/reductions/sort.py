@@ -1,8 +1,7 @@
 """Sorting along a dimension: always stable, NaN last (first where descending).
 
-What is sorted is a permutation. On GPUs with workgroup memory keys of up to 32 bits are sorted by digits: see sort_kernel.py.
-Else blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds its rank in the other run
-by binary search: log2(n / 32) launches, every element a thread, any dtype.
+What is sorted is a permutation. Blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds
+its rank in the other run by binary search: log2(n / 32) launches, every element a thread, any dtype.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from tabtorch.ops.machinery.operation import into, into_two, named, operation, r
 from tabtorch.ops.machinery.out_types import EXACT, same
 from tabtorch.ops.machinery.promotion import REAL_NUMBERS, check_kernel
 from tabtorch.ops.reductions.reduce import greater, less, quiet
-from tabtorch.ops.reductions.sort_kernel import SortKernel
 
 _BLOCK = 32
 
@@ -93,10 +91,6 @@ def _lower(i: Inst, low: Lowering) -> None:
     n = keys.n
     total = n * keys.rows
     if total == 0:
-        return
-    digits = SortKernel(keys, low)
-    if digits.serves():
-        digits.lower()
         return
     widths = []
     w = _BLOCK
