@@ -15,7 +15,7 @@ from sidebyside import to_tab
 from tabtorch.engine import graph
 from tabtorch.engine.target import target
 from tabtorch.engine.template import Template, template
-from tabtorch.ops import attention
+from tabtorch.ops.neural import attention
 from test_counts import counted
 
 ours = tabtorch.nn.functional.scaled_dot_product_attention

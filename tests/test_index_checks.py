@@ -296,7 +296,7 @@ def test_a_compiled_step_with_what_the_host_knows(device: str) -> None:
     with counted() as asserting:
         loss = fast(*unknown)
     assert loss.item() > 0
-    assert replayed.dispatches < asserting.dispatches <= replayed.dispatches + (1 if device == "webgpu" else 2)
+    assert replayed.dispatches <= asserting.dispatches <= replayed.dispatches + (0 if device == "webgpu" else 2)
     with pytest.raises(IndexError, match="Target 5 is out of bounds"):
         fast(torch.tensor([0, 1, 2]), torch.tensor([2, 5, 4])).item()
     fast(torch.tensor([0, 1, 2]), made(2, 5, 4))
@@ -338,7 +338,11 @@ class TestCosts:
         with counted() as again:
             kept = [x[b], x[c], F.embedding(a, x)]  # of `a` negative indices were allowed
         del kept
-        assert (none.dispatches, asserted.dispatches, again.dispatches) == (1, 2, 2)
+        assert (none.dispatches, asserted.dispatches, again.dispatches) == (
+            1,
+            1,
+            1,
+        )  # beside what is indexed, in one launch
         with counted() as again:
             kept = [x[b], x[c]]
         del kept

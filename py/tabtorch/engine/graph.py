@@ -466,7 +466,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                 q.bytes += nbytes
         q.work += i.work
         for s in srcs:
-            if s.buf is not None:
+            if type(s.buf) is Buffer:  # one example of a batch has no memory of its own
                 q.bytes += s.buf.nbytes
         if STATE.held is None and (
             (q.bytes > WATERMARK and _weight(q) > WATERMARK)

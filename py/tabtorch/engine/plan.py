@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch.base.errors import OutOfMemoryError
+
 from . import rows, schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
@@ -215,6 +217,7 @@ class Builder:
         self.stored = stored
         self.inputs = inputs
         self.free = free
+        self.group: Group | None = None  # whose kernels are being written
         self.steps: list[dict[str, Any]] = []
         self.temps: list[int] = []  # bytes
         self.parts = Parts(self)
@@ -373,8 +376,10 @@ class Builder:
         self.parts.before(k.bindings)
         self.append(k, source, grid)
 
-    def append(self, k: Kernel, source: str, grid: list[int]) -> None:
-        """A dispatch, now."""
+    def append(
+        self, k: Kernel, source: str, grid: list[int], parts: list[tuple[Group | None, str]] | None = None
+    ) -> None:
+        """A dispatch, now. parts: what it does, as (group, name) each; by default a part of the group that is being written."""
         # JavaScript text does not say of which type its buffers are
         key = (k.device, source, *k.constants.values(), *(el for _, el, _ in k.bindings))
         kid = _kernels.get(key)
@@ -389,6 +394,7 @@ class Builder:
             kid = _kernels[key] = bridge().define_kernel(spec)
         self.steps.append(
             {
+                "parts": parts or [(self.group, k.name)],
                 "kernel": kid,
                 "bind": [key for key, _, _ in k.bindings],
                 "access": [access for _, _, access in k.bindings],
@@ -490,6 +496,7 @@ class Builder:
 
     def emit(self, g: Group) -> None:
         """Writes what computes a group: one kernel, or a few."""
+        self.group = g
         if g.kind == "map":
             self.emit_map(g)
         elif g.kind == "write":
@@ -524,7 +531,7 @@ class Builder:
             s = dict(s)
             if "bind" in s:
                 s["bind"] = [slots[key] for key in s["bind"]]
-                del s["access"]
+                del s["access"], s["parts"]
                 s["patch"] = [[w, scalar_of[key], t] for w, key, t in s["patch"]]
             elif "copy" in s:
                 a, b, n = s["copy"]
@@ -632,8 +639,6 @@ class Plan:
         self.steps = schedule.steps
         self.temps, places = schedule.placed(numbers[schedule.first_temp :])
         if max(self.temps, default=0) >= 2**32:
-            from tabtorch.base.errors import OutOfMemoryError
-
             names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
             raise OutOfMemoryError(
                 f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has."

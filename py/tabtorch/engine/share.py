@@ -15,6 +15,7 @@ from .expr import Expr, variable
 from .lower import Kernel, grid_for, groups_head, threads_head
 
 if TYPE_CHECKING:
+    from .fuse import Group
     from .plan import Builder
 
 #: parts of one kernel
@@ -102,11 +103,19 @@ def together(number: int, parts: list[Part]) -> tuple[Kernel, str, list[int]]:
 
 
 class _Waiting:
-    """A part, its own kernel, and what that binds and touches."""
+    """A part, the group that it is of, its own kernel, and what that binds and touches."""
 
-    __slots__ = ("binds", "launch", "part", "reads", "writes")
+    __slots__ = ("binds", "group", "launch", "part", "reads", "writes")
 
-    def __init__(self, part: Part, launch: tuple[Kernel, str, list[int]], reads: set[Any], writes: set[Any]) -> None:
+    def __init__(
+        self,
+        group: Group | None,
+        part: Part,
+        launch: tuple[Kernel, str, list[int]],
+        reads: set[Any],
+        writes: set[Any],
+    ) -> None:
+        self.group = group
         self.part = part
         self.launch = launch
         self.binds = {(key, el) for key, el, _ in launch[0].bindings}
@@ -128,7 +137,7 @@ class Parts:
     def add(self, part: Part) -> None:
         k, source, grid = alone(self.b.target.number, part)
         reads, writes = self._touched(k.bindings)
-        self.waiting.append(_Waiting(part, (k, source, grid), reads | part.reads, writes | part.writes))
+        self.waiting.append(_Waiting(self.b.group, part, (k, source, grid), reads | part.reads, writes | part.writes))
         if self._kept() > KEPT:
             self.flush(self.waiting)
 
@@ -164,9 +173,10 @@ class Parts:
             batch = self._batch(ready)
             self.waiting = [w for w in self.waiting if w not in batch]
             if len(batch) == 1:
-                self.b.append(*batch[0].launch)
+                launch = batch[0].launch
             else:
-                self.b.append(*together(self.b.target.number, [w.part for w in batch]))
+                launch = together(self.b.target.number, [w.part for w in batch])
+            self.b.append(*launch, [(w.group, w.part.name) for w in batch])
 
     def _batch(self, ready: list[_Waiting]) -> list[_Waiting]:
         """Those of `ready`, the first among them, that one kernel can take."""

@@ -171,22 +171,22 @@ def _watch(tell: Callable[[Window], None]) -> Callable[[], None]:
 def _window(builder: Any) -> Window:
     dealer = builder.graph
     order = [group for group in builder.order if group.nodes]
-    number = {group.index: n for n, group in enumerate(order, 1)}
+    place = {group.index: n for n, group in enumerate(order, 1)}
     groups = []
     for group in order:
         sources = {
             id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group
         }
-        reasons = [(number[each.index], dealer.apart(each, group)) for each in sources.values()]
+        reasons = [(place[each.index], dealer.apart(each, group)) for each in sources.values()]
         again = dealer.deep(group)  # with the cheap operations that other groups compute for themselves as well
         groups.append(
             Group(
                 group.kind,
                 tuple(builder.nodes[p].inst.op.name for p in sorted(again)),
-                _number(group.O),
-                _number(group.K),
+                number(group.O),
+                number(group.K),
                 _read(builder, group),
-                sum(_nbytes(builder.nodes[p].inst.out) for p in group.nodes if p in builder.stored),
+                sum(nbytes(builder.nodes[p].inst.out) for p in group.nodes if p in builder.stored),
                 tuple(sorted((n, words) for n, words in reasons if words)),
             )
         )
@@ -202,21 +202,21 @@ def _read(builder: Any, group: Any) -> int:
         for source, view in zip(node.srcs, node.inst.ins, strict=True):
             inside = source.buf is None and (source.pos in dealer.virtual or dealer.of.get(source.pos) is group)
             if not inside:
-                covered = prod(_number(n) for n, s in zip(view.shape, view.strides, strict=True) if _number(s))
+                covered = prod(number(n) for n, s in zip(view.shape, view.strides, strict=True) if number(s))
                 whole = source.inst.out  # of an input a schedule may know the type alone
-                there = _nbytes(whole) if hasattr(whole, "shape") else sys.maxsize
+                there = nbytes(whole) if hasattr(whole, "shape") else sys.maxsize
                 found = seen.setdefault(builder.key_of(source), [0, there])
                 found[0] += covered * view.dtype.itemsize
     return sum(min(covered, there) for covered, there in seen.values())
 
 
-def _number(size: Any) -> int:
+def number(size: Any) -> int:
     """A size as a number; while a schedule is made for all sizes, it is a symbol that has one as its value."""
     return int(getattr(size, "value", size))
 
 
-def _nbytes(meta: Any) -> int:
-    return prod(_number(n) for n in meta.shape) * int(meta.dtype.itemsize)
+def nbytes(meta: Any) -> int:
+    return prod(number(n) for n in meta.shape) * int(meta.dtype.itemsize)
 
 
 def _cells(n: int, group: Group) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def main() -> None:
     from .mutate import Program
 
     registry.load_all()  # what is imported late is there before anything is watched
-    for name in ("convert", "cuda", "printing"):
+    for name in ("core.to_host", "cuda", "core.printing"):
         importlib.import_module(f"tabtorch.{name}")
     for number in range(40):
         program = Program("warm", number)

@@ -12,9 +12,10 @@ from collections import Counter
 import tabpage
 
 from tabtorch import Tensor, nn
-from tabtorch.engine import graph, plan
+from tabtorch.engine import graph, plan, schedules
 from tabtorch.interception.code_swapping import Layer
 from tabtorch.profiler import _record
+from tabtorch.profiler.schedules import nbytes, number
 
 #: of a recording: calls of operations, and dispatches, beyond which they are counted and not listed one by one
 MOST_CALLS = 10_000
@@ -94,7 +95,7 @@ class Profile(_record.Recorder):
         self.began = False
         self.until = 0.0  # when the user's code was over
         self.rows = {}  # kernel -> its row of the table
-        self.launches = {}  # plan -> its launches, in order
+        self.launches = {}  # schedule -> its launches, in order
         self.order = []  # of what was dispatched: the row
         self.gpu_order = []  # which of these the device times
         self.sent = array("d")
@@ -108,6 +109,7 @@ class Profile(_record.Recorder):
             for each in graph._plans.values():
                 each.forget()
             graph._plans.clear()
+            schedules.forget()
         self.first_new = graph.bridge().block.kernels + 1
         self.began = True
         super().start()
@@ -116,6 +118,8 @@ class Profile(_record.Recorder):
     def stop(self):
         super().stop()
         _the_layer().switch(False)
+        with graph.LOCK:
+            schedules.forget()  # what looked on asked more of the sizes than a schedule does by itself
 
     def begin(self, name, args=()):
         if len(self.events) < MOST_CALLS:
@@ -127,19 +131,21 @@ class Profile(_record.Recorder):
         if e is not self.extra:
             super().finish(e)
 
-    def planned(self, builder, made, dealt, access):
-        """A plan was made; dealt: the group of each step, access: how each launch binds what it binds."""
+    def planned(self, builder, made):
+        """A schedule was made."""
         self.launches[made] = [
-            _described(self.row_of(step, made), builder, step, dealt[at], access[at])
-            for at, step in enumerate(builder.steps)
-            if "kernel" in step
+            _described(self.row_of(step, made), builder, step) for step in builder.steps if "kernel" in step
         ]
 
     def dispatched(self, p):
-        launches = self.launches.get(p)
+        launches = self.launches.get(p.schedule)
         if launches is None:  # made before: of a function that was compiled then
-            launches = [Launch(self.row_of(s, p), workgroups=math.prod(s["grid"])) for s in p.steps if "kernel" in s]
-            self.launches[p] = launches
+            launches = [
+                Launch(self.row_of(s, p), workgroups=math.prod(map(number, s["grid"])))
+                for s in p.steps
+                if "kernel" in s
+            ]
+            self.launches[p.schedule] = launches
         at = self.now()
         for launch in launches:
             launch.row.count(launch)
@@ -242,8 +248,6 @@ def _depth(e):
 
 
 _layer = None
-_dealt = []  # of the plan that is being made: the group of each step so far
-_access = {}  # and of each launch, by its step
 
 
 def _the_layer():
@@ -252,59 +256,53 @@ def _the_layer():
     if _layer is None:
         _layer = Layer(2, lambda name: None)
         _layer.meet(plan.Builder.schedule, _planning)
-        _layer.meet(plan.Builder.emit, _emitting)
-        _layer.meet(plan.Builder.launch, _launching)
+        _layer.meet(schedules.find, _finding)
     return _layer
 
 
 def _planning(f, args, kw):
-    _dealt.clear()
-    _access.clear()
     made = f(*args, **kw)
     if isinstance(_record.active, Profile):
-        _record.active.planned(args[0], made, [*_dealt, *[None] * (len(args[0].steps) - len(_dealt))], _access)
+        _record.active.planned(args[0], made)
     return made
 
 
-def _emitting(f, args, kw):
-    result = f(*args, **kw)
-    builder, group = args
-    _dealt.extend([group] * (len(builder.steps) - len(_dealt)))
-    return result
+def _finding(f, args, kw):
+    """No schedule: each plan has one of its own while a run is recorded, made for its sizes."""
 
 
-def _launching(f, args, kw):
-    result = f(*args, **kw)
-    builder, kernel = args[:2]
-    _access[len(builder.steps) - 1] = [access for _, _, access in kernel.bindings]
-    return result
-
-
-def _described(row, builder, step, group, access):
+def _described(row, builder, step):
     row.known = True
     dealer = builder.graph
-    again = dealer.deep(group) - set(group.nodes)
-    operations = [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group))]
-    if group.kind != "custom" and step["label"] != builder.label(group):
-        operations = []  # one that helps that of the group, and computes nothing by itself
-    for source, words in _apart(builder, group):
-        row.apart.setdefault(f"{source}: {words}")
+    operations = []
     read = written = 0
-    seen = _seen(builder, group)
-    for key, how in zip(step["bind"], access):
-        size = _size(builder, key)
-        if how == "r":
-            read += min(size, seen.get(key, size))
-        elif group.kind == "write":
-            written += builder.nodes[group.nodes[0]].inst.static.numel * _itemsize(builder, key)
-        else:
-            written += size
-    return Launch(row, operations, read, written, math.prod(step["grid"]))
+    seen = Counter()
+    regions = {}  # of what is written in part
+    for group, name in step["parts"]:
+        if group.kind == "custom" or name == builder.label(
+            group
+        ):  # else it helps a kernel, and computes nothing by itself
+            again = dealer.deep(group) - set(group.nodes)
+            operations += [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group))]
+        for source, words in _apart(builder, group):
+            row.apart.setdefault(f"{source}: {words}")
+        seen += _seen(builder, group)
+        if group.kind == "write":
+            node = builder.nodes[group.nodes[0]]
+            regions[builder.key_of(node)] = nbytes(node.inst.static)
+    sizes = {builder.key_of(builder.nodes[p]): nbytes(builder.nodes[p].inst.out) for p in builder.stored}
+    for key, how in zip(step["bind"], step["access"]):
+        size = number(builder.temps[key[1]]) if key[0] == "t" else sizes.get(key)
+        if how != "r":
+            written += regions.get(key, size or 0)
+        else:  # of an input a schedule knows only how it is seen
+            read += seen.get(key, size or 0) if size is None else min(size, seen.get(key, size))
+    return Launch(row, operations, read, written, math.prod(map(number, step["grid"])))
 
 
 def _operation(node, again):
     out = node.inst.out
-    return [node.inst.op.name, list(out.shape), out.dtype.name, again]
+    return [node.inst.op.name, [number(n) for n in out.shape], out.dtype.name, again]
 
 
 def _apart(builder, group):
@@ -328,24 +326,9 @@ def _seen(builder, group):
                 source.pos not in dealer.virtual and dealer.of.get(source.pos) is not group
             )
             if apart:
-                once = math.prod(n for n, s in zip(view.shape, view.strides) if s)
+                once = math.prod(number(n) for n, s in zip(view.shape, view.strides) if number(s))
                 seen[builder.key_of(source)] += once * view.dtype.itemsize
     return seen
-
-
-def _value(builder, key):
-    return builder.inputs[key[1]] if key[0] == "in" else builder.nodes[key[1]]
-
-
-def _size(builder, key):
-    if key[0] == "t":
-        return builder.temps[key[1]]
-    out = _value(builder, key).inst.out
-    return out.numel * out.dtype.itemsize
-
-
-def _itemsize(builder, key):
-    return 1 if key[0] == "t" else _value(builder, key).inst.out.dtype.itemsize
 
 
 # ---- the autograd graph of a value

@@ -35,7 +35,8 @@ class ScanKernel:
         self.types = [x.type for x in monoid.init(i.compute)]
         self.value = TYPES.get(i.compute, "vec2<f32>")
         out = i.out.dtype
-        self.result = "vec2<f32>" if out.is_complex else TYPES[out.compute]
+        # float64 is only of the cpu device, which `serves` refuses
+        self.result = "vec2<f32>" if out.is_complex else TYPES.get(out.compute, "")
 
     def serves(self) -> bool:
         """Whether a workgroup should walk rows of neighbours, and has the memory for it."""
