@@ -10,6 +10,7 @@ import torch
 
 import tabtorch
 from sidebyside import same
+from tabtorch.base import thread_state
 
 
 def of(t: Any) -> Any:
@@ -196,4 +197,4 @@ def test_errors(call: Any) -> None:
             call(t, of(t))
         said.append((e.type, str(e.value)))
     assert said[0] == said[1]
-    assert not tabtorch.modes.STATE.hooks
+    assert not thread_state.STATE.hooks

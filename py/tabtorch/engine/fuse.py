@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: maps in one kernel
 MAX_NODES = 48
+#: the same beside a contraction: what follows it stands in a loop of its kernel, where long text takes compilers minutes
+MAX_BESIDE_PRODUCT = 12
 #: recomputed rather than stored, for any number of readers
 CHEAP = 4
 #: recomputed for a single reader
@@ -336,8 +338,9 @@ class Graph:
         count = len(a.nodes) + len(b.nodes)
         if {a.kind, b.kind} - {"map", "row", "contract"}:
             return "one of them has an algorithm of its own, which reads and writes whole buffers"
-        if count > MAX_NODES:
-            return f"together they are {count} operations, and a kernel has {MAX_NODES} at most"
+        most = MAX_BESIDE_PRODUCT if "contract" in (a.kind, b.kind) else MAX_NODES
+        if count > most:
+            return f"together they are {count} operations, and such a kernel has {most} at most"
         if a.kind == b.kind == "row" and a.near != b.near:
             return "the elements of a row lie next to each other for one of them only, so threads walk them in another order"
         if self.sizes and count > self._most([*a.nodes, *b.nodes]):
@@ -430,7 +433,8 @@ class Graph:
     def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
         """Adds the node to a group of one of its sources, and says so, where that keeps to decision 3."""
         n = self.nodes[pos]
-        if len(g.nodes) >= MAX_NODES or g.kind in ("write", "custom"):
+        most = MAX_BESIDE_PRODUCT if g.kind == "contract" else MAX_NODES
+        if len(g.nodes) >= most or g.kind in ("write", "custom"):
             return False
         if self.sizes and len(g.nodes) >= self._most([*g.nodes, pos]):
             return False

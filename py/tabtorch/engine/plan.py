@@ -91,7 +91,7 @@ def once(nodes: list[Any]) -> list[Any]:
     Equal are nodes of one instruction with the same sources. The structure of a window does not say what scalars are, nor where views
     begin, so nodes with such are equal to none. Nor are those that write, or do what only their operation knows.
     """
-    first: dict[tuple[int, ...], Any] = {}
+    first: dict[tuple, Any] = {}
     instead: dict[int, Any] = {}  # position -> the node to read
     out: list[Any] = []
     for n in nodes:
@@ -102,8 +102,10 @@ def once(nodes: list[Any]) -> list[Any]:
                 n = Node(n.inst, srcs, n.scalars)
                 n.pos = pos
         if n.inst.op.kind in ("map", "reduce", "contract") and not n.inst.scalars and not n.inst.offsets:
-            # an input's place is below 0
-            found = first.setdefault((id(n.inst), *(s.pos for s in n.srcs)), n)
+            i = n.inst
+            # views are interned; an input's place is below 0
+            key = (i.op, i.compute, i.static, *map(id, i.ins), id(i.out), *(s.pos for s in n.srcs))
+            found = first.setdefault(key, n)
             if found is not n:
                 instead[n.pos] = found
         out.append(n)
