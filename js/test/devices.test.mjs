@@ -275,19 +275,19 @@ for (const dev of [0, 1]) {
 
     test("a plan is bound to other sizes, and outlives the one it was made from", async () => {
       const [a, b, c, d] = [id(), id(), id(), id()];
-      // scales and adds by way of two temporaries, which share a piece of memory or not
+      // scales and adds by way of two temporaries; places: piece, begin, bytes of each
       const steps = [
         { kernel: 1, bind: [0, 2], words: [0x40000000, 0, 2, 0], grid: [1, 1, 1] },
         { copy: [2, 3, 8] },
         { kernel: 1, bind: [3, 1], words: [0x3f800000, 1, 2, 0], grid: [1, 1, 1] },
       ];
-      const spec = { device: dev, slots: 2, outputs: { 1: 8 }, temps: [8, 8], places: [1, 0], steps };
+      const spec = { device: dev, slots: 2, outputs: { 1: 8 }, temps: [264, 8], places: [1, 0, 8, 0, 256, 8], steps };
       const block = new Block().plan(20, spec).upload(a, dev, f32(1, 2, 3, 4));
       const words = (n) => [1, 0x40400000, 0, n, 0, 1, 1, 1, 4 * n, 0x3f800000, 1, n, 0, 1, 1, 1, 4 * n];
       await execute(
         runtime,
         block
-          .bind(21, 20, ...words(4), 0, 1, 16, 16)
+          .bind(21, 20, ...words(4), 0, 0, 16, 1, 256, 16, 16, 272)
           .run(20, [a, b])
           .run(21, [a, c]),
       );
@@ -300,6 +300,9 @@ for (const dev of [0, 1]) {
       await execute(runtime, new Block().plan(23, spec));
       assert.equal(runtime.execute(new Block().bind(24, 23, 1, 2, 3).bytes()), 1);
       assert.match(errors(runtime)[0].message, /too few numbers/);
+      const beyond = new Block().bind(25, 23, ...words(4), 0, 0, 16, 1, 256, 16, 16, 264);
+      assert.equal(runtime.execute(beyond.bytes()), 1);
+      assert.match(errors(runtime)[0].message, /temporary 1 lies outside of its memory/);
       await execute(runtime, new Block().free(a, b, c, d).forget(21, 23));
     });
 
