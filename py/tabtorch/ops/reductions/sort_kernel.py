@@ -75,8 +75,8 @@ class SortKernel:
     def launch(
         self, name: str, stem: str, block: int, source: tuple[Ref, Ref] | None, to: tuple[Ref, Ref] | None, width: int
     ) -> None:
-        """One dispatch. source: what was sorted so far, as keys and numbers; None: the input. to: the same for the next step; None: the output.
-        width: of the runs to merge."""
+        """One dispatch. source: keys and numbers as sorted so far; None: the input. to: the same for the next step; None: the
+        output. width: of the runs to merge."""
         k = self.low.kernel(name)
         filled = Filled(k)
         blocks = -(-self.n // block)
