@@ -13,8 +13,6 @@ from tabtorch.engine.wgsl import TYPES
 #: elements that a workgroup takes a step, those of its padding included; its threads, and the states that it keeps: as in
 #: wgsl/scan.wgsl
 _BLOCK, _PADDED, _THREADS, _STATES = 2048, 2112, 256, 352
-#: how the apply pass and the sums of chunks divide a block: constants of the template
-_FORM: dict[str, int] = {}
 #: rows shorter than this are one thread's each; chunks that are scanned at most
 _SHORT, _CHUNKS = 512, 2048
 
@@ -174,7 +172,7 @@ class ScanKernel:
         alike = self.value == self.result
         self.staged(filled, alike)
         self.low.dispatch(
-            k, filled.source("scan", {"TOTALS": int(totals), "STAGED": int(alike), **_FORM}), [chunks, self.rows, 1]
+            k, filled.source("scan", {"TOTALS": int(totals), "STAGED": int(alike)}), [chunks, self.rows, 1]
         )
 
     def over_chunks(self, refs: list[Ref], chunks: int) -> None:
