@@ -207,7 +207,7 @@ class Replay:
 
     def run(self, arguments: Sequence[Tensor]) -> Any:
         """The result of the function. Raises Stale, before anything is done, if it has to run itself."""
-        for q in graph._queues.values():
+        for q in graph.all_queues():
             if q.nodes:
                 graph.flush_queue(q)
         if not self._steady(arguments):

@@ -11,21 +11,25 @@ from typing import Any
 
 from tabtorch.base.errors import OutOfMemoryError
 
+from .. import bridge as _bridges
 from . import rows, schedules, tiles
 from .expr import Expr, cast, fit, variable
 from .fuse import MAX_NODES, Graph, Group
-from .graph import Buffer, Node, bridge, check_size, counts, lost
 from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
+from .memory import Buffer, bridge, check_size, lost
+from .nodes import Node
 from .schedules import Schedule, Sized
 from .share import Part, Parts, alone
 from .symbols import Trace
 from .target import Target, target
 from .view import Meta
+from .window import counts
 
 _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i64", "bool": "u32"}
 
 
 _kernels: dict[tuple, int] = {}
+_bridges.on_close(_kernels.clear)
 
 #: maps of at most so many elements may share a launch with others
 MOST_SHARED = 1 << 20

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import graph
+from .. import bridge as _bridges
+from .memory import bridge
 
 
 class Target:
@@ -45,10 +46,11 @@ class Target:
 
 
 _targets: dict[int, Target] = {}
+_bridges.on_close(_targets.clear)
 
 
 def target(number: int) -> Target:
     t = _targets.get(number)
     if t is None:
-        t = _targets[number] = Target(number, graph.bridge().info)
+        t = _targets[number] = Target(number, bridge().info)
     return t

@@ -17,13 +17,14 @@ from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, variable, where
-from tabtorch.engine.graph import Custom, Inst, batches, inst
+from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.target import Target, target
 from tabtorch.engine.template import Filled, Rows
 from tabtorch.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta, ordered_strides
 from tabtorch.engine.wgsl import Wgsl
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.operation import run
 from tabtorch.ops.reductions.reduce import quiet
 

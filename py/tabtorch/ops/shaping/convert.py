@@ -26,6 +26,7 @@ from tabtorch.engine.view import (
     ordered_strides,
 )
 from tabtorch.ops.machinery.arguments import as_operand
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.dispatch import check_shape, laid_out, layout_of, scalar_value, table
 from tabtorch.ops.machinery.inplace import check_overlap, covering_order, is_dense, set_node, set_tensor, whole_storage
 from tabtorch.ops.machinery.integer_bounds import carry
@@ -119,7 +120,7 @@ def transfer(node: Node, device: Any) -> Node:
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
     check_has(device, m.dtype)
-    if graph.batches[0]:
+    if batches[0]:
         b: Any = node.buf
         if type(b) is _lazy.batch.Batch:
             return _lazy.batch.example_of(b.level, transfer(b.node, device), m)
@@ -128,7 +129,7 @@ def transfer(node: Node, device: Any) -> Node:
     nbytes = m.numel * m.dtype.itemsize
     graph.check_size(nbytes, m)
     if device.number == 0:
-        n = Node(inst(graph._upload, (), m), (), ())
+        n = graph.blank(m)
         n.buf = graph.copied(graph.buffer_of(node), 0, nbytes)
     else:
         n = graph.from_host(graph.read(node, 0, nbytes), m)
