@@ -10,7 +10,7 @@ import pytest
 
 from tabtorch.base import dtypes
 from tabtorch.base.device import webgpu as GPU
-from tabtorch.engine import graph, instructions, memory, plan, target, view
+from tabtorch.engine import builder, graph, instructions, memory, plan, target, view
 from tabtorch.engine.expr import const, exp, maximum
 from tabtorch.engine.graph import Contract, Map, Node, Reduce, Write, emit, inst
 
@@ -91,13 +91,13 @@ def bridge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         graph.flush()  # what other tests left in the windows is not for this bridge
     b = FakeBridge(request.param)
     monkeypatch.setattr("tabtorch.bridge.get_bridge", lambda: b)
-    for table in (target._targets, plan._kernels, graph._plans, instructions._insts, memory._limits):
+    for table in (target._targets, builder._kernels, graph._plans, instructions._insts, memory._limits):
         table.clear()
     before = memory.release[0]
     memory.release[0] = b.free
     yield b
     memory.release[0] = before
-    for table in (target._targets, plan._kernels, graph._plans, instructions._insts, memory._limits):
+    for table in (target._targets, builder._kernels, graph._plans, instructions._insts, memory._limits):
         table.clear()
 
 

@@ -399,13 +399,8 @@ class Replay:
         start = 0
         for plan, order, count in self.steps:
             ids = [pool[k] for k in order]
-            own = {}
-            for p, nbytes in plan.fresh:
-                own[p] = b = Buffer(bridge.new_buffer(), nbytes, plan.device)
-                ids.append(b.id)
-            plan.send(ids, scalars[start : start + count])
+            new.append(dict(plan.start(ids, scalars[start : start + count])))
             start += count
-            new.append(own)
         for device in self.asserting:
             asserts.arm(device)
         # the world after

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .instructions import Inst
-    from .plan import Lowering
+    from .lowering import Lowering
 
 #: kinds of operations whose values need no buffer of their own, as long as nobody keeps them
 FUSED = frozenset({"map", "reduce"})
