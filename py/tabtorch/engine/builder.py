@@ -267,9 +267,9 @@ class Builder:
             return stores
 
         packed = any(self.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in self.stored)
-        if number == 1 or packed or g.O > MOST_SHARED:
+        if self.target.serial or packed or g.O > MOST_SHARED:
             k = Kernel(number, self.label(g))
-            if not k.js:
+            if not self.target.serial:
                 k.workgroup = (threads, 1, 1)
             source, grid = map_kernel(k, g.O, lambda i: values(k, i))
             self.launch(k, source, grid)

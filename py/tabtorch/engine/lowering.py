@@ -54,7 +54,7 @@ class Lowering:
         """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another."""
         if threads == 0:
             return
-        if self.device != 1:
+        if not self.target.serial:
             part = Part(name, threads, "i", body)
             if threads <= MOST_SHARED:
                 self.b.parts.add(part)
@@ -77,9 +77,9 @@ class Lowering:
 
     def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
         """A launch of JavaScript text as it is (cpu device)."""
-        if self.device != 1:
+        if not self.target.serial:
             raise AssertionError(f"{name} is JavaScript")
-        k = Kernel(1, name)
+        k = Kernel(self.device, name)
         for r, access in refs:
             k.bindings.append((r.key, r.dtype.store if not isinstance(r.dtype, str) else r.dtype, access))
         k.words = list(words)

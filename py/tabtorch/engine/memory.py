@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch.base.device import BACKENDS
 from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 
 from .. import bridge as _bridges
@@ -39,8 +40,8 @@ class Memory:
     __slots__ = ("live", "peak")
 
     def __init__(self) -> None:
-        self.live = [0, 0]
-        self.peak = [0, 0]
+        self.live = [0] * (max(BACKENDS) + 1)
+        self.peak = [0] * (max(BACKENDS) + 1)
 
     def add(self, device: int, n: int) -> None:
         # no call, so no other thread, comes between the look and the change
@@ -99,8 +100,8 @@ def largest(device: int) -> int:
     """Bytes of the largest buffer that a kernel can bind."""
     limit = _limits.get(device)
     if limit is None:
-        gpu = bridge().info.get("webgpu") if device == 0 else None
-        lim = gpu["limits"] if gpu else {}
+        known = bridge().info.get(BACKENDS[device].name)
+        lim = known["limits"] if known else {}
         limit = min(lim.get("maxBufferSize", 2**32 - 4), lim.get("maxStorageBufferBindingSize", 2**32 - 4), 2**32 - 4)
         _limits[device] = limit
     return limit

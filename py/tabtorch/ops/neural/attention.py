@@ -57,7 +57,7 @@ def _words(numel: int, dtype: Any) -> int:
 def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether the kernels do this attention (with no dropout)."""
     m, mk, mv = q._meta, k._meta, v._meta
-    if m.device.number != 0 or m.device.type != "webgpu" or batches[0]:
+    if m.device.type != "webgpu" or batches[0]:
         return False
     t = target(0)
     if not t.barriers or t.workgroup_bytes < _LEAST or m.dtype.name not in ("float32", "float16", "bfloat16"):
