@@ -138,8 +138,8 @@ class Parts:
         k, source, grid = alone(self.b.target.number, part)
         reads, writes = self._touched(k.bindings)
         self.waiting.append(_Waiting(self.b.group, part, (k, source, grid), reads | part.reads, writes | part.writes))
-        if self._kept() > KEPT:
-            self.flush(self.waiting)
+        if self._kept(self.waiting) > KEPT:  # those that keep nothing, as second stages, wait on for more company
+            self.flush([w for w in self.waiting if self._kept([w])])
 
     def _touched(self, bindings: list[tuple[Any, str, str]]) -> tuple[set[Any], set[Any]]:
         """The memory that is read, and that is written. Parts of the states' buffer have names of their own."""
@@ -147,9 +147,9 @@ class Parts:
         mine = [(b.memory(key), access) for key, _, access in bindings if key not in b.arenas.values()]
         return {m for m, _ in mine}, {m for m, access in mine if access == "rw"}
 
-    def _kept(self) -> int:
-        """Bytes of values that live on only because a part waits that reads them."""
-        keys = {key for w in self.waiting for key, _ in w.binds}
+    def _kept(self, waiting: list[_Waiting]) -> int:
+        """Bytes of values that live on only because one of these parts waits that reads them."""
+        keys = {key for w in waiting for key, _ in w.binds}
         return sum(self.b.nbytes(key[1]) for key in keys if key[0] == "p" and not self.b.graph.live[key[1]])
 
     def before(self, bindings: list[tuple[Any, str, str]]) -> None:
