@@ -200,8 +200,8 @@ class RowKernel:
 
     def write(self, item: Expr) -> None:
         """The statements for one item."""
-        if self.wide and self.k.workgroup[0] != self.size:
-            raise AssertionError(f"{self.name} is for workgroups of {self.size} threads, not {self.k.workgroup[0]}")
+        if self.wide:  # a launch that is shared may have more threads
+            self.size = self.k.workgroup[0]
         self.body(item)
 
     # ---- pieces
