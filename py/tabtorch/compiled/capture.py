@@ -160,7 +160,7 @@ class Capture:
             k = len(self.words)
             self.words.append(generator)
             self.raw.append(following(generator))
-            return tuple([symbolic_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
+            return tuple([symbolic_int(w, ("r", k, j)) for j, w in enumerate(self.raw[k])])
 
         def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:
