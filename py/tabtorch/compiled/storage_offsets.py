@@ -57,6 +57,6 @@ class Begins:
 
 def _whose(n: Any, place: dict[int, int]) -> int | None:
     """The place of the storage whose value `n` is, or was before the function has written to parts of it."""
-    while id(n) not in place and n.srcs and (n.inst.op.kind == "write" or getattr(n.inst.op, "in_place", False)):
+    while id(n) not in place and n.srcs and n.inst.op.in_place:
         n = n.srcs[0]
     return place.get(id(n))
