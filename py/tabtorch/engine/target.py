@@ -44,7 +44,8 @@ class Target:
         else:
             if length < 256 or rows >= 2**17:
                 return None
-            chunk = 32 if rows * length < 2**22 else 256
+            work = rows * length
+            chunk = 32 if work < 2**22 else 64 if work < 2**25 else 256
         return -(-length // chunk), chunk
 
 
