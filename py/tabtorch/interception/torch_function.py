@@ -143,11 +143,14 @@ def _call(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _operator(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any."""
+    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any.
+
+    Not so where it is called by name, with something that is no tensor in the tensor's place: that is the caller's mistake.
+    """
     try:
         return _call(func, plain, args, kwargs)
     except TypeError:
-        if len(args) == 1:
+        if len(args) == 1 or not isinstance(args[0], Tensor):
             raise
         return NotImplemented
 
