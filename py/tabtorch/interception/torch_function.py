@@ -45,7 +45,7 @@ _METHOD = {
 #: what the class has itself and PyTorch does not give to overrides either
 LEFT_OUT = (
     "__dict__ __init__ __new__ __getattr__ __iter__ __hash__ __dir__ __delitem__ __torch_function__ as_subclass read "
-    "__dlpack_c__"
+    "__dlpack_c__ from_dlpack"
 ).split()
 
 
@@ -220,7 +220,7 @@ class _Overrides(Layer):
 
     def meet_name(self, name: str) -> None:
         for n in (name, name + "_"):
-            if n in self._names:
+            if n in self._names or n in LEFT_OUT:
                 continue
             method, function = registry.guarded_method(n), registry.FUNCTIONS.get(n)
             if method is None and function is None:
