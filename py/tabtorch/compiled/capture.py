@@ -107,7 +107,7 @@ class Capture:
 
     @staticmethod
     def place() -> tuple[str, int, str]:
-        """File, line and text of the line of the user's that is being carried out."""
+        """File, line and text of the user's line that runs now."""
         f: Any = sys._getframe(1)
         while f is not None:
             if not ours(f.f_globals.get("__name__")):
