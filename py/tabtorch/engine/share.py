@@ -30,11 +30,11 @@ class Part:
     """Work that can stand beside other work in one kernel.
 
     `body(k, item)` writes what is done for item number `item`, of which there are `count`: by a thread each, or, where `size` is
-    given, by a workgroup: of that size, or of a larger one. It is called once for each kernel in which it is tried. `threads`: how
-    many of them a workgroup has where any number will do.
+    given, by a workgroup: of that size, or, unless `exact`, of a larger one. It is called once for each kernel in which it is
+    tried. `threads`: how many of them a workgroup has where any number will do.
     """
 
-    __slots__ = ("body", "count", "item", "name", "reads", "size", "threads", "writes")
+    __slots__ = ("body", "count", "exact", "item", "name", "reads", "size", "threads", "writes")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Part:
         body: Callable[[Kernel, Expr], None],
         *,
         size: int = 0,
+        exact: bool = False,
         threads: int = 64,
         reads: Iterable[Any] = (),
         writes: Iterable[Any] = (),
@@ -53,6 +54,7 @@ class Part:
         self.item = item
         self.body = body
         self.size = size
+        self.exact = exact
         self.threads = size or threads
         self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `rows.States`
         self.writes = set(writes)
@@ -105,7 +107,8 @@ def _suit(a: Part, b: Part) -> bool:
     """Whether none of the two has to run in many workgroups that are larger than it needs."""
     if a.size == b.size or not a.size or not b.size:
         return True
-    return min(a, b, key=lambda p: p.size).count <= MOST_ENLARGED
+    smaller = min(a, b, key=lambda p: p.size)
+    return not smaller.exact and smaller.count <= MOST_ENLARGED
 
 
 class _Waiting:

@@ -153,6 +153,7 @@ def emit(b: Builder, g: Group) -> None:
             "WG_Y": wy,
             "A_ROWS": _rows_first(x, nb, nb + nm),
             "B_ROWS": _rows_first(y, nb + nm, -nk),
+            "RAGGED": int(kk % 8 != 0),
             "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
         }
     grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
