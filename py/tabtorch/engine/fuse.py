@@ -95,6 +95,7 @@ class Graph:
                 for i, s in enumerate(n.srcs):
                     if s.buf is None:
                         self.readers[s.pos].append((pos, i))
+        self.after_product: set[int] = set()  # maps that follow a product which is stored anyway
         self.vcost: dict[int, int] = {}
         self.virtual: set[int] = set()
         self._find_virtual()
@@ -171,6 +172,11 @@ class Graph:
                 per_row.add(pos)
             if not self.needed[pos] or not op.elementwise or self.live[pos]:
                 continue
+            if any(
+                s.buf is None and self._joinable(s.pos, pos, i) and self._stored_product(s)
+                for i, s in enumerate(n.srcs)
+            ):
+                self.after_product.add(pos)
             readers = [(self.nodes[r].inst, i) for r, i in self.readers[pos]]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
             ok = pos not in per_row or all(x.ins[i].numel <= size for x, i in readers)
@@ -179,6 +185,12 @@ class Graph:
             if ok and not any(x.op.wants_buffer(i) or x.ins[i].dtype is not n.inst.out.dtype for x, i in readers):
                 out.add(pos)
         return out
+
+    def _stored_product(self, n: Any) -> bool:
+        """Whether this is a contraction that several nodes read, or a map that follows such a one."""
+        if n.inst.op.kind == "contract":
+            return self.live[n.pos] or len(self.readers[n.pos]) > 1
+        return n.pos in self.after_product
 
     def _limits(self, candidates: set[int]) -> dict[int, tuple[int, bool]]:
         """Of the candidates that somebody reads elsewhere than at their own point, through other candidates or not: what it may
@@ -195,6 +207,10 @@ class Graph:
             if n.srcs and 2 * sum(_elements(m) for m in n.inst.ins) <= n.inst.out.numel:
                 # nor is what is mostly broadcast: there is less to read in what it is made of
                 outside, limit = True, min(most, CHEAP)
+            if pos in self.after_product and any(
+                self.nodes[r].inst.op.kind == "reduce" or (r in out and r in self.after_product) for r, _ in readers
+            ):
+                outside, limit = True, min(limit, CHEAP)  # the reduction reads the product, rather than this besides
             for r, i in readers:
                 ri = self.nodes[r].inst
                 if not self._joinable(pos, r, i):
@@ -271,6 +287,8 @@ class Graph:
                     if g.index in seen:
                         continue
                     seen.add(g.index)
+                    if any(self._long_before(g, self.of[x], pos) for x, _ in here):
+                        continue
                     if self._may_join(pos, g, here, other):
                         joined = g
                         break
@@ -279,10 +297,22 @@ class Graph:
             self._need(joined, {self.of[q].index for q in self.deps[pos]} - {joined.index})
             if op.fused:
                 for q, _ in here:
-                    if self.of[q] is not self.of[pos]:
+                    if self.of[q] is not self.of[pos] and not self._long_before(self.of[q], self.of[pos], pos):
                         self._merge(self.of[pos], self.of[q])
                 if self.of[pos].nodes == [pos]:
                     self._join_sibling(pos)
+
+    def _long_before(self, a: Group, b: Group, reader: int) -> bool:
+        """Whether `a` needs nothing of this window, `b` does, and others than `reader`, of both, wait for `a`: it can run beside what
+        precedes `b`, see share.py. So the number of targets is not found together with the sum that it divides."""
+        if self.target.serial or a.kind != "row" or b.kind != "row" or a.anc or not b.anc & ~(1 << a.index):
+            return False
+        mine = {x for p in a.nodes for x in self._bound(p, a)}
+        return mine.isdisjoint(x for p in b.nodes for x in self._bound(p, b)) and any(
+            self.needed[r] and r != reader and r not in a.nodes and r not in b.nodes
+            for p in a.nodes
+            for r, _ in self.readers[p]
+        )
 
     def _join_sibling(self, pos: int) -> None:
         """A node that joined nobody: a group over the same points that reads the same memory can take it along."""
