@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
 _AT_ONCE = 16
+#: threads for a row from so many elements on: of fewer rows at a time more stays in caches, for the next pass over them
+_LONG, _WIDEST = 16384, 1024
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
 _EXCHANGED = 1 << 20
 
@@ -105,12 +107,18 @@ class RowKernel:
         self.neighbours = neighbours(b, g)
         self.wide = b.target.barriers and g.K >= 128 and self.neighbours
         self.size = self._size(g.K)
+        #: where a workgroup has several rows: the first thread of this one's, and the first of the next
+        self.several: tuple[str, str] | None = None
+        #: the same: whether there is such a row
+        self.exists: Expr | None = None
 
     def _size(self, longest: int) -> int:
         """Threads of a workgroup."""
         if self.b.target.software:
             return 16
-        return 256 if self.wide and longest > 1024 else 64
+        if not self.wide or longest <= 1024:
+            return 64
+        return _WIDEST if longest >= _LONG and self.b.target.invocations >= _WIDEST else 256
 
     def write(self, item: Expr) -> None:
         """The statements for one item."""
@@ -229,12 +237,16 @@ class RowKernel:
         """`first`: the condition under which it is this workgroup, or thread, that stores values of the row."""
         if p not in self.b.stored:
             return
-        conditions = [x for x in (first, "lid == 0u" if self.wide else "") if x]
+        conditions = [x for x in (first, self.leader()) if x]
         if conditions:
             self.k.r.push(f"if ({' && '.join(conditions)})")
         self.put(p, o, self.v.inside[p])
         if conditions:
             self.k.r.pop()
+
+    def leader(self) -> str:
+        """The condition under which a thread is the one of its row that stores; empty where each is."""
+        return "lid == 0u" if self.wide else ""
 
     def walk(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
         """One walk along the row, or a chunk of it: stores these values, and gives the states of these reductions."""
@@ -323,11 +335,12 @@ class RowKernel:
             new[p] = tuple(k.let(x, "s") for x in joined)
         if full:
             at = k.let(o * k.dim(g.K, "length") + ke, "i")
-            if counts is not None:
-                k.r.push(f"if ({k.r.text(counts)})")
+            conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
+            if conditions:
+                k.r.push(f"if ({' && '.join(conditions)})")
             for p in full:
                 self.put(p, at, v.inside[p])
-            if counts is not None:
+            if conditions:
                 k.r.pop()
         for p in known:
             del v.inside[p]
@@ -369,8 +382,8 @@ class RowKernel:
         return out
 
     def join_threads(self, states: dict[int, tuple]) -> dict[int, tuple]:
-        """The workgroup's states joined in shared memory, for all threads: some threads join those of several each, then every
-        thread joins theirs. So it takes two barriers, whatever there is to join."""
+        """The threads' states of a row joined in shared memory, for all of them: some threads join those of several each, then every
+        thread joins theirs. So it takes two barriers, whatever there is to join; where a workgroup has several rows, one."""
         k, r = self.k, self.k.r
         some = 1 << self.size.bit_length() // 2
         arrays = {p: [k.shared_array(TYPES[x.type]) for x in state] for p, state in states.items()}
@@ -382,10 +395,10 @@ class RowKernel:
         def get(p: int, at: str) -> tuple:
             return tuple(k.let_copy(variable(f"{n}[{at}]", x.type)) for n, x in zip(arrays[p], states[p], strict=True))
 
-        def joined(p: int, first: str, start: str, end: int, step: int) -> tuple:
+        def joined(p: int, first: str, start: str, end: str, step: int) -> tuple:
             state = tuple(k.var(x) for x in get(p, first))
             at = r.name("j")
-            r.loop(at, start, f"{end}u", f"{step}u")
+            r.loop(at, start, end, f"{step}u")
             new = self.reduce_state(p)[2](tuple(k.let_copy(x) for x in state), get(p, at))
             self.update({p: state}, {p: tuple(k.let(x, "s") for x in new)})
             r.pop()
@@ -394,9 +407,12 @@ class RowKernel:
         for p, state in states.items():
             put(p, state)
         r.line("workgroupBarrier();")
+        if self.several is not None:
+            first, end = self.several
+            return {p: joined(p, first, f"{first} + 1u", end, 1) for p in states}
         r.push(f"if (lid < {some}u)")
         for p in states:
-            put(p, joined(p, "lid", f"lid + {some}u", self.size, some))
+            put(p, joined(p, "lid", f"lid + {some}u", f"{self.size}u", some))
         r.pop()
         r.line("workgroupBarrier();")
-        return {p: joined(p, "0u", "1u", some, 1) for p in states}
+        return {p: joined(p, "0u", "1u", f"{some}u", 1) for p in states}
