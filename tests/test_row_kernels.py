@@ -157,11 +157,12 @@ def test_reductions_of_a_pass_share_barriers(sources: list[str]) -> None:
     x = to_tab(draw(4, 700), "webgpu")
     graph.flush()
     sources.clear()
-    kept = x.sum(1), x.amax(1), x.argmax(1), (x * x).sum(1)
+    y = x * 2
+    kept = y.sum(1), y.amax(1), y.argmax(1)
     graph.flush()
     (text,) = sources
     assert text.count("workgroupBarrier") == 2
-    assert len(kept) == 4
+    assert len(kept) == 3
 
 
 def test_lengths_of_one_form_share_a_schedule(sources: list[str]) -> None:
