@@ -14,6 +14,7 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import default_device
 from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import WEBGPU, on_loss
+from tabtorch.compiled import recording
 from tabtorch.compiled.capture import Capture
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
@@ -77,7 +78,7 @@ class Compiled:
         every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if graph.recorder or STATE.nesting or stance == "force_eager" or config.disable:
+        if recording.current() is not None or STATE.nesting or stance == "force_eager" or config.disable:
             return self.function(*args, **kwargs)
         if (
             STATE.duals or overriding.modes or STATE.hooks or engine.check is not None
@@ -102,7 +103,7 @@ class Compiled:
                 else:  # and nothing is kept of it
                     self._limited(entry)
             for replay in entry.replays:
-                if graph.recording is not None:
+                if recording.current() is not None:
                     break
                 if replay.scope.unchanged():
                     try:
@@ -132,7 +133,7 @@ class Compiled:
         if stance == "fail_on_recompile":
             raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'")
         hold = Capture(self.name, self.warned, self.fullgraph)
-        if not graph.record(hold):  # another thread is recording: this call is none of its
+        if not recording.begin(hold):  # another thread is recording: this call is none of its
             return call()
         try:
             last = entry.provisional
@@ -154,8 +155,8 @@ class Compiled:
             if made is not None and modes() != before:
                 made, recorder.why = None, "it changes a mode, or a default"
         finally:
-            if graph.recording is hold:
-                graph.recorded()
+            if recording.of(hold):
+                recording.end()
         with graph.LOCK:
             self._judge(entry, last, recorder, made, plain)
         return out

@@ -8,14 +8,12 @@ nobody else can see it; so the state of a training step stays where it is, and a
 from __future__ import annotations
 
 import gc
-from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
 from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import refresh
-from tabtorch.base import interrupts
-from tabtorch.compiled import symbolic_numbers
+from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
@@ -108,7 +106,7 @@ class CallRecorder:
                 self._make_numbers_plain()
         with graph.LOCK:
             try:
-                graph.settle()
+                recording.settle()
                 if hold.reason:
                     raise Unrecorded(hold.reason)
                 made = self._made(out)
@@ -292,26 +290,21 @@ class CallRecorder:
         self.begins.tie([self.index[id(t._storage.root)] for t in self.arguments], self.notes)
         self.fresh = [*new, *self.views]
         saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
-        queues = [q for q in graph._queues.values() if q.nodes]
-        queues = list({id(q): q for q in queues}.values())
-        handler = interrupts.hold()
-        graph.planning = get_ident()
-        windows = [Window(q) for q in queues]
-        try:
-            return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
-        except Unrecorded:
-            for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
-                if any(n.buf is None for n in w.nodes):
-                    q.nodes[:0] = w.nodes
-                    q.windows = [n.pos for n, _ in w.aliased]
-            raise
-        except BaseException:
-            for w in windows:
-                graph._give_up(w.nodes)
-            raise
-        finally:
-            graph.planning = 0
-            interrupts.release(handler)
+        queues = [q for q in graph.all_queues() if q.nodes]
+        with graph.undisturbed():
+            windows = [Window(q) for q in queues]
+            try:
+                return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
+            except Unrecorded:
+                for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
+                    if any(n.buf is None for n in w.nodes):
+                        q.nodes[:0] = w.nodes
+                        q.windows = [n.pos for n, _ in w.aliased]
+                raise
+            except BaseException:
+                for w in windows:
+                    graph.give_up(w.nodes)
+                raise
 
     def _grads_after(self, returned: set[int]) -> None:
         """Sorts gradients: (leaf, the new one) where there is one, and those that are gone. `returned`: ids of storages."""

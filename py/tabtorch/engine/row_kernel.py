@@ -72,6 +72,7 @@ def launch(b: Builder, g: Group, form: type[RowKernel], *args: Any) -> None:
             shape.item,
             body,
             size=shape.size if shape.wide else 0,
+            exact=shape.exact,
             threads=shape.size,
             reads=shape.reads,
             writes=shape.writes,
@@ -93,6 +94,7 @@ class RowKernel:
     computed again in each pass over the row that needs them."""
 
     item = "o"
+    exact = False  # whether a workgroup may have no more threads than `size`
 
     def __init__(self, b: Builder, g: Group, k: Kernel) -> None:
         self.b = b
@@ -122,8 +124,10 @@ class RowKernel:
 
     def write(self, item: Expr) -> None:
         """The statements for one item."""
-        if self.wide and self.k.workgroup[0] != self.size:
-            raise AssertionError(f"{self.name} is for workgroups of {self.size} threads, not {self.k.workgroup[0]}")
+        if self.wide and self.k.workgroup[0] != self.size:  # a launch that is shared may have more threads
+            if self.exact:
+                raise AssertionError(f"{self.name} is for workgroups of {self.size} threads, not {self.k.workgroup[0]}")
+            self.size = self.k.workgroup[0]
         self.body(item)
 
     # ---- pieces

@@ -49,6 +49,8 @@ def form(b: Builder, g: Group) -> tuple[int, int, int] | None:
 class RegisterKernel(RowKernel):
     """A row a workgroup, or a few, held in registers."""
 
+    exact = True
+
     def __init__(self, b: Builder, g: Group, k: Kernel, threads: int, turns: int, certain: int) -> None:
         super().__init__(b, g, k)
         self.wide = True
