@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 #: a thread adds so many elements before it adds their sum to what came before
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
-_AT_ONCE = 16
-#: threads for a row from so many elements on: of fewer rows at a time more stays in caches, for the next pass over them
-_LONG, _WIDEST = 16384, 1024
+_AT_ONCE = 8
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
 _EXCHANGED = 1 << 20
 
@@ -118,9 +116,7 @@ class RowKernel:
         """Threads of a workgroup."""
         if self.b.target.software:
             return 16
-        if not self.wide or longest <= 1024:
-            return 64
-        return _WIDEST if longest >= _LONG and self.b.target.invocations >= _WIDEST else 256
+        return 256 if self.wide and longest > 1024 else 64
 
     def write(self, item: Expr) -> None:
         """The statements for one item."""
@@ -302,7 +298,7 @@ class RowKernel:
         if blocks:
             for p in reduces:
                 self.settle(states[p], lost[p])
-        return self.join_threads(states) if self.wide else states
+        return self.join_threads(states) if self.wide and states else states
 
     def _at_once(self, reduces: list[int], full: list[int]) -> int:
         """How many elements are written out: fewer where the text for each is long."""

@@ -23,7 +23,7 @@ _SHORT = ((16, 8, 2), (32, 8, 4), (64, 8, 8), (96, 16, 6), (127, 16, 8))
 _THREADS, _FEW = 64, 1 << 16
 #: longest row -> threads, elements of each. Where there are more elements than the length before, all threads have all but the last
 _FORMS = (
-    (128, 64, 2), (192, 64, 3), (256, 64, 4), (384, 64, 6), (512, 64, 8), (768, 64, 12), (1024, 128, 8), (1536, 128, 12),
+    (128, 64, 2), (192, 64, 3), (256, 64, 4), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
     (2048, 256, 8), (3072, 256, 12), (4096, 256, 16),
 )  # fmt: skip
 #: values that are written out for each thread at most: longer text takes compilers long
