@@ -6,12 +6,13 @@ walks a row and joins the threads' states in shared memory. `row_registers.py` a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.base import dtypes
 
 from .expr import Complex, Expr, cast, const, fit, isnan, minimum, variable, where
-from .lower import PACKED, U0, Factor, Kernel, Ref, index_of, map_kernel
+from .lower import U0, Factor, Kernel, Ref, index_of, map_kernel
 from .share import Part
 from .wgsl import TYPES
 
@@ -107,6 +108,8 @@ class RowKernel:
         self.neighbours = neighbours(b, g)
         self.wide = b.target.barriers and g.K >= 128 and self.neighbours
         self.size = self._size(g.K)
+        self.joins = 0
+        self.pools: tuple[dict[str, list[str]], ...] = ({}, {})
         #: where a workgroup has several rows: the first thread of this one's, and the first of the next
         self.several: tuple[str, str] | None = None
         #: the same: whether there is such a row
@@ -148,13 +151,13 @@ class RowKernel:
             return x * y
         return cast(self.v.source(p, 0, factors), n.compute)
 
-    def lost(self, p: int, state: list[Any]) -> list[Any]:
+    def lost(self, p: int, state: Sequence[Any]) -> list[Any]:
         """What rounding takes from the sums of a state: a variable for each part that is one."""
         op = self.b.nodes[p].inst.op
-        sums = not self.k.js and (op.kind == "contract" or op.sums)
+        sums = not self.k.r.doubles and (op.kind == "contract" or op.sums)
         return [self.k.var(const(0, "f32")) if sums and x.type == "f32" else None for x in state]
 
-    def join(self, p: int, state: list[Any], lost: list[Any], new: Any) -> None:
+    def join(self, p: int, state: Sequence[Any], lost: list[Any], new: Any) -> None:
         """Joins a block's state to that of those before; the errors of sums are added up (Knuth's two-sum)."""
         k = self.k
         totals = [k.let(x, "s") for x in self.reduce_state(p)[2](tuple(state), tuple(new))]
@@ -164,7 +167,7 @@ class RowKernel:
                 k.assign(c, c + ((var - (total - part)) + (x - part)))
             k.assign(var, total)
 
-    def settle(self, state: list[Any], lost: list[Any]) -> None:
+    def settle(self, state: Sequence[Any], lost: list[Any]) -> None:
         """Gives back what was lost; where a sum is infinite or NaN that is no number."""
         for var, c in zip(state, lost, strict=True):
             if c is not None:
@@ -183,7 +186,7 @@ class RowKernel:
         it, else they go out as 32-bit words, and are packed by a launch after this one."""
         n = self.b.nodes[p]
         ref = self.b.ref_of(n)
-        if self.k.js or ref.dtype.name not in PACKED:
+        if self.k.r.packs(ref.dtype.name) == 1:
             self.k.store(ref, at, v)
             return
         if n.inst.out.numel <= _EXCHANGED:
@@ -256,7 +259,7 @@ class RowKernel:
             return self._by_several(o, reduces, full, start, end)
         k = self.k
         states = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
-        if k.js or not self._is_float(reduces):
+        if k.r.doubles or not self._is_float(reduces):
             with k.loop(end, start) as ke:
                 self.update(states, self.element(o, ke, states, full))
             return states
@@ -381,12 +384,29 @@ class RowKernel:
                     stack.append(q)
         return out
 
+    def _arrays(self, states: dict[int, tuple]) -> dict[int, list[str]]:
+        """Names of shared arrays for these states. Every other time they are the same ones: no thread comes to the barrier of one
+        time before all have read what they joined the time before."""
+        pool: dict[str, list[str]] = self.pools[self.joins % 2]
+        self.joins += 1
+        used: dict[str, int] = {}
+        arrays: dict[int, list[str]] = {}
+        for p, state in states.items():
+            arrays[p] = []
+            for type in (TYPES[x.type] for x in state):
+                at = used[type] = used.get(type, -1) + 1
+                names = pool.setdefault(type, [])
+                if at == len(names):
+                    names.append(self.k.shared_array(type))
+                arrays[p].append(names[at])
+        return arrays
+
     def join_threads(self, states: dict[int, tuple]) -> dict[int, tuple]:
         """The threads' states of a row joined in shared memory, for all of them: some threads join those of several each, then every
         thread joins theirs. So it takes two barriers, whatever there is to join; where a workgroup has several rows, one."""
         k, r = self.k, self.k.r
         some = 1 << self.size.bit_length() // 2
-        arrays = {p: [k.shared_array(TYPES[x.type]) for x in state] for p, state in states.items()}
+        arrays = self._arrays(states)
 
         def put(p: int, state: tuple) -> None:
             for name, x in zip(arrays[p], state, strict=True):
