@@ -6,6 +6,7 @@ walks a row and joins the threads' states in shared memory. `row_registers.py` a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.base import dtypes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: a thread adds so many elements before it adds their sum to what came before
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
-_AT_ONCE = 16
+_AT_ONCE = 8
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
 _EXCHANGED = 1 << 20
 
@@ -105,6 +106,12 @@ class RowKernel:
         self.neighbours = neighbours(b, g)
         self.wide = b.target.barriers and g.K >= 128 and self.neighbours
         self.size = self._size(g.K)
+        self.joins = 0
+        self.pools: tuple[dict[str, list[str]], ...] = ({}, {})
+        #: where a workgroup has several rows: the first thread of this one's, and the first of the next
+        self.several: tuple[str, str] | None = None
+        #: the same: whether there is such a row
+        self.exists: Expr | None = None
 
     def _size(self, longest: int) -> int:
         """Threads of a workgroup."""
@@ -131,13 +138,13 @@ class RowKernel:
         n = self.b.nodes[p].inst
         return n.op.element(*[cast(self.v.source(p, i, factors), n.compute) for i in range(n.op.operands)])
 
-    def lost(self, p: int, state: list[Any]) -> list[Any]:
+    def lost(self, p: int, state: Sequence[Any]) -> list[Any]:
         """What rounding takes from the sums of a state: a variable for each part that is one."""
         op = self.b.nodes[p].inst.op
         sums = op.sums and not self.k.r.doubles
         return [self.k.var(const(0, "f32")) if sums and x.type == "f32" else None for x in state]
 
-    def join(self, p: int, state: list[Any], lost: list[Any], new: Any) -> None:
+    def join(self, p: int, state: Sequence[Any], lost: list[Any], new: Any) -> None:
         """Joins a block's state to that of those before; the errors of sums are added up (Knuth's two-sum)."""
         k = self.k
         totals = [k.let(x, "s") for x in self.reduce_state(p)[2](tuple(state), tuple(new))]
@@ -147,7 +154,7 @@ class RowKernel:
                 k.assign(c, c + ((var - (total - part)) + (x - part)))
             k.assign(var, total)
 
-    def settle(self, state: list[Any], lost: list[Any]) -> None:
+    def settle(self, state: Sequence[Any], lost: list[Any]) -> None:
         """Gives back what was lost; where a sum is infinite or NaN that is no number."""
         for var, c in zip(state, lost, strict=True):
             if c is not None:
@@ -216,12 +223,16 @@ class RowKernel:
         """`first`: the condition under which it is this workgroup, or thread, that stores values of the row."""
         if p not in self.b.stored:
             return
-        conditions = [x for x in (first, "lid == 0u" if self.wide else "") if x]
+        conditions = [x for x in (first, self.leader()) if x]
         if conditions:
             self.k.r.push(f"if ({' && '.join(conditions)})")
         self.put(p, o, self.v.inside[p])
         if conditions:
             self.k.r.pop()
+
+    def leader(self) -> str:
+        """The condition under which a thread is the one of its row that stores; empty where each is."""
+        return "lid == 0u" if self.wide else ""
 
     def walk(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
         """One walk along the row, or a chunk of it: stores these values, and gives the states of these reductions."""
@@ -273,7 +284,7 @@ class RowKernel:
         if blocks:
             for p in reduces:
                 self.settle(states[p], lost[p])
-        return self.join_threads(states) if self.wide else states
+        return self.join_threads(states) if self.wide and states else states
 
     def _at_once(self, reduces: list[int], full: list[int]) -> int:
         """How many elements are written out: fewer where the text for each is long."""
@@ -310,11 +321,12 @@ class RowKernel:
             new[p] = tuple(k.let(x, "s") for x in joined)
         if full:
             at = k.let(o * k.dim(g.K, "length") + ke, "i")
-            if counts is not None:
-                k.r.push(f"if ({k.r.text(counts)})")
+            conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
+            if conditions:
+                k.r.push(f"if ({' && '.join(conditions)})")
             for p in full:
                 self.put(p, at, v.inside[p])
-            if counts is not None:
+            if conditions:
                 k.r.pop()
         for p in known:
             del v.inside[p]
@@ -355,12 +367,29 @@ class RowKernel:
                     stack.append(q)
         return out
 
+    def _arrays(self, states: dict[int, tuple]) -> dict[int, list[str]]:
+        """Names of shared arrays for these states. Every other time they are the same ones: no thread comes to the barrier of one
+        time before all have read what they joined the time before."""
+        pool: dict[str, list[str]] = self.pools[self.joins % 2]
+        self.joins += 1
+        used: dict[str, int] = {}
+        arrays: dict[int, list[str]] = {}
+        for p, state in states.items():
+            arrays[p] = []
+            for type in (TYPES[x.type] for x in state):
+                at = used[type] = used.get(type, -1) + 1
+                names = pool.setdefault(type, [])
+                if at == len(names):
+                    names.append(self.k.shared_array(type))
+                arrays[p].append(names[at])
+        return arrays
+
     def join_threads(self, states: dict[int, tuple]) -> dict[int, tuple]:
-        """The workgroup's states joined in shared memory, for all threads: some threads join those of several each, then every
-        thread joins theirs. So it takes two barriers, whatever there is to join."""
+        """The threads' states of a row joined in shared memory, for all of them: some threads join those of several each, then every
+        thread joins theirs. So it takes two barriers, whatever there is to join; where a workgroup has several rows, one."""
         k, r = self.k, self.k.r
         some = 1 << self.size.bit_length() // 2
-        arrays = {p: [k.shared_array(TYPES[x.type]) for x in state] for p, state in states.items()}
+        arrays = self._arrays(states)
 
         def put(p: int, state: tuple) -> None:
             for name, x in zip(arrays[p], state, strict=True):
@@ -369,10 +398,10 @@ class RowKernel:
         def get(p: int, at: str) -> tuple:
             return tuple(k.let_copy(variable(f"{n}[{at}]", x.type)) for n, x in zip(arrays[p], states[p], strict=True))
 
-        def joined(p: int, first: str, start: str, end: int, step: int) -> tuple:
+        def joined(p: int, first: str, start: str, end: str, step: int) -> tuple:
             state = tuple(k.var(x) for x in get(p, first))
             at = r.name("j")
-            r.loop(at, start, f"{end}u", f"{step}u")
+            r.loop(at, start, end, f"{step}u")
             new = self.reduce_state(p)[2](tuple(k.let_copy(x) for x in state), get(p, at))
             self.update({p: state}, {p: tuple(k.let(x, "s") for x in new)})
             r.pop()
@@ -381,9 +410,12 @@ class RowKernel:
         for p, state in states.items():
             put(p, state)
         r.line("workgroupBarrier();")
+        if self.several is not None:
+            first, end = self.several
+            return {p: joined(p, first, f"{first} + 1u", end, 1) for p in states}
         r.push(f"if (lid < {some}u)")
         for p in states:
-            put(p, joined(p, "lid", f"lid + {some}u", self.size, some))
+            put(p, joined(p, "lid", f"lid + {some}u", f"{self.size}u", some))
         r.pop()
         r.line("workgroupBarrier();")
-        return {p: joined(p, "0u", "1u", some, 1) for p in states}
+        return {p: joined(p, "0u", "1u", f"{some}u", 1) for p in states}
