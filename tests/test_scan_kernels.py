@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +11,9 @@ import torch
 import tabtorch
 from sidebyside import to_tab
 from tabtorch.engine import graph
-from tabtorch.engine.target import target
 from test_counts import counted
 
-
-@pytest.fixture(autouse=True, scope="module")
-def as_on_a_gpu() -> Iterator[None]:
-    graph.flush()
-    t = target(0)
-    before = t.software, t.barriers
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph, "_plans", {})
-        t.software, t.barriers = False, True
-        yield
-        graph.flush()
-        t.software, t.barriers = before
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
 
 def draw(*shape: int) -> torch.Tensor:

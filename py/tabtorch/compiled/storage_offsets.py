@@ -36,7 +36,7 @@ class Begins:
             k = self.of.setdefault(i, self.first + a)
             if k != self.first + a:  # which of them a view is of cannot be told
                 apart = self.values[a] - self.values[k - self.first]
-                notes.tests[f"v[{self.first + a}] - v[{k}] == {apart}"] = None
+                notes.tests["==", ("-", ("v", self.first + a, -1), ("v", k, -1)), apart, True] = None
 
     def scalars(self, nodes: Sequence[Node], place: dict[int, int]) -> list[Any]:
         """The numbers of nodes, as plans take them. place: id of a value from before -> that of its storage."""
@@ -52,11 +52,11 @@ class Begins:
 
     def _begin(self, offset: int, i: int | None) -> int:
         k = None if i is None else self.of.get(i)
-        return offset if k is None else symbolic_int(offset, f"(v[{k}] + {offset - self.values[k - self.first]})")
+        return offset if k is None else symbolic_int(offset, ("+", ("v", k, -1), offset - self.values[k - self.first]))
 
 
 def _whose(n: Any, place: dict[int, int]) -> int | None:
     """The place of the storage whose value `n` is, or was before the function has written to parts of it."""
-    while id(n) not in place and n.srcs and (n.inst.op.kind == "write" or getattr(n.inst.op, "in_place", False)):
+    while id(n) not in place and n.srcs and n.inst.op.in_place:
         n = n.srcs[0]
     return place.get(id(n))

@@ -69,7 +69,7 @@ def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
         cut = 1 if tiles >= wanted else min(-(-2 * wanted // tiles), most)
         if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64):
             break
-    if cut <= 1:
+    if cut <= 2:  # half as long is not worth another launch
         return side, side, 1, k
     length = -(-k // cut // 8) * 8
     return side, side, -(-k // length), length

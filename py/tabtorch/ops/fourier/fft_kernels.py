@@ -263,9 +263,9 @@ class _Passes:
         """Element j of a row: of the work of the last pass (a buffer, or an array of the workgroup), or (None) of the input."""
         n = k.dim(self.n, "n")
         if isinstance(source, str):
-            z = k.r.name("x")
-            k.r.line(f"let {z} = {source}[{k.r.text(row * n + j)}];")
-            return Complex(variable(f"{z}.x", "f32"), variable(f"{z}.y", "f32"))
+            name = k.r.name("x")
+            k.r.line(f"let {name} = {source}[{k.r.text(row * n + j)}];")
+            return Complex(variable(f"{name}.x", "f32"), variable(f"{name}.y", "f32"))
         if source is not None:
             return k.let(k.load(source, k.let(row * n + j, "at")), "x")
         m = self.m
