@@ -12,6 +12,7 @@ import tabtorch
 from sidebyside import to_tab
 from tabtorch.engine import graph
 from tabtorch.engine.target import target
+from tabtorch.ops.reductions import sort_kernel
 from test_counts import counted
 
 
@@ -126,3 +127,18 @@ def test_little_workgroup_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target(0), "workgroup_bytes", 16384)
     agree(stable(), draw(2, 2100), 4)  # blocks of 1,024, and two merges
     agree(stable(), (draw(2, 1500) * 1000).long(), 3)
+
+
+@pytest.mark.parametrize("lengths", [(70, 101, 333, 512), (2100, 4096, 3001)])
+def test_a_schedule_serves_all_lengths_of_a_class(lengths: tuple[int, ...]) -> None:
+    before = graph.counts["schedules"]
+    for n in lengths:
+        agree(lambda x: x.argsort(dim=1, stable=True), (draw(3, n) * 9).round(), 1 if n <= 512 else 2)
+    assert graph.counts["schedules"] == before + 1
+
+
+def test_grids_that_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are more workgroups than a grid has along one dimension, the last ones have nothing to do."""
+    monkeypatch.setattr(sort_kernel, "grid_for", lambda n, _: [2, 3, -(-n // 6)])
+    agree(stable(), draw(11, 70))
+    agree(stable(), draw(2, 2600))
