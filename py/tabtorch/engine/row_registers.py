@@ -42,7 +42,7 @@ def form(b: Builder, g: Group) -> tuple[int, int, int] | None:
     _, threads, turns = forms[at]
     shortest = forms[at - 1][0] + 1 if at else 9 if forms is _SHORT else 128
     values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes)
-    reduces = [p for p in g.nodes if b.nodes[p].inst.op.kind in ("reduce", "contract")]
+    reduces = [p for p in g.nodes if b.nodes[p].inst.op.reduces]
     states = sum(8 if x.type == "i64" else 4 for p in reduces for x in initial(b, p))  # bytes for each thread
     if values * turns > _MOST or threads > b.target.invocations or states * threads > b.target.workgroup_bytes:
         return None
