@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .expr import Complex, const
 from .view import Meta, contiguous_meta, started
 
 if TYPE_CHECKING:
@@ -118,13 +119,14 @@ class Reduce(Op):
     """A monoid over the trailing dimensions of its input (the view puts them last; `static` = how many are kept).
 
     `lift(x, k)` makes a state (tuple of expressions) of an element and its index, `combine` joins two, `result` ends it.
-    `init(type)` is the neutral state. `sums`: joining adds the states' parts.
+    `init(type)` is the neutral state. `sums`: joining adds the states' parts. `operands`: so many values make an `element`.
     """
 
     __slots__ = ("combine", "init", "lift", "result", "sums")
     kind = "reduce"
     group = "row"
     fused = pure = reduces = True
+    operands = 1
 
     def __init__(
         self,
@@ -141,6 +143,10 @@ class Reduce(Op):
         self.lift = lift
         self.combine = combine
         self.result = result
+
+    @staticmethod
+    def element(x: Any) -> Any:
+        return x
 
     def takes_own_point(self, i: Inst, k: int, numel: int) -> bool:
         return True
@@ -160,6 +166,31 @@ class Contract(Op):
     kind = group = "contract"
     pure = reduces = rereads = True
     weight = 8  # what is contracted takes longer: it is read, multiplied and added
+
+    # the monoid, as Reduce has it
+    operands = 2
+    sums = True
+
+    @staticmethod
+    def init(type: str) -> tuple:
+        zero = const(0, type)
+        return (zero.re, zero.im) if isinstance(zero, Complex) else (zero,)
+
+    @staticmethod
+    def element(x: Any, y: Any) -> Any:
+        return x * y
+
+    @staticmethod
+    def lift(v: Any, k: Any) -> tuple:
+        return (v.re, v.im) if isinstance(v, Complex) else (v,)
+
+    @staticmethod
+    def combine(a: tuple, b: tuple) -> tuple:
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+
+    @staticmethod
+    def result(state: tuple) -> Any:
+        return Complex(*state) if len(state) == 2 else state[0]
 
     def points(self, i: Inst) -> tuple[int, int]:
         m = i.ins[0]

@@ -161,7 +161,7 @@ class _Sizes(Writer):
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self.trace = trace
-        self._symbols: dict[int, int] = {}
+        self._symbols: dict[int, tuple[int, Any]] = {}  # id -> step, and what keeps it alive
 
     def _atom(self, at: int) -> int:
         what = self.trace.atoms[at]
@@ -176,7 +176,7 @@ class _Sizes(Writer):
             return self.number(concrete(x))
         known = self._symbols.get(id(x))
         if known is not None:
-            return known
+            return known[0]
         if type(x) is not Symbol:
             op, a, b = x.parts
             at = self.step(op, self.of(a), self.of(b))
@@ -185,7 +185,7 @@ class _Sizes(Writer):
             at = terms[0]
             for term in terms[1:]:
                 at = self.step("+", at, term)
-        self._symbols[id(x)] = at
+        self._symbols[id(x)] = at, x
         return at
 
     def _term(self, mono: tuple[int, ...], factor: int) -> int:

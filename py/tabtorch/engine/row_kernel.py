@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabtorch.base import dtypes
 
-from .expr import Complex, Expr, cast, const, fit, isnan, minimum, variable, where
+from .expr import Expr, cast, const, fit, isnan, minimum, variable, where
 from .lower import U0, Factor, Kernel, Ref, index_of, map_kernel
 from .share import Part
 from .wgsl import TYPES
@@ -40,10 +40,8 @@ def neighbours(b: Builder, g: Group) -> bool:
 def initial(b: Builder, p: int) -> tuple:
     """The neutral state of a reduction or contraction."""
     n = b.nodes[p].inst
-    if n.op.kind == "contract":
-        zero = const(0, n.compute)
-        return (zero.re, zero.im) if isinstance(zero, Complex) else (zero,)
-    return n.op.init(n.compute)
+    state: tuple = n.op.init(n.compute)
+    return state
 
 
 def launch(b: Builder, g: Group, form: type[RowKernel], *args: Any) -> None:
@@ -133,28 +131,17 @@ class RowKernel:
 
     def reduce_state(self, p: int) -> tuple[Any, Any, Any]:
         """(init, lift, combine) of a reduction or contraction."""
-        n = self.b.nodes[p].inst
-        init = initial(self.b, p)
-        if n.op.kind == "contract":
-            return (
-                init,
-                (lambda v, k: (v.re, v.im)) if len(init) == 2 else (lambda v, k: (v,)),
-                lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
-            )
-        return init, n.op.lift, n.op.combine
+        op = self.b.nodes[p].inst.op
+        return initial(self.b, p), op.lift, op.combine
 
     def operand(self, p: int, factors: list[Factor]) -> Any:
         n = self.b.nodes[p].inst
-        if n.op.kind == "contract":
-            x = cast(self.v.source(p, 0, factors), n.compute)
-            y = cast(self.v.source(p, 1, factors), n.compute)
-            return x * y
-        return cast(self.v.source(p, 0, factors), n.compute)
+        return n.op.element(*[cast(self.v.source(p, i, factors), n.compute) for i in range(n.op.operands)])
 
     def lost(self, p: int, state: Sequence[Any]) -> list[Any]:
         """What rounding takes from the sums of a state: a variable for each part that is one."""
         op = self.b.nodes[p].inst.op
-        sums = not self.k.r.doubles and (op.kind == "contract" or op.sums)
+        sums = op.sums and not self.k.r.doubles
         return [self.k.var(const(0, "f32")) if sums and x.type == "f32" else None for x in state]
 
     def join(self, p: int, state: Sequence[Any], lost: list[Any], new: Any) -> None:
@@ -175,11 +162,7 @@ class RowKernel:
 
     def finish(self, p: int, state: tuple) -> Any:
         n = self.b.nodes[p].inst
-        if n.op.kind == "contract":
-            v = Complex(state[0], state[1]) if len(state) == 2 else state[0]
-        else:
-            v = n.op.result(state)
-        return fit(cast(v, n.out.dtype.compute), n.out.dtype.name)
+        return fit(cast(n.op.result(state), n.out.dtype.compute), n.out.dtype.name)
 
     def put(self, p: int, at: Expr, v: Any) -> None:
         """Stores a value of the group. Of a packed dtype several elements share a word: where they are few they are exchanged in
@@ -207,7 +190,7 @@ class RowKernel:
                 self.k.let(index_of(self.k, m, [o, (U0, kf[0], kf[1])], (p, i)), "base")
 
     def _is_reduce(self, p: int) -> bool:
-        return self.b.nodes[p].inst.op.kind in ("reduce", "contract")
+        return self.b.nodes[p].inst.op.reduces
 
     # ---- statements
 

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from .plan import Builder
 
 #: longest row -> threads, elements of each: several rows to a workgroup
-_SHORT = ((16, 8, 2), (32, 8, 4), (64, 8, 8), (96, 16, 6), (127, 16, 8))
+_SHORT = ((16, 2, 8), (32, 4, 8), (64, 8, 8), (96, 8, 12), (127, 8, 16))
 #: threads of a workgroup at least. Rows of which all have fewer elements than `_FEW` are a thread's each: they fit in more launches
 _THREADS, _FEW = 64, 1 << 16
-#: longest row -> threads, elements of each. Where there are more elements than the length before, all threads have all but the last
+#: the same for longer ones. These forms were the fastest on an H100: 6 to 8 elements a thread, or more where else many threads
+#: had to be joined
 _FORMS = (
-    (128, 64, 2), (192, 64, 3), (256, 64, 4), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
+    (128, 16, 8), (192, 32, 6), (256, 32, 8), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
     (2048, 256, 8), (3072, 256, 12), (4096, 256, 16),
 )  # fmt: skip
 #: values that are written out for each thread at most: longer text takes compilers long
@@ -41,7 +42,7 @@ def form(b: Builder, g: Group) -> tuple[int, int, int] | None:
     _, threads, turns = forms[at]
     shortest = forms[at - 1][0] + 1 if at else 9 if forms is _SHORT else 128
     values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes)
-    reduces = [p for p in g.nodes if b.nodes[p].inst.op.kind in ("reduce", "contract")]
+    reduces = [p for p in g.nodes if b.nodes[p].inst.op.reduces]
     states = sum(8 if x.type == "i64" else 4 for p in reduces for x in initial(b, p))  # bytes for each thread
     if values * turns > _MOST or threads > b.target.invocations or states * threads > b.target.workgroup_bytes:
         return None

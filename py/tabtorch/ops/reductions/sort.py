@@ -83,8 +83,8 @@ class _Keys:
                 )
                 for row in (a, b)
             )
-            k.r.line(f"if ({k.r.text(self.before(x, y))}) {{ {order.value} = 1{'' if k.js else 'u'}; break; }}")
-            k.r.line(f"if ({k.r.text(self.before(y, x))}) {{ {order.value} = 2{'' if k.js else 'u'}; break; }}")
+            k.r.line(f"if ({k.r.text(self.before(x, y))}) {{ {order.value} = {k.r.uint(1)}; break; }}")
+            k.r.line(f"if ({k.r.text(self.before(y, x))}) {{ {order.value} = {k.r.uint(2)}; break; }}")
         return order == 1, order == 2
 
 
