@@ -20,6 +20,7 @@ from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.guards import ours
 from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
+from tabtorch.engine.view import pinned_meta
 from tabtorch.random import HostGenerator, PhiloxGenerator
 
 _SEEDING = [(c, n) for c in (HostGenerator, PhiloxGenerator) for n in ("_start", "_restore")]
@@ -164,6 +165,7 @@ class Capture:
         def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:
                 return draw(generator, distribution, out, inputs)
+            out = pinned_meta(out)
             with self.aside():
                 node: Any = draw(generator, distribution, out, inputs)
             self.uploads.pop(node.buf.id, None)

@@ -12,6 +12,7 @@ Where those do not lead to such a tensor, `refresh` makes a history from the bas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from tabtorch.autograd import engine
@@ -248,6 +249,12 @@ class Histories:
         self.edges = [[("tensor", at[id(e[1])]) if e[0] == "tensor" else e for e in edges] for edges in self.edges]
         self.outputs = [(at[id(t)], step, nr) for t, step, nr in self.outputs]
         self.inputs, self.points, self.made, self.level, self.before = {}, {}, {}, {}, set()
+
+    def with_joints(self, joints: list[Joint]) -> Histories:
+        """The same of other sizes, with these instead of its own. All its steps are such."""
+        new = copy(self)
+        new.steps, new.joints = [*joints], joints
+        return new
 
     def signature(self) -> Any:
         """What two runs have in common that have the same histories."""

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
+
+from tabtorch.engine.symbols import fixed
 
 
 class Notes:
@@ -104,6 +107,7 @@ def _binary(sign: str, f: Callable[[Any, Any], Any], swapped: bool) -> Callable[
     def operate(a: SymbolicNumber, b: Any) -> Any:
         if not isinstance(b, (int, float)):
             return NotImplemented
+        b = fixed(b)
         x, y = (b, a) if swapped else (a, b)
         value = f(_plain(x), _plain(y))
         return symbolic(value, f"({notes.spell(x)} {sign} {notes.spell(y)})") if type(value) in (int, float) else value
@@ -130,6 +134,7 @@ class Numbers:
     """The numbers of a recording as a function of the numbers of the day, `v`, and of what the generators give, `r`."""
 
     def __init__(self, scalars: Sequence[Any], after: Sequence[Any], noted: Notes) -> None:
+        self._made_of = after, noted
         recipes = [noted.recipe(x) for x in scalars]
         self.constants = [None if text else x for x, text in zip(scalars, recipes, strict=True)]
         self.moving = [i for i, text in enumerate(recipes) if text]
@@ -137,6 +142,16 @@ class Numbers:
         tests = " and ".join(f"({t})" for t in noted.tests) or "True"
         space = {"inf": math.inf, "nan": math.nan, "__builtins__": {"abs": abs}}
         self._make = eval(f"lambda v, r: (({parts[0]}), ({parts[1]})) if {tests} else None", space)
+
+    def with_scalars(self, scalars: Sequence[Any]) -> Numbers:
+        """The same function for other sizes. scalars: as those of the recording, with other constants, and other beginnings."""
+        if any(type(x) is SymbolicInt and x.recipe[0] != "r" for x in scalars):
+            return Numbers(scalars, *self._made_of)
+        new = copy(self)
+        new.constants = list(scalars)
+        for i in self.moving:
+            new.constants[i] = None
+        return new
 
     def __call__(self, v: Sequence[Any], r: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]] | None:
         """The scalars of the plan and the numbers left behind; None where the function would go another way."""

@@ -21,7 +21,8 @@ from tabtorch.base.thread_state import FIRST, STATE, met
 from .. import bridge as _bridges
 from ..bridge.base import LOCK
 from .liveness import by, held_beyond
-from .view import Meta, started
+from .symbols import concrete, is_number
+from .view import Meta, concrete_meta, started
 
 if TYPE_CHECKING:
     from .plan import Lowering
@@ -156,7 +157,21 @@ class Inst:
     as it takes scalars. So a window that slides over data, or a position that grows, schedules nothing anew.
     """
 
-    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static", "structure", "work")
+    __slots__ = (
+        "asked",
+        "base",
+        "compute",
+        "concrete",
+        "ins",
+        "offsets",
+        "op",
+        "out",
+        "queue",
+        "scalars",
+        "static",
+        "structure",
+        "work",
+    )
 
     def __init__(
         self,
@@ -181,10 +196,18 @@ class Inst:
         self.static = static
         self.compute = compute or out.dtype.compute
         self.queue = queue_of(out.device)
-        self.work = _work(op, ins, out)
         self.structure: Any = None  # see schedules.py
         self.base: Inst = self
         self.offsets: tuple[int, ...] = ()
+        #: where sizes are symbols of a capture (compiled/dynamic.py), the same with those at hand
+        self.concrete: Inst | None = None
+        if symbols_met and (known := _known(op, ins, out, static)) is not None:
+            at_hand: Inst = inst(op, known[0], known[1], scalars, known[2], compute)
+            self.concrete = at_hand
+            self.work, self.base, self.offsets = at_hand.work, at_hand.base, at_hand.offsets
+            self.asked = compute  # what `inst` was given
+            return
+        self.work = _work(op, ins, out)
         if op.kind != "custom" or getattr(op, "sliding", False):
             self.offsets = tuple(m.offset for m in self.views() if m.offset)
             if any(x != 1 for x in self.offsets):
@@ -195,6 +218,30 @@ class Inst:
     def views(self) -> tuple[Meta, ...]:
         """The views whose beginnings vary: those of the inputs, and the region of a write."""
         return (*self.ins, self.static) if self.op.kind == "write" else self.ins
+
+
+def _known(op: Op, ins: tuple[Meta, ...], out: Meta, static: Any) -> tuple[tuple[Meta, ...], Meta, Any] | None:
+    """Views and `static` with the numbers that their symbols have; None where there are none. Where numbers in `static` are
+    no parameters of kernels, those become guards."""
+    shown = tuple([concrete_meta(m) for m in ins]), concrete_meta(out), _known_static(static, op.sized)
+    if shown[1] is out and shown[2] is static and all(a is b for a, b in zip(shown[0], ins, strict=True)):
+        return None
+    return shown
+
+
+def _known_static(x: Any, sized: bool) -> Any:
+    if type(x) is Meta:
+        return concrete_meta(x)
+    if type(x) is tuple:
+        found = tuple([_known_static(y, sized) for y in x])
+        return x if all(a is b for a, b in zip(x, found, strict=True)) else found
+    if hasattr(x, "of_parts"):
+        sizes = x.sizes()
+        found = _known_static(sizes, True)
+        return x if found is sizes else type(x).of_parts(found, x.rest())
+    if is_number(x):
+        return concrete(x) if sized else x.pinned()
+    return x
 
 
 def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
@@ -339,6 +386,14 @@ class Node:
         self.pos = 0
 
 
+def plain(n: Node) -> None:
+    """Puts the numbers that symbols of a capture have in their place."""
+    if n.inst.concrete is not None:
+        n.inst = n.inst.concrete
+    if n.scalars:
+        n.scalars = tuple(map(concrete, n.scalars))
+
+
 class Nodes(list):
     """Nodes that wait. Those of other threads than the one whose function is being recorded are kept apart, in `others`."""
 
@@ -404,6 +459,10 @@ recorder = 0
 recording: Any = None
 
 
+#: whether a function was ever captured with symbols for sizes (compiled/dynamic.py)
+symbols_met = False
+
+
 #: whether there may be batched values: `batches` is counted without a lock, and this follows (func/batch.py says how)
 batched = False
 
@@ -451,7 +510,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     elif i.work > LITTLE:  # only what is large can reach the watermark
-        size = i.out.numel
+        size = concrete(i.out.numel)
         if size > LITTLE:
             nbytes = size * i.out.dtype.itemsize
             if nbytes > WATERMARK:
@@ -574,7 +633,7 @@ MOST_PLANS = 4096
 class Window:
     """A window about to be sent: its structure (`key`, which `live` is to be added to), what it reads, its numbers."""
 
-    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars")
+    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars", "symbolic")
 
     def __init__(self, q: Queue) -> None:
         """In the LOCK."""
@@ -585,6 +644,12 @@ class Window:
         if waiting is q.nodes:
             aliases, q.windows = q.windows, []
         q.bytes = q.work = 0
+        #: the instructions with the symbols of a capture, and scalars
+        self.symbolic: list[tuple[Inst, tuple]] = []
+        if symbols_met:
+            self.symbolic = [(n.inst, n.scalars) for n in nodes]
+            for n in nodes:
+                plain(n)
         key: list[Any] = []
         add = key.append
         inputs: list[Node] = []

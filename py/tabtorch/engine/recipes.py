@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf, nan
 from typing import Any
 
-from .symbols import Symbol, Trace, concrete
+from .symbols import Real, Symbol, Trace, concrete
 
 
 def compiled(
-    trace: Trace, numbers: Iterable[Any]
+    trace: Trace, numbers: Iterable[Any], words: bool = True
 ) -> tuple[Callable[[Sequence[int]], bool], Callable[[Sequence[int]], list[int]]]:
-    """Two functions of the sizes: whether all guards hold, and these numbers."""
+    """Two functions of the sizes: whether all guards hold, and these numbers; those that may be negative as parameter words."""
     holds = _Code(trace)
     tests = [
         f"{holds.name(a)} {op} {holds.name(b)}" if answer else f"not {holds.name(a)} {op} {holds.name(b)}"
         for op, a, b, answer in trace.guards.values()
     ]
     values = _Code(trace)
-    listed = ", ".join([values.word(x) for x in numbers])
+    listed = ", ".join([values.word(x) if words else values.name(x) for x in numbers])
     ask, give = holds.function(" and ".join(tests) or "True"), values.function(f"[{listed}]")
 
     def all_hold(sizes: Sequence[int]) -> bool:
@@ -56,8 +57,12 @@ class _Code:
 
     def name(self, x: Any) -> str:
         """What stands for a number in the text."""
+        if type(x) is Real and x.trace is self.trace:
+            op, a, b = x.parts
+            return f"({self.name(a)} {op} {self.name(b)})"
         if type(x) is not Symbol or x.trace is not self.trace:
-            return str(concrete(x))
+            n = concrete(x)
+            return f"({n!r})" if n < 0 else repr(n)
         key = ("sum", id(x))
         name = self._names.get(key)
         if name is not None:
@@ -80,6 +85,6 @@ class _Code:
         sizes = "".join(f"s{i}, " for i in range(len(self.trace.symbols)))
         head = f" ({sizes}) = sizes\n" if sizes else ""
         text = "def f(sizes):\n" + head + "\n".join([*self.lines, f" return {result}"])
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"inf": inf, "nan": nan}
         exec(text, found)  # text of numbers and names made here
         return found["f"]
