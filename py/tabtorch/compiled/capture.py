@@ -20,7 +20,8 @@ from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.guards import ours
 from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
-from tabtorch.engine.view import pinned_meta
+from tabtorch.engine.symbols import concrete, fixed
+from tabtorch.engine.view import concrete_meta, pinned_meta
 from tabtorch.random import HostGenerator, PhiloxGenerator
 
 _SEEDING = [(c, n) for c in (HostGenerator, PhiloxGenerator) for n in ("_start", "_restore")]
@@ -130,7 +131,7 @@ class Capture:
         copy, upload, alloc, following, draw = self._before
 
         def copied(dev: int, source: int, nbytes: int) -> int:
-            ident = copy(dev, source, nbytes)
+            ident = copy(dev, source, concrete(nbytes))
             if not self.mine():
                 return ident
             if source in self.uploads:  # still what was uploaded
@@ -165,9 +166,13 @@ class Capture:
         def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:
                 return draw(generator, distribution, out, inputs)
-            out = pinned_meta(out)
+            if inputs:
+                out = pinned_meta(out)
+                distribution = distribution.with_sizes(fixed)
             with self.aside():
-                node: Any = draw(generator, distribution, out, inputs)
+                node: Any = draw(generator, distribution.with_sizes(concrete), concrete_meta(out), inputs)
+            if out.symbolic:
+                node.inst = graph.inst(graph._upload, (), out)
             self.uploads.pop(node.buf.id, None)
             self.made[node.buf.id] = len(self.ahead)
             self.alive.append(node)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch._dynamo import config
+from tabtorch._dynamo.utils import counters
 from tabtorch.autograd import engine
 from tabtorch.base import dtypes
 from tabtorch.base.device import default_device
@@ -106,6 +107,8 @@ class Compiled:
             entry = self.entries.get(key)
             if entry is None:
                 entry = self._entry(key, args, kwargs, tensors, objects)
+            elif entry.shapes is not None and not (entry.replays or entry.provisional or entry.why):
+                self._resized(entry, tensors)
             if entry.of is not None and entry.of.proven and entry.provisional is entry.of.replay:
                 entry.replays.append(entry.of.replay)  # another size has shown that it is right
                 entry.provisional = None
@@ -213,11 +216,16 @@ class Compiled:
                 automatic = self.dynamic is None and config.automatic_dynamic_shapes
                 which = entry.shapes.dynamic(tensors, self._every(), automatic)
                 sizes = Sizes(tensors, which) if which else None
-            recorder = CallRecorder(scope, tensors, boxes, plain, self.plans, sizes)
+            recorder = CallRecorder(
+                scope, tensors, boxes, plain, self.plans, sizes, sizes is not None or entry.of is not None
+            )
             before = modes()
             out, made = recorder.run(hold, call)
             if made is not None and modes() != before:
                 made, recorder.why = None, "it changes a mode, or a default"
+            counters["frames"]["total"] += 1
+            counters["frames"]["ok"] += made is not None
+            counters["stats"]["unique_graphs"] += made is not None and not plain
         finally:
             if graph.recording is hold:
                 graph.recorded()

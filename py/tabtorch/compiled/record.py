@@ -13,15 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch.autograd.tape import GradFn, freed_error, grad_class
-from tabtorch.autograd.views import refresh
+from tabtorch.autograd.views import PLAIN, refresh
 from tabtorch.base import interrupts
 from tabtorch.compiled import symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import Numbers, Recording, Sizes, WindowPlan, settled
+from tabtorch.compiled.dynamic import Numbers, Recording, Sizes, WindowPlan, ahead_with, settled
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.memory import separated, twin_of, unshared
-from tabtorch.compiled.replay import Replay
+from tabtorch.compiled.replay import Replay, alike
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begin, Begins
 from tabtorch.compiled.tree import Unknown, altered, describe, with_sizes
@@ -64,14 +64,6 @@ def _number(x: Any) -> Any:
     )
 
 
-def _alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What two runs have in common that draw, or copy, the same."""
-    if a[0] == "copy":
-        return (a[1], a[3])
-    _, generator, draw, m, inputs = a
-    return (id(generator), draw.kernel.name, draw.scalars, m, len(inputs))
-
-
 def _memory(node: Any) -> Any:
     """The whole of the buffer that a value lies in."""
     return node.buf.base or node.buf
@@ -92,9 +84,11 @@ class CallRecorder:
         plain: bool,
         plans: dict[Any, Any],
         sizes: Sizes | None = None,
+        varying: bool = False,
     ) -> None:
-        """sizes: Symbols for sizes of the arguments that may vary."""
+        """sizes: Symbols for sizes of the arguments that may vary. varying: whether what is recorded is for other sizes, too."""
         self.sizes = sizes
+        self.varying = varying
         self.recording: Recording | None = None
         self.refused = False  # whether the function failed with Symbols
         self.refusal = ""  # why the run serves no other sizes
@@ -288,6 +282,8 @@ class CallRecorder:
         self.hold.fixed = True
         try:
             views = self._views(results)
+            if self.varying and all(t._view_state == PLAIN for t in views):
+                views = []  # their histories are made from their bases, when they are asked for
             if self.outputs or views:
                 self.tape = Histories(self.outputs, views, inputs, known)
         except Exception as e:  # it says so again when it is asked for
@@ -495,6 +491,8 @@ class CallRecorder:
             if {i for i, _ in replaced} & {r[1] for r in self.tape.refs if r[0] == "old"}:
                 raise Unrecorded("its backward pass needs a value that is written over")
             self.tape.place(everyone)
+        self.shown_ahead = self.hold.ahead
+        self.hold.ahead = [ahead_with(a, concrete, concrete_meta) for a in self.hold.ahead]
         self.sources = [
             [self._source(a[2])] if a[0] == "copy" else [self._source(n.buf.id) for n in a[4]] for a in self.hold.ahead
         ]
@@ -509,7 +507,7 @@ class CallRecorder:
             steps.append((plan, found_in[w], window))
         self.signature: Any = (
             [(tuple(x.key), [r[:1] if r[0] == "constant" else r for r in ins]) for _, ins, x in steps],
-            [_alike(a) for a in self.hold.ahead],
+            [alike(a) for a in self.hold.ahead],
         )
         self.uploads = list(self.hold.uploads.values())
         values = self.nodes.copy()

@@ -46,6 +46,14 @@ def _same_numbers(a: Sequence[Any], b: Sequence[Any]) -> bool:
     )
 
 
+def alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What two runs have in common that draw, or copy, the same."""
+    if a[0] == "copy":
+        return (a[1], a[3])
+    _, generator, draw, m, inputs, *_ = a
+    return (id(generator), draw.kernel.name, draw.scalars, m, len(inputs))
+
+
 def structure(x: Any) -> Any:
     """A signature with what instructions are in their place: some are not the same object for the same."""
     if type(x) is Inst:

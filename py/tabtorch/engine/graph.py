@@ -172,6 +172,7 @@ class Inst:
         "structure",
         "work",
     )
+    work: int
 
     def __init__(
         self,
@@ -594,7 +595,7 @@ def reserve(m: Meta) -> Node:
 def copied(b: Buffer, device: int, nbytes: int) -> Buffer:
     """Another buffer, on `device`, with the first bytes of `b`."""
     with LOCK:
-        return Buffer(bridge().copy(device, b.id, nbytes), nbytes, device)
+        return Buffer(bridge().copy(device, b.id, nbytes), concrete(nbytes), device)
 
 
 def largest(device: int) -> int:
@@ -677,6 +678,9 @@ class Window:
                     add(p)
             if n.scalars:
                 scalars.extend(n.scalars)
+        if symbols_met:
+            for n in inputs:
+                plain(n)
         n = s = None  # else the loop variables would count as holders
         self.live = live = held_beyond(nodes, [x.uses for x in nodes])
         self.free = free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]

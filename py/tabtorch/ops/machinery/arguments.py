@@ -69,7 +69,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             v = given[n]
             if isinstance(v, Tensor):
                 v = v.item()
-            if n in row.defaults and type(v) is not bool and v == row.defaults[n]:
+            if n in row.defaults and type(v) is not bool and not is_number(v) and v == row.defaults[n]:
                 continue
             options[n] = v
         elif n not in row.defaults:
