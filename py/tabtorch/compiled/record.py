@@ -577,6 +577,8 @@ class CallRecorder:
         """Where a value comes from, in this run and in those to come."""
         if id(node) in self.place:
             return ("old", self.place[id(node)])
+        if node.buf is None:  # it waits, and not here
+            raise Unrecorded("another thread takes part in it")
         k = self.hold.made.get(node.buf.id)
         if k is not None:
             return ("made", k)
