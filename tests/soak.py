@@ -20,7 +20,7 @@ from host import IN_TAB, host
 from reliability import record
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
-from tabtorch.engine import graph
+from tabtorch.engine import graph, instructions
 
 #: after so many steps each program is where it was. It is counted only there: counting cuts the window, and the parts of a
 #: window that is cut somewhere else are windows of their own, with plans that are kept
@@ -148,7 +148,7 @@ def counted() -> dict[str, int]:
         "bind groups": stats["groups"],
         "kernels": stats["kernels"],
         "plans": len(graph._plans),
-        "instructions": len(graph._insts),
+        "instructions": len(instructions._insts),
     }
     if IN_TAB:
         import pyodide_js

@@ -6,14 +6,18 @@ What PyTorch does on CUDA it tells without a GPU: fake tensors go through the sa
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.autocast_test_lists import AutocastCPUTestLists, AutocastTestLists
+from torch.testing._internal.common_methods_invocations import op_db
 
 import tabtorch as tt
 from sidebyside import DEVICES, to_tab
@@ -113,6 +117,176 @@ def test_types(name: str, low_inputs: bool) -> None:
         if got != want and want.startswith("torch."):
             wrong.append(f"{text}: {got}, not {want}")
     assert not wrong, "\n".join(wrong)
+
+
+def listed(cpu: bool) -> list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]]:
+    """(list, operation, arguments, keywords) of PyTorch's own tests of autocast, for the kind of device."""
+    lists = (AutocastCPUTestLists if cpu else AutocastTestLists)("cpu")
+    found = []
+    for kind, entries in vars(lists).items():
+        for name, *rest in entries:
+            if name in ("einsum", "margin_ranking_loss"):  # with arguments of shapes that do not go together; in CALLS
+                continue
+            keywords = next((r for r in rest if isinstance(r, dict)), {})
+            # the CPU's lists have the arguments once for each lower type
+            found += [(kind, name, args, keywords) for args in rest if isinstance(args, tuple)]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")  # names that PyTorch deprecates, arguments of old
+@pytest.mark.parametrize("name", DEVICES)
+def test_types_of_the_lists(name: str) -> None:
+    """Every operation of PyTorch's lists, as function and as method: the type that it has in PyTorch under autocast."""
+    cpu = name == "cpu"
+    spaces = ("", "nn.functional", "linalg", "Tensor")
+
+    def find(ns: Any, space: str, operation: str) -> Any:
+        for part in filter(None, space.split(".")):
+            ns = getattr(ns, part)
+        return getattr(ns, operation, None)
+
+    def theirs(x: Any) -> Any:
+        if isinstance(x, torch.Tensor) and not cpu:
+            return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cuda")
+        return type(x)(map(theirs, x)) if isinstance(x, (tuple, list)) else x
+
+    def translated(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            value = torch.full(x.shape, 0.5).to(x.dtype)
+            return to_tab(value, name)
+        return type(x)(map(translated, x)) if isinstance(x, (tuple, list)) else x
+
+    wrong, seen = [], set()
+    for kind, operation, args, keywords in listed(cpu):
+        for space in spaces:
+            f, g = find(torch, space, operation), find(tt, space, operation)
+            if f is None or g is None:
+                continue
+            torch.set_autocast_enabled("cpu" if cpu else "cuda", True)
+            try:
+                with nullcontext() if cpu else FakeTensorMode(allow_non_fake_inputs=True):
+                    r = f(*map(theirs, args), **keywords)
+                want = [
+                    str(t.dtype) for t in (r if isinstance(r, (tuple, list)) else [r]) if isinstance(t, torch.Tensor)
+                ]
+            except (RuntimeError, AssertionError, TypeError, ValueError) as e:
+                if kind != "banned":
+                    continue  # a fake tensor has no value, and a method other arguments
+                want = [type(e).__name__]
+            finally:
+                torch.set_autocast_enabled("cpu" if cpu else "cuda", False)
+            with tt.autocast(name):
+                try:
+                    r = g(*map(translated, args), **keywords)
+                    got = [
+                        str(t.dtype) for t in (r if isinstance(r, (tuple, list)) else [r]) if isinstance(t, tt.Tensor)
+                    ]
+                except Exception as e:
+                    got = [type(e).__name__]
+            seen.add(operation)
+            if got != want:
+                wrong.append(f"{kind}: {space}.{operation}: {got}, not {want}")
+    assert not wrong, "\n".join(wrong)
+    assert len(seen) >= (49 if cpu else 99)
+
+
+#: operators whose samples are not translated here, or draw, or look at a Tensor of torch
+_LEFT_OUT = "_refs ops. sparse jiterator _segment empty bernoulli multinomial _batch_norm_with as_strided to byte char normal".split()
+#: PyTorch's is made of products, which are in the lower type; tabtorch's is one operation, whose result is float32
+_ONE_HERE = ("linalg.pinv",)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
+def test_types_of_operators() -> None:
+    """Every operator of PyTorch's table, with two samples of each type: under autocast on cpu, the types of PyTorch's results."""
+
+    def find(ns: Any, path: str) -> Any:
+        for part in path.split("."):
+            ns = getattr(ns, part, None)
+        return ns
+
+    def types(r: Any) -> list[str]:
+        return [str(r.dtype)] if hasattr(r, "dtype") else sum(map(types, r), []) if isinstance(r, (list, tuple)) else []
+
+    wrong, seen = [], 0
+    for op in op_db:
+        f, g = ((find(ns, op.name) or find(ns.Tensor, op.name)) for ns in (torch, tt))
+        if op.name.startswith(tuple(_LEFT_OUT)) or f is None or g is None or op.variant_test_name.startswith("chunked"):
+            continue
+        for dtype in {torch.float32, torch.bfloat16} & op.dtypes:
+            for sample in itertools.islice(op.sample_inputs_func(op, "cpu", dtype, requires_grad=False), 2):
+                if any(callable(v) for v in sample.kwargs.values()):  # it takes tensors of torch
+                    continue
+                try:
+                    with torch.autocast("cpu"):
+                        want = types(f(sample.input, *sample.args, **sample.kwargs))
+                except (RuntimeError, TypeError, ValueError):
+                    continue
+                args, keywords = to_tab([sample.input, *sample.args], "cpu"), to_tab(sample.kwargs, "cpu")
+                with tt.autocast("cpu"):
+                    got = types(g(*args, **keywords))
+                seen += 1
+                if got != want and op.name not in _ONE_HERE:
+                    wrong.append(f"{op.name} of {dtype}: {got}, not {want}")
+    assert not wrong, "\n".join(wrong)
+    assert seen > 1500
+
+
+def test_names_of_one_function_have_one_policy() -> None:
+    """A function is met under one of its names: the others must mean the same."""
+    from tabtorch.amp._policies import NAMES, POLICIES
+    from tabtorch.ops.machinery import registry
+
+    registry.load_all()
+    found: dict[int, dict[str, Any]] = {}
+    for table in (registry.FUNCTIONS, registry.METHODS):
+        for name, f in table.items():
+            policy = (*(p.get(name) for p in POLICIES), name in NAMES)
+            found.setdefault(id(f), {})[name] = policy
+    assert not [names for names in found.values() if len({*names.values()}) > 1]
+
+
+def test_autocast_goes_by_operations_not_by_callers(device: str) -> None:
+    """What calls an operation does not matter, be it said to be of this package; what an operation is made of stays as it is."""
+    space = {"torch": tt, "__name__": "tabtorch.ops.reductions.made_up"}
+    exec("def product(x): return torch.mm(x, x)", space)
+    x = tt.ones(3, 3, requires_grad=True)
+    with tt.autocast(device):
+        low = tt.get_autocast_dtype(device)
+        assert space["product"](x).dtype is low  # type: ignore[operator]
+        y = tt.linalg.matrix_exp(x)  # made of products
+        assert y.dtype is tt.float32
+        assert tt.linalg.matrix_power(x, 3).dtype is low and tt.linalg.matrix_power(x, 1).dtype is tt.float32
+        (g,) = tt.autograd.grad(tt.linalg.solve(x + tt.eye(3), x).sum(), x)  # its gradient is made of products
+    (want,) = tt.autograd.grad(tt.linalg.solve(x + tt.eye(3), x).sum(), x)
+    assert tt.equal(g, want)
+
+
+def test_a_users_gradient_goes_by_the_lists(device: str) -> None:
+    seen: list[Any] = []
+
+    class Twice(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            return a * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append((g @ g).dtype)
+            return g * 2
+
+    x = tt.ones(3, 3, requires_grad=True)
+    with tt.autocast(device):
+        low = tt.get_autocast_dtype(device)
+        y = Twice.apply(x)
+        y.register_hook(lambda g: seen.append((g @ g).dtype))
+        y.sum().backward()
+        assert seen == [low, low]
+        tt.utils.checkpoint.checkpoint(
+            lambda v: seen.append((v @ v).dtype) or v @ v, x, use_reentrant=False
+        ).sum().backward()
+    assert seen == [low] * 4 and (x @ x).dtype is tt.float32
 
 
 def test_off_it_leaves_no_trace(device: str) -> None:

@@ -38,7 +38,9 @@ def test_functions_are_where_it_says() -> None:
         ("engine/view.py", "class Meta"),
         ("engine/fuse.py", "def _both("),
         ("engine/fuse.py", "def _may_join("),
-        ("engine/graph.py", "class Inst"),
+        ("engine/instructions.py", "class Inst"),
+        ("engine/kinds.py", "class Custom"),
+        ("bridge/base.py", "LOCK = "),
         ("ops/functional/activation.py", "def softmax("),
         ("bridge/pyodide.py", "run_sync"),
     ):

@@ -399,5 +399,7 @@ def test_random_functions(device: str) -> None:
 
 def test_a_fault_of_theirs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With guards that nobody looks at, some of the random functions come out wrong."""
-    monkeypatch.setattr(dynamic.Recording, "fits", lambda self, tensors: [tensors[a].shape[d] for a, d in self.which])
+    monkeypatch.setattr(
+        dynamic.DynamicRecording, "fits", lambda self, tensors: [tensors[a].shape[d] for a, d in self.which]
+    )
     assert any(random_functions.run(seed, "cpu") for seed in range(25))

@@ -10,7 +10,7 @@ import pytest
 
 from tabtorch.base import dtypes
 from tabtorch.base.device import webgpu as GPU
-from tabtorch.engine import graph, plan, target, view
+from tabtorch.engine import builder, graph, instructions, memory, plan, target, view
 from tabtorch.engine.expr import const, exp, maximum
 from tabtorch.engine.graph import Contract, Map, Node, Reduce, Write, emit, inst
 
@@ -87,18 +87,17 @@ class FakeBridge:
 
 @pytest.fixture(params=["nvidia", "swiftshader"])
 def bridge(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBridge]:
-    if graph.release[0].__name__ != "<lambda>":
+    if memory.release[0].__name__ != "<lambda>":
         graph.flush()  # what other tests left in the windows is not for this bridge
     b = FakeBridge(request.param)
-    monkeypatch.setattr(graph, "bridge", lambda: b)
-    monkeypatch.setattr(plan, "bridge", lambda: b)
-    for table in (target._targets, plan._kernels, graph._plans, graph._insts, graph._limits):
+    monkeypatch.setattr("tabtorch.bridge.get_bridge", lambda: b)
+    for table in (target._targets, builder._kernels, graph._plans, instructions._insts, memory._limits):
         table.clear()
-    before = graph.release[0]
-    graph.release[0] = b.free
+    before = memory.release[0]
+    memory.release[0] = b.free
     yield b
-    graph.release[0] = before
-    for table in (target._targets, plan._kernels, graph._plans, graph._insts, graph._limits):
+    memory.release[0] = before
+    for table in (target._targets, builder._kernels, graph._plans, instructions._insts, memory._limits):
         table.clear()
 
 
@@ -121,7 +120,7 @@ def steps(b: FakeBridge) -> list[dict]:
 
 
 def flush() -> None:
-    for q in list(graph._queues.values()):
+    for q in graph.all_queues():
         graph.flush_queue(q)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fuzz import kernels
-from tabtorch.engine import rows
+from tabtorch.engine import row_chunks
 
 #: seconds, and the number of programs at most
 BOX = {"cpu": (6, 100), "webgpu": (8, 40), "gpu": (10, 40)}
@@ -26,11 +26,11 @@ def test_programs(target: str) -> None:
 
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks whose last one is forgotten do not pass."""
-    load = rows.States.load
+    load = row_chunks.States.load
 
     def first_only(self: Any, k: Any, p: int, o: Any, c: Any) -> Any:
-        return load(self, k, p, o, c * rows.const(0, "u32"))
+        return load(self, k, p, o, c * row_chunks.const(0, "u32"))
 
-    monkeypatch.setattr(rows.States, "load", first_only)
+    monkeypatch.setattr(row_chunks.States, "load", first_only)
     _, wrong = kernels.run_many(0, "gpu", 12, 60)
     assert wrong

@@ -11,7 +11,7 @@ import pytest
 
 import tabtorch as tt
 from tabtorch.compiled import replay
-from tabtorch.engine import graph, plan
+from tabtorch.engine import graph, plan, schedules, window
 
 
 @pytest.fixture
@@ -35,9 +35,12 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("owner", "name"), [(graph, "held_beyond"), (plan.Builder, "schedule"), (plan.Plan, "flat")])
+@pytest.mark.parametrize(("owner", "name"), [(window, "held_beyond"), (plan.Builder, "schedule"), (plan.Plan, "flat")])
 def test_a_window_is_sent_whole(interrupted: Any, device: str, owner: Any, name: str) -> None:
-    size = 30 + ord(name[0])  # a structure that has no plan yet
+    size = 30 + ord(name[0])
+    graph.flush()
+    graph._plans.clear()  # so that this window has none, and no schedule
+    schedules.forget()
     x = tt.arange(float(size), device=device) * 7
     y = x + 1
     interrupted(owner, name)

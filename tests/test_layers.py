@@ -54,7 +54,6 @@ UPWARD = {
 #: import statements inside functions, on_device_of those of the commands: file -> how many, and why they are no `_lazy`
 LATE = {
     "engine/expr.py": (3, "expressions build complex ones, which are expressions; functions fill a table of both"),
-    "engine/graph.py": (5, "the graph is cut into plans, which are made of its nodes"),
     "bridge/__init__.py": (3, "one of two bridges: the other's imports do not exist where it runs"),
     "bridge/node.py": (1, "asks whether the process was forked, of the package that imports it"),
     "base/device.py": (2, "what devices there are, the runtime knows"),

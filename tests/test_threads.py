@@ -22,7 +22,8 @@ from fuzz import threads as fuzz
 from sidebyside import DEVICES
 from tabtorch.autograd import tape
 from tabtorch.bridge import base, get_bridge
-from tabtorch.engine import graph
+from tabtorch.compiled import recording
+from tabtorch.engine import graph, queues
 from tabtorch.ops.machinery import asserts
 
 # ---- programs
@@ -343,7 +344,7 @@ def test_others_work_while_a_function_is_recorded(name: str) -> None:
     assert seen == [[0.0, 3.0, 6.0, 9.0], [-1.0, 2.0, 5.0, 8.0], (2,), [2.0, 2.0]]
     before = graph.counts["plans"]
     assert [f(x).tolist() for _ in range(4)] == [[3.0] * 3] * 4
-    assert graph.counts["plans"] <= before + 2 and not graph.recorder
+    assert graph.counts["plans"] <= before + 2 and queues.recording is None
 
 
 def test_nodes_of_others_are_kept_apart_from_a_recording() -> None:
@@ -356,18 +357,18 @@ def test_nodes_of_others_are_kept_apart_from_a_recording() -> None:
     x = tt.ones(2, device="cpu")
     x.tolist()
     q = x._storage.node.inst.queue
-    recording = Recording()
-    assert graph.record(recording) and not elsewhere(lambda: graph.record(Recording()))
+    hold = Recording()
+    assert recording.begin(hold) and not elsewhere(lambda: recording.begin(Recording()))
     try:
         mine = x + 1
         theirs = elsewhere(lambda: x + 2)
         assert [n is mine._storage.node for n in q.nodes] == [True]
         assert [n is theirs._storage.node for n in q.nodes.others] == [True]
         assert elsewhere(lambda: theirs.tolist()) == [3.0, 3.0] and mine._storage.node.buf is None
-        assert not recording.shared_with
-        assert elsewhere(lambda: (mine * 2).tolist()) == [4.0, 4.0] and recording.shared_with
+        assert not hold.shared_with
+        assert elsewhere(lambda: (mine * 2).tolist()) == [4.0, 4.0] and hold.shared_with
     finally:
-        graph.recorded()
+        recording.end()
     assert not q.nodes.others and mine.tolist() == [2.0, 2.0]
 
 
@@ -401,7 +402,7 @@ def test_a_recording_that_shares_values_is_given_up(both_ways: bool) -> None:
         warnings.simplefilter("ignore")
         found = together(lambda: f(tt.ones(2)).tolist(), other)
     assert found == ([[12.0] * 2, None] if both_ways else [[12.0] * 2, [10.0] * 2])
-    assert not graph.recorder and not tt.compiler.is_compiling()
+    assert queues.recording is None and not tt.compiler.is_compiling()
     assert type(graph.queue_of(tt.ones(1)._meta.device).nodes) is graph.Nodes
 
 

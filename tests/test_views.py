@@ -103,10 +103,10 @@ def test_views_compute_nothing() -> None:
 
     x = tabtorch.zeros(3, 4)
     graph.flush()
-    before = {q: len(q.nodes) for q in graph._queues.values()}
+    before = {q: len(q.nodes) for q in graph.all_queues()}
     x.t().reshape(2, 2, 3) if False else x.t()[1:].unsqueeze(0).expand(5, 3, 3).squeeze().diagonal()
     x.view(2, 6).split(2, 1)
-    assert before == {q: len(q.nodes) for q in graph._queues.values()}
+    assert before == {q: len(q.nodes) for q in graph.all_queues()}
 
 
 def test_base_and_double_backward() -> None:

@@ -275,10 +275,11 @@ def test_printing(device: str) -> None:
 def test_nothing_is_left_behind(device: str) -> None:
     """After vmap the queues are as they were, and operations cost what they cost."""
     from tabtorch.engine import graph
+    from tabtorch.ops.machinery import batching
 
     x = tabtorch.randn(3, 4)
     tabtorch.vmap(lambda x: x.sin())(x).tolist()
-    assert graph.batches == [0] and STATE.levels == () and STATE.nesting == 0
+    assert batching.batches == [0] and STATE.levels == () and STATE.nesting == 0
     (x + 1).tolist()
     assert type(graph.queue_of(x._meta.device).nodes) is graph.Nodes
     with pytest.raises(RuntimeError):

@@ -11,6 +11,7 @@
 // whatever lies together in memory.
 //
 // DIRECT: each thread stores its results from where they are, which pays where k is long and nothing follows.
+// RAGGED: k is no multiple of STEP, so each fetch has to ask whether it lies past the end (which costs a tenth of the whole).
 //
 // The engine writes: size_M/N(); batch_of(z), first_k(z), last_k(z), what a workgroup's z stands for: where results are few
 // and k is long, it is cut and the parts are added by a second kernel; row_a(b, m) + step_a(k), the place of a[b, m, k];
@@ -21,6 +22,7 @@ override WG_Y: u32 = 16;
 override A_ROWS: bool = false;
 override B_ROWS: bool = false;
 override DIRECT: bool = false;
+override RAGGED: bool = true;
 
 const STEP = 8u; // of k
 
@@ -32,13 +34,13 @@ var<workgroup> place_b: array<vec4<u32>, WG_X * 2u>;
 
 // a[4 rows g, k], where k lies in this workgroup's part
 fn fetch_a(g: u32, k: u32, end: u32) -> vec4<f32> {
-  if (k >= end) { return vec4<f32>(); }
+  if (RAGGED && k >= end) { return vec4<f32>(); }
   let p = place_a[g] + step_a(k);
   return vec4(load_a(p.x), load_a(p.y), load_a(p.z), load_a(p.w));
 }
 
 fn fetch_b(g: u32, k: u32, end: u32) -> vec4<f32> {
-  if (k >= end) { return vec4<f32>(); }
+  if (RAGGED && k >= end) { return vec4<f32>(); }
   let p = place_b[g] + step_b(k);
   return vec4(load_b(p.x), load_b(p.y), load_b(p.z), load_b(p.w));
 }

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tabtorch.distributions import multivariate_normal as multivariate_normal
     from tabtorch.engine import complex as complex
     from tabtorch.engine import expr as expr
+    from tabtorch.engine import plan as plan
     from tabtorch.engine import view as view
     from tabtorch.func import batch as batch
     from tabtorch.func import batch_kernels as batch_kernels
@@ -178,6 +179,7 @@ _MODULES = {
     "ops": "tabtorch.ops",
     "overrides": "tabtorch.overrides",
     "parameter": "tabtorch.nn.parameter",
+    "plan": "tabtorch.engine.plan",
     "pickler": "tabtorch.serialization.pickler",
     "printing": "tabtorch.core.printing",
     "profiler": "tabtorch.profiler",

@@ -36,7 +36,6 @@ Fn = Callable[..., Any]
 #: "namespace::name" -> the operator
 _ops: dict[str, Operator] = {}
 
-_KEYS = ("CUDA", "CPU", "Meta")  # by the device's number
 _TYPES = {"cpu": "CPU", "cuda": "CUDA", "webgpu": "CUDA", "meta": "Meta"}
 
 
@@ -65,7 +64,7 @@ class Operator:
     def _kernel(self, tensors: list[Any]) -> Fn:
         """What computes it. NotImplementedError where nothing does for that device."""
         kernels = self._kernels
-        own = _KEYS[tensors[0].device.number] if tensors else "CPU"
+        own = _TYPES[tensors[0].device.type] if tensors else "CPU"
         for key in (own, "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
             if key in kernels and not (own == "Meta" and key == "CompositeExplicitAutograd"):
                 return kernels[key]

@@ -51,7 +51,7 @@ class Generator:
         if where.implicit:  # named by a tensor that named none: PyTorch has it on the cpu
             where = cpu
         if cls is Generator:
-            cls = HostGenerator if where.number == 1 else PhiloxGenerator
+            cls = HostGenerator if where.host else PhiloxGenerator
         g = object.__new__(cls)
         g._device = where
         g._start(streams.DEFAULT_SEED)

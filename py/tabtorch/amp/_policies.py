@@ -1,21 +1,20 @@
 """What autocast does with which operation: PyTorch's own lists. See https://docs.pytorch.org/docs/stable/amp.html
 
-An operation on neither list runs in the type of its inputs, and what it is made of is not looked at.
+PyTorch has a list for each kind of device: "webgpu" goes by that of CUDA, "cpu" by that of the CPU. An operation on no list
+runs in the type of its inputs; what PyTorch makes of others goes by what those do. tests/test_amp.py holds the lists against PyTorch's.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 _LOW = (
-    "conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d prelu addmm matmul mm linear "
-    "linalg_vecdot addbmm baddbmm bmm scaled_dot_product_attention"
+    "conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d prelu addmm matmul __matmul__ "
+    "linalg_matmul mm linear linalg_vecdot addbmm baddbmm bmm scaled_dot_product_attention"
 )
 #: as the lists have these by their parts, or as PyTorch makes them of such
-_LOW_PARTS = (
-    "einsum chain_matmul linalg_multi_dot cov corrcoef matrix_power linalg_matrix_power "
-    "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
-)
+_LOW_PARTS = "einsum chain_matmul linalg_multi_dot cov corrcoef lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell"
 _LOSSES = (
     "cosine_embedding_loss hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss "
     "multi_margin_loss multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss "
@@ -55,10 +54,14 @@ _LISTS = (
 POLICIES: tuple[dict[str, str], ...] = tuple(
     {n: policy for policy, names in lists.items() for n in names.split()} for lists in _LISTS
 )
-#: in PyTorch these are one operation; here they are formulas of some that are on the lists
+#: in PyTorch these are one operation; here they are formulas of some that are on the lists, which must not see it
 WHOLE = (
     "batch_norm instance_norm layer_norm group_norm rms_norm embedding_bag gelu logsigmoid glu dropout alpha_dropout "
-    "softmax log_softmax softmin scaled_dot_product_attention interpolate upsample"
+    "softmax log_softmax softmin scaled_dot_product_attention interpolate upsample native_batch_norm native_group_norm "
+    "_native_batch_norm_legit _batch_norm_with_update _safe_softmax _softmax_backward_data _segment_reduce segment_reduce _chunk_cat "
+    "_unsafe_masked_index_put_accumulate repeat_interleave float_power gradient histc histogram histogramdd index_reduce "
+    "scatter_reduce masked_scatter matrix_exp linalg_matrix_exp median mode multinomial nanmean nanmedian nonzero_static "
+    "unique unique_consecutive vander linalg_vander logspace mvlgamma special_multigammaln"
 )
 NAMES = frozenset((*POLICIES[0], *POLICIES[1], *WHOLE.split()))
 
@@ -74,8 +77,12 @@ def _contracts(equation: Any, *operands: Any) -> bool:
 
 
 def _is_dot(a: Any, b: Any, dims: Any = 2, **kw: Any) -> bool:
-    n = dims if isinstance(dims, int) else len(dims[0]) if isinstance(dims, (tuple, list)) else -1
-    return bool(a.ndim == b.ndim == n)
+    """Whether nothing is left after a tensordot, so that PyTorch multiplies and sums."""
+    n = dims if isinstance(dims, int) else None
+    da, db = (
+        (range(a.ndim - n, a.ndim), range(n)) if n is not None else ([x] if isinstance(x, int) else x for x in dims)
+    )
+    return all(math.prod(t.shape[d] for d in ds) == t.numel() for t, ds in ((a, da), (b, db)))
 
 
 def holds(name: str, number: int, args: tuple[Any, ...], kw: dict[str, Any]) -> bool:
@@ -85,8 +92,6 @@ def holds(name: str, number: int, args: tuple[Any, ...], kw: dict[str, Any]) -> 
         return "area" not in words
     if name == "inner":
         return len(args) < 2 or (min(args[0].ndim, args[1].ndim) > 0 and max(args[0].ndim, args[1].ndim) > 1)
-    if name.endswith("matrix_power"):
-        return abs(args[1] if len(args) > 1 else kw["n"]) > 1
     if number == 1:
         if name == "einsum":
             return _contracts(*args)

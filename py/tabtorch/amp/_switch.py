@@ -1,5 +1,7 @@
-"""Where autocast takes hold: the functions on its lists do something else while it is on.
+"""Where autocast takes hold: operations do something else while it is on, each by its name in `_policies`.
 
+One that is on a list converts what it gets; what it is made of, and what a gradient formula calls, is then left as it is. Who
+calls an operation does not matter: `torch.nn`, and formulas that PyTorch makes of the same operations, go by the lists too.
 Entering the outermost region exchanges the code of the listed functions (see `interception/code_swapping.py`), leaving it puts it back.
 """
 
@@ -12,11 +14,13 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.amp._policies import BANNED, NAMES, POLICIES, holds
+from tabtorch.autograd.tape import OpFn
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import kind
 from tabtorch.core.tensor import Tensor
 from tabtorch.interception.code_swapping import LOCK, Layer
-from tabtorch.ops.machinery.registry import GUARD
+from tabtorch.ops.machinery import registry
+from tabtorch.ops.machinery.row_tape import PackedFn, RowFn
 
 
 class _Copies(dict[int, tuple[Tensor, Tensor]]):
@@ -32,7 +36,7 @@ class _Now(threading.local):
         self.low_dtype: list[Any] = [dtypes.float16, dtypes.bfloat16]
         self.cache_enabled = True
         self.nesting = 0
-        #: inside of a listed operation: what it is made of runs as it is
+        #: inside of an operation: what it is made of runs as it is
         self.inside = False
         #: float32 leaf -> (itself, its copy in the lower type): a weight is converted once in a region
         self.copies = _Copies()
@@ -58,32 +62,6 @@ kind(_kept, _restore)
 _threads = 0
 
 _DTYPE = type(dtypes.float32)
-#: modules of this package whose code counts as the user's, since it is written in terms of PyTorch's operations
-_OPEN = (
-    "tabtorch.nn.",
-    "tabtorch.distributions",
-    "tabtorch.func",
-    "tabtorch.masked",
-    "tabtorch.optim",
-    "tabtorch.ops.functional",
-    "tabtorch.ops.linalg.products",
-    "tabtorch.ops.linalg.spectral_uses",
-    "tabtorch.utils",
-)
-_ours: dict[str, bool] = {}
-
-
-def _is_ours(module: str) -> bool:
-    r = _ours[module] = module.startswith("tabtorch.") and not module.startswith(_OPEN)
-    return r
-
-
-def _between(frame: Any) -> bool:
-    """Whether it belongs to another party that looks on, such as overrides by subclasses."""
-    return frame.f_globals.get("__name__") in (
-        "tabtorch.interception.code_swapping",
-        "tabtorch.interception.torch_function",
-    )
 
 
 def clear_copies() -> None:
@@ -95,17 +73,11 @@ def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
     now = NOW
     if now.inside:
         return f(*args, **kw)
-    frame: Any = sys._getframe(1)
-    while (code := frame.f_code).co_name == "exchanged" or code.co_filename == GUARD or _between(frame):
-        frame = frame.f_back
-    module = frame.f_globals.get("__name__", "")
-    if _ours.get(module, None) or (module not in _ours and _is_ours(module)):
-        return f(*args, **kw)
     first = _first_tensor((*args, *kw.values()))
     number = 1 if first is None else _number(first)
-    if first is None or not now.enabled[number] or kw.get("out") is not None:
-        return f(*args, **kw)
-    policy = POLICIES[number].get(name)
+    policy = None
+    if first is not None and now.enabled[number] and kw.get("out") is None:
+        policy = POLICIES[number].get(name)
     if policy == "banned":
         raise RuntimeError(BANNED)
     if policy == "sums" and any(isinstance(a, _DTYPE) for a in (*args, *kw.values())):
@@ -120,6 +92,18 @@ def _call(name: str, f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
             to = dtypes.float32
         args = tuple([_cast(a, number, to) for a in args])
         kw = {k: _cast(a, number, to) for k, a in kw.items()} if kw else kw
+    now.inside = True
+    try:
+        return f(*args, **kw)
+    finally:
+        now.inside = False
+
+
+def _opaque(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    """What a gradient formula does: what it calls takes what it gets."""
+    now = NOW
+    if now.inside:
+        return f(*args, **kw)
     now.inside = True
     try:
         return f(*args, **kw)
@@ -186,6 +170,21 @@ def _cast(a: Any, number: int, to: Any) -> Any:
 _layer: Layer | None = None
 
 
+def _namespaced(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+    """What `registry.overridable` does: a function of `torch.fft`, which is not in the registry, is met when it is first used."""
+    r = f(*args, **kw)
+    _meet_fft(r)
+    return r
+
+
+def _meet_fft(*functions: Any) -> None:
+    assert _layer is not None
+    for f in functions:
+        name = getattr(f, "__name__", "")
+        if name.startswith("fft_") and name in NAMES:
+            _layer.meet(f, partial(_call, name))
+
+
 def _make_layer() -> Layer:
     layer = Layer(0, lambda name: partial(_call, name) if name in NAMES else None)
     for name, make, row in (
@@ -199,8 +198,13 @@ def _make_layer() -> Layer:
         setattr(Tensor, name, f)
         layer.meet(f, partial(_call, row))
     for name in NAMES:
-        layer.meet(_lazy.functional.__dict__.get(name), partial(_call, name))
-    layer.meet(_lazy.linear.linear, partial(_call, "linear"))  # what `torch.nn.functional.linear` calls, and composites
+        f = _lazy.functional.__dict__.get(name)
+        while f is not None:  # and what it guards, which composites call
+            layer.meet(f, partial(_call, name))
+            f = getattr(f, "__wrapped__", None)
+    layer.meet(registry.overridable, _namespaced)
+    for gradient in (OpFn.apply, RowFn.apply, PackedFn.apply, _lazy.forward_ad._gradients):
+        layer.meet(gradient, _opaque)  # gradient formulas: one written by a user goes by the lists
     layer.meet(_lazy.rnn.RNNBase.__dict__["_layers"], _recurrent)
     layer.meet(_lazy.rnn.RNNCellBase.__dict__["_step"], _recurrent)
     return layer
@@ -218,4 +222,6 @@ def update() -> None:
         _threads += 1 if on else -1
         if _layer is None:
             _layer = _make_layer()
+        if on and "tabtorch.fft" in sys.modules:
+            _meet_fft(*vars(sys.modules["tabtorch.fft"]).values())
         _layer.switch(_threads > 0)

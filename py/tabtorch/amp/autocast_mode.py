@@ -151,15 +151,20 @@ class autocast:
 
     def __enter__(self) -> autocast:
         n = self._n
-        self._before.append((_switch.NOW.enabled[n], _switch.NOW.low_dtype[n], _switch.NOW.cache_enabled))
-        _switch.NOW.nesting += 1
+        now = _switch.NOW
+        self._before.append((now.inside, (now.enabled[n], now.low_dtype[n], now.cache_enabled)))
+        now.nesting += 1
+        now.inside = (
+            False  # a region may be entered inside of a gradient formula: `checkpoint` runs the forward pass there
+        )
         self._set(self._enabled, self.fast_dtype, self._cache_enabled)
         return self
 
     def __exit__(self, *exc: Any) -> None:
         if autocast_decrement_nesting() == 0:
             _switch.clear_copies()
-        self._set(*self._before.pop())
+        _switch.NOW.inside, settings = self._before.pop()
+        self._set(*settings)
 
     def _set(self, enabled: bool, dtype: Any, cache: bool) -> None:
         _switch.NOW.enabled[self._n] = enabled

@@ -8,10 +8,42 @@ devices were named, and differ, are PyTorch's error. operand_devices.py has the 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import kind
+
+
+class Backend(NamedTuple):
+    """What computes: its name, its number in commands to the runtime, and the class that writes its kernels' text.
+
+    lacks: names of the types that it does not have. host: a number on it may stand beside tensors of other devices, and random
+    streams are made for it, as PyTorch has both for its cpu.
+    """
+
+    name: str
+    number: int
+    renderer: str
+    lacks: frozenset[str] = frozenset()
+    host: bool = False
+
+
+#: every device that computes, by its number: to add one is a line here, a renderer, and a device of js/src/runtime.ts
+BACKENDS = {
+    b.number: b
+    for b in (
+        Backend("webgpu", 0, "tabtorch.engine.wgsl.Wgsl", lacks=frozenset({"float64", "complex128"})),
+        Backend("cpu", 1, "tabtorch.engine.js.JavaScript", host=True),
+    )
+}
+#: of the device that has shapes and dtypes, and no values
+_META = 2
+
+
+def _number_of(name: str) -> int | None:
+    """The number of a device that is there; None for another name."""
+    return _META if name == "meta" else next((n for n, b in BACKENDS.items() if b.name == name), None)
+
 
 _cuda_alias = False  # set by tabtorch.install(): "cuda" then means webgpu
 
@@ -22,11 +54,14 @@ class device:
     Other types of PyTorch's can be named, and making something there is the error. RuntimeError for a type that is none.
     """
 
-    __slots__ = ("tensor_device", "index", "number", "public", "implicit", "type")
+    __slots__ = ("tensor_device", "host", "index", "number", "public", "implicit", "type")
 
     type: str
     index: int | None
-    number: int  # as in the command stream: 0 webgpu, 1 cpu (and in none: 2 meta, -1 elsewhere); those of one number are one
+    number: (
+        int  # as in the command stream, see BACKENDS (and in none: 2 meta, -1 elsewhere); those of one number are one
+    )
+    host: bool  # see Backend
     implicit: bool  # of tensors that named no device
     public: device  # what `Tensor.device` shows of it
     tensor_device: device  # what a tensor carries that is made there: compared with `is`
@@ -51,7 +86,7 @@ class device:
             index = int(tail)
         if name == "cuda" and _cuda_alias:
             name = _CUDA
-        elif name not in ("webgpu", "cpu", "meta"):
+        elif _number_of(name) is None:
             if not name:
                 raise RuntimeError("Device string must not be empty")
             if not name.replace("_", "").isalpha():
@@ -69,8 +104,13 @@ class device:
             return _cuda if index is None else cuda.public
         known = cls._known.get((name, index))
         if known is None:
-            known = cls._known[name, index] = _made(name, index, ("webgpu", "cpu", "meta").index(name))
+            known = cls._known[name, index] = _made(name, index, _number_of(name) or 0)
         return known
+
+    def lacks(self, dtype: Any) -> bool:
+        """Whether it has no values of that type."""
+        backend = BACKENDS.get(self.number)
+        return backend is not None and dtype.name in backend.lacks
 
     def __repr__(self) -> str:
         return f"device(type='{self.type}'" + ("" if self.index is None else f", index={self.index}") + ")"
@@ -117,12 +157,14 @@ class _Shown(device):
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
 
     def __hash__(self) -> int:
-        return hash(device._known[("webgpu" if self.number == 0 else self.type), self.index])
+        return hash(device._known[BACKENDS[self.number].name, self.index])
 
 
 def _made(name: str, index: int | None, number: int, cls: type[device] = device) -> device:
     d = object.__new__(cls)
     d.type, d.index, d.number, d.implicit = name, index, number, False
+    backend = BACKENDS.get(number)
+    d.host = backend is not None and backend.host
     d.public = d.tensor_device = d
     return d
 
@@ -183,9 +225,9 @@ roaming_cpu = _another(cpu, "cpu", True)
 
 def check_has(on: device, dtype: Any, name: str = "") -> None:
     """TypeError for a type that `on` lacks: 64-bit floats on webgpu. name: of the operation that would make it."""
-    if on.number == 0 and dtype.name in ("float64", "complex128"):
+    if on.lacks(dtype):
         raise TypeError(
-            f"{name + ': ' if name else ''}{dtype.name} is not available on webgpu (WGSL has no 64-bit floats): "
+            f"{name + ': ' if name else ''}{dtype.name} is not available on {BACKENDS[on.number].name} (WGSL has no 64-bit floats): "
             f"use {'float32' if dtype.name == 'float64' else 'complex64'}, or device='cpu'"
         )
 
@@ -226,7 +268,7 @@ def resolve(d: Any) -> device:
         if d.type in ("cuda", "xpu"):
             raise AssertionError(f"Torch not compiled with {d.type.upper()} enabled")
         raise RuntimeError(f"PyTorch is not linked with support for {d.type} devices")
-    if d.number == 0 and not d.implicit:
+    if d.type in (webgpu.type, _CUDA) and not d.implicit:
         from tabtorch.bridge import get_bridge
 
         if not get_bridge().info.get("webgpu"):

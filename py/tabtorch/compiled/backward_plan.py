@@ -16,7 +16,7 @@ from tabtorch.autograd.tape import FREED, LEAF, GradFn, freed_error, modified_er
 from tabtorch.compiled.storage_offsets import Begins
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
-from tabtorch.engine.graph import Buffer, Node, inst
+from tabtorch.engine.graph import Buffer, Node
 from tabtorch.engine.plan import make_plan
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.machinery import registry
@@ -71,7 +71,7 @@ class Joint:
         self.places: dict[int, tuple[Any, ...]] = {}
         self.given: list[Any] = []
         for j, (_, m) in enumerate(self.outputs):
-            node = Node(inst(graph._upload, (), m), (), ())
+            node = graph.blank(m)
             node.buf = self.nothing
             self.given.append(node)
             self.places[id(node)] = ("grad", j)
@@ -117,7 +117,7 @@ class Joint:
                 twin = Node(n.inst, tuple([get(s) for s in n.srcs]), n.scalars)
                 self.nodes.append(twin)
             else:
-                twin = Node(inst(graph._upload, (), n.inst.out), (), ())
+                twin = graph.blank(n.inst.out)
                 twin.buf = self.nothing
                 where = ("saved", len(saved)) if id(n) in early else self.places.get(id(n)) or ref(n)
                 if where[0] in ("made", "base"):
@@ -215,16 +215,14 @@ class Joint:
             else:
                 sources.append(k)
         with graph.LOCK:
-            bridge = graph.bridge()
+            graph.bridge()  # if the last runtime has died, this is where its buffers are found to be gone
             ids = [graph.buffer_of(n).id for n in sources]
-            plan = self.plan
+            if 0 in ids:
+                raise graph.lost()
             own = {-k - 1: n for k, n in enumerate(sources)}  # a gradient may be one that was given
-            for p, nbytes in plan.fresh:
-                n = Node(self.insts[p], (), ())
-                n.buf = Buffer(bridge.new_buffer(), nbytes, plan.device)
-                own[p] = n
-                ids.append(n.buf.id)
-            plan.send(ids, fn.scalars)
+            for p, b in self.plan.start(ids, fn.scalars):
+                own[p] = n = Node(self.insts[p], (), ())
+                n.buf = b
         there = [any(given[j] is not None for j in outputs) for outputs in self.reaching]
         return [
             Tensor._wrap(own[p], m) if p is not None and on else None

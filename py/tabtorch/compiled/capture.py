@@ -17,9 +17,11 @@ from typing import Any
 from tabtorch._dynamo.exc import Unsupported
 from tabtorch.autograd import engine as autograd
 from tabtorch.base.thread_state import STATE
+from tabtorch.compiled import recording
 from tabtorch.compiled.guards import ours
 from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
+from tabtorch.engine.nodes import blank
 from tabtorch.engine.symbols import concrete, fixed
 from tabtorch.engine.view import concrete_meta, pinned_meta
 from tabtorch.random import HostGenerator, PhiloxGenerator
@@ -79,7 +81,7 @@ class Capture:
         """A window is sent before the end."""
         if self.fixed:
             raise ValueError("they need a value")
-        if graph._queues.get(q.device) is q:
+        if q in graph.all_queues():
             self.reason = self.reason or "a value is needed before the end"
 
     def read(self) -> None:
@@ -120,9 +122,9 @@ class Capture:
     # ---- taking hold
 
     def __enter__(self) -> Capture:
-        if not (graph.recording is self or graph.record(self)):
+        if not (recording.of(self) or recording.begin(self)):
             raise RuntimeError("torch.compile: another thread is compiling a function")
-        for q in list(graph._queues.values()):
+        for q in graph.all_queues():
             if q.nodes:
                 graph.flush_queue(q)
         bridge = graph.bridge()
@@ -172,7 +174,7 @@ class Capture:
             with self.aside():
                 node: Any = draw(generator, distribution.with_sizes(concrete), concrete_meta(out), inputs)
             if out.symbolic:
-                node.inst = graph.inst(graph._upload, (), out)
+                node.inst = blank(out).inst
             self.uploads.pop(node.buf.id, None)
             self.made[node.buf.id] = len(self.ahead)
             self.alive.append(node)

@@ -15,8 +15,9 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import default_device
 from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import WEBGPU, on_loss
+from tabtorch.compiled import recording
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import MOST, Recording, Shapes, Sizes, form
+from tabtorch.compiled.dynamic import MOST, DynamicRecording, Shapes, Sizes, form
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay, Stale
@@ -67,7 +68,7 @@ class Entry:
         self.why = ""  # why it is only run
         #: where sizes may vary: what is known of calls of this form, and the recording that `provisional` is made of
         self.shapes: Shapes | None = None
-        self.of: Recording | None = None
+        self.of: DynamicRecording | None = None
 
 
 class Compiled:
@@ -87,7 +88,7 @@ class Compiled:
         every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if graph.recorder or STATE.nesting or stance == "force_eager" or config.disable:
+        if recording.current() is not None or STATE.nesting or stance == "force_eager" or config.disable:
             return self.function(*args, **kwargs)
         if (
             STATE.duals or overriding.modes or STATE.hooks or engine.check is not None
@@ -113,7 +114,7 @@ class Compiled:
                 entry.replays.append(entry.of.replay)  # another size has shown that it is right
                 entry.provisional = None
             for replay in entry.replays:
-                if graph.recording is not None:
+                if recording.current() is not None:
                     break
                 if replay.scope.unchanged():
                     try:
@@ -149,18 +150,18 @@ class Compiled:
     def _resized(self, entry: Entry, tensors: list[Tensor]) -> None:
         """Gives an entry what a recording foretells for its sizes."""
         assert entry.shapes is not None
-        for recording in list(entry.shapes.recordings):
-            if not recording.replay.scope.unchanged():
+        for each in list(entry.shapes.recordings):
+            if not each.replay.scope.unchanged():
                 continue
-            sizes = recording.fits(tensors)
+            sizes = each.fits(tensors)
             if sizes is None:
                 continue
             try:
-                replay = recording.at(sizes)
+                replay = each.at(sizes)
             except ArithmeticError:
                 continue
-            entry.of = recording
-            if recording.proven:
+            entry.of = each
+            if each.proven:
                 entry.replays.append(replay)
             else:
                 entry.provisional = replay
@@ -195,7 +196,7 @@ class Compiled:
         if stance == "fail_on_recompile":
             raise RuntimeError("Detected recompile when torch.compile stance is 'fail_on_recompile'")
         hold = Capture(self.name, self.warned, self.fullgraph)
-        if not graph.record(hold):  # another thread is recording: this call is none of its
+        if not recording.begin(hold):  # another thread is recording: this call is none of its
             return call()
         try:
             last = entry.provisional
@@ -227,8 +228,8 @@ class Compiled:
             counters["frames"]["ok"] += made is not None
             counters["stats"]["unique_graphs"] += made is not None and not plain
         finally:
-            if graph.recording is hold:
-                graph.recorded()
+            if recording.of(hold):
+                recording.end()
         with graph.LOCK:
             self._judge(entry, last, recorder, made, plain)
         return out

@@ -2,7 +2,7 @@
 
 While such a function is recorded, sizes of its arguments are Symbols (engine/symbols.py): ints to its Python, which note what is
 computed from them, and what is asked of them, as guards. So every number of the recording (views, beginnings, scalars,
-what is returned) is an expression of the sizes. `Recording.at` evaluates those for other sizes: a `Replay` with plans that are
+what is returned) is an expression of the sizes. `DynamicRecording.at` evaluates those for other sizes: a `Replay` with plans that are
 bound to them, for which neither the function runs nor, where a schedule is there, anything is scheduled.
 
 As with other numbers (symbolic_numbers.py), the first call with other sizes runs the plain function, which has to come out as
@@ -27,8 +27,9 @@ from tabtorch.engine import graph
 from tabtorch.engine.graph import Buffer, Inst, Node, inst
 from tabtorch.engine.plan import make_plan
 from tabtorch.engine.recipes import compiled
-from tabtorch.engine.symbols import Symbol, Trace, concrete, is_number
+from tabtorch.engine.symbols import Symbol, Trace, concrete, given, is_number
 from tabtorch.engine.view import Meta, Size, concrete_meta, contiguous_strides, meta, symbolic_meta
+from tabtorch.engine.window import plain
 
 #: recordings kept of one form of arguments
 MOST = 4
@@ -74,7 +75,7 @@ class Shapes:
         self.seen: list[tuple[int, ...]] = []
         self.varied: set[tuple[int, int]] = set()
         self.static: set[tuple[int, int]] = set()
-        self.recordings: list[Recording] = []
+        self.recordings: list[DynamicRecording] = []
         self.astray = 0  # runs that were not as foretold
         self.never = False  # whether all sizes are static
 
@@ -118,7 +119,7 @@ class Sizes:
 
     def put(self) -> None:
         """Puts them in the place of the arguments' sizes."""
-        graph.symbols_met = True
+        given[0] = True
         symbols = dict(zip(self.which, self.trace.symbols, strict=True))
         for a, t in self.tensors.items():
             m, node = t._meta, t._storage.node
@@ -317,7 +318,7 @@ def _inputs(kinds: Sequence[tuple[Any, int, bool]], device: int) -> list[Node]:
     out = []
     for k, (m, root, part) in enumerate(kinds):
         b = memory.setdefault(root, Buffer(0, 0, device))
-        n = Node(inst(graph._upload, (), m), (), ())
+        n = graph.blank(m)
         n.buf = Buffer(0, 0, device, b) if part else b
         n.pos = -k - 1
         out.append(n)
@@ -365,9 +366,9 @@ class JointPlan:
             if m is not None:
                 numbers.meta(m)
         for n in (*joint.nodes, *joint.holes):
-            graph.plain(n)
+            plain(n)
             if n.inst.out.symbolic:
-                n.inst = inst(graph._upload, (), concrete_meta(n.inst.out))
+                n.inst = graph.blank(concrete_meta(n.inst.out)).inst
         joint.outputs = [(concrete_meta(a), concrete_meta(b)) for a, b in joint.outputs]
         joint.input_metas = tuple(map(concrete_meta, joint.input_metas))
         joint.metas = [None if m is None else concrete_meta(m) for m in joint.metas]
@@ -379,7 +380,7 @@ class JointPlan:
         new.metas = [None if m is None else v.of(m) for m in self.metas]
         new.holes = []
         for k, m in enumerate(self.holes):
-            n = Node(inst(graph._upload, (), v.of(m)), (), ())
+            n = graph.blank(v.of(m))
             n.buf, n.pos = new.nothing, -k - 1
             new.holes.append(n)
         new.nodes = self.steps.nodes(v, new.holes)
@@ -389,7 +390,7 @@ class JointPlan:
         return new
 
 
-class Recording:
+class DynamicRecording:
     """A recording for all sizes for which its guards hold."""
 
     def __init__(self, sizes: Sizes, replay: Replay, of: Any) -> None:
@@ -533,4 +534,4 @@ def settled(x: Any) -> Any:
     return x
 
 
-__all__ = ["MOST", "Numbers", "Recording", "Shapes", "Sizes", "WindowPlan", "form", "settled"]
+__all__ = ["MOST", "Numbers", "DynamicRecording", "Shapes", "Sizes", "WindowPlan", "form", "settled"]

@@ -40,7 +40,7 @@ class _Counting(Capture):
         self.reasons: list[str] = []
 
     def __exit__(self, *exc: Any) -> None:
-        for q in set(graph._queues.values()):
+        for q in graph.all_queues():
             if q.nodes:
                 self.graphs += 1
                 self.ops += len(q.nodes)
@@ -48,7 +48,7 @@ class _Counting(Capture):
 
     def cut(self, q: Any) -> None:
         super().cut(q)
-        if q in graph._queues.values():
+        if q in graph.all_queues():
             self.graphs += 1
             self.ops += len(q.nodes)
 

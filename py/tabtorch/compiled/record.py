@@ -8,16 +8,14 @@ nobody else can see it; so the state of a training step stays where it is, and a
 from __future__ import annotations
 
 import gc
-from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
 
 from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import PLAIN, refresh
-from tabtorch.base import interrupts
-from tabtorch.compiled import symbolic_numbers
+from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import Numbers, Recording, Sizes, WindowPlan, ahead_with, settled
+from tabtorch.compiled.dynamic import DynamicRecording, Numbers, Sizes, WindowPlan, ahead_with, settled
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.memory import separated, twin_of, unshared
@@ -89,7 +87,7 @@ class CallRecorder:
         """sizes: Symbols for sizes of the arguments that may vary. varying: whether what is recorded is for other sizes, too."""
         self.sizes = sizes
         self.varying = varying
-        self.recording: Recording | None = None
+        self.recording: DynamicRecording | None = None
         self.refused = False  # whether the function failed with Symbols
         self.refusal = ""  # why the run serves no other sizes
         self.scope = scope
@@ -122,7 +120,7 @@ class CallRecorder:
                     self.sizes.take()
         with graph.LOCK:
             try:
-                graph.settle()
+                recording.settle()
                 if hold.reason:
                     raise Unrecorded(hold.reason)
                 made = self._made(out)
@@ -172,7 +170,7 @@ class CallRecorder:
         self._make_numbers_plain()
         if self.after or not self.scope.unchanged():
             return False
-        for q in graph._all:
+        for q in graph.all_queues():
             q.nodes.take()
             q.windows = []
         for root, node, version in zip(self.roots, self.nodes, self.versions, strict=True):
@@ -358,26 +356,21 @@ class CallRecorder:
         self.fresh = [*new, *self.views]
         saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
         self.shown_saved = [n.inst.out for n in saved]
-        queues = [q for q in graph._queues.values() if q.nodes]
-        queues = list({id(q): q for q in queues}.values())
-        handler = interrupts.hold()
-        graph.planning = get_ident()
-        windows = [Window(q) for q in queues]
-        try:
-            return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
-        except Unrecorded:
-            for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
-                if any(n.buf is None for n in w.nodes):
-                    q.nodes[:0] = w.nodes
-                    q.windows = [n.pos for n, _ in w.aliased]
-            raise
-        except BaseException:
-            for w in windows:
-                graph._give_up(w.nodes)
-            raise
-        finally:
-            graph.planning = 0
-            interrupts.release(handler)
+        queues = [q for q in graph.all_queues() if q.nodes]
+        with graph.undisturbed():
+            windows = [Window(q) for q in queues]
+            try:
+                return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
+            except Unrecorded:
+                for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
+                    if any(n.buf is None for n in w.nodes):
+                        q.nodes[:0] = w.nodes
+                        q.windows = [n.pos for n, _ in w.aliased]
+                raise
+            except BaseException:
+                for w in windows:
+                    graph.give_up(w.nodes)
+                raise
 
     def _grads_after(self, returned: set[int]) -> None:
         """Sorts gradients: (leaf, the new one) where there is one, and those that are gone. `returned`: ids of storages."""
@@ -541,7 +534,7 @@ class CallRecorder:
             made.differentiated(self.tape, [at[id(t)] for t in self.fresh], len(at) - len(saved))
         if self.sizes is not None:
             try:
-                self.recording = Recording(self.sizes, made, self)
+                self.recording = DynamicRecording(self.sizes, made, self)
             except ValueError as e:
                 self.refusal = str(e)
         if self.tape is not None:

@@ -257,7 +257,7 @@ class Replay:
 
     def run(self, arguments: Sequence[Tensor]) -> Any:
         """The result of the function. Raises Stale, before anything is done, if it has to run itself."""
-        for q in graph._queues.values():
+        for q in graph.all_queues():
             if q.nodes:
                 graph.flush_queue(q)
         if not self._steady(arguments):
@@ -449,13 +449,8 @@ class Replay:
         start = 0
         for plan, order, count in self.steps:
             ids = [pool[k] for k in order]
-            own = {}
-            for p, nbytes in plan.fresh:
-                own[p] = b = Buffer(bridge.new_buffer(), nbytes, plan.device)
-                ids.append(b.id)
-            plan.send(ids, scalars[start : start + count])
+            new.append(dict(plan.start(ids, scalars[start : start + count])))
             start += count
-            new.append(own)
         for device in self.asserting:
             asserts.arm(device)
         # the world after

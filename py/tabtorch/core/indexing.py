@@ -18,12 +18,12 @@ from tabtorch.autograd.views import view as track
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import TYPE_NAMES, as_int, remembered, slice_bounds
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.graph import batches
 from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.view import Meta
 from tabtorch.ops.indexing.gather import index_prepared, prepared
 from tabtorch.ops.indexing.masked import fill_at
 from tabtorch.ops.indexing.slices import embed
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.inplace import check_overlap
 from tabtorch.ops.shaping.convert import _fill
 

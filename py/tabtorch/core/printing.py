@@ -15,7 +15,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base.thread_state import STATE
-from tabtorch.engine.graph import batches
+from tabtorch.ops.machinery.batching import batches
 
 
 @dataclasses.dataclass

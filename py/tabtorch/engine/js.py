@@ -6,6 +6,7 @@ f32 values are doubles inside one operation and rounded where it ends (`fit`); i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from .expr import Expr
@@ -79,6 +80,7 @@ class JavaScript(Renderer):
     """Renders for the cpu device. Parameters are words of `P` (also seen as I, F, D, Q)."""
 
     language = "js"
+    serial = doubles = True
     prelude = _PRELUDE
 
     def constant(self, v: Any, type: str) -> str:
@@ -259,3 +261,36 @@ class JavaScript(Renderer):
         if dt == "bfloat16":
             return f"tt_bf16({v})"
         return f"({v} ? 1 : 0)" if dt == "bool" else v
+
+    @classmethod
+    def element_type(cls, dtype: Any) -> str:
+        return str(dtype.store)
+
+    def store(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        self.line(f"{buffer}[{at}] = {self.stored(dtype, value)};")
+
+    def store_complex(self, buffer: str, at: str, re: str, im: str) -> None:
+        self.line(f"{buffer}[{at} * 2] = {re}; {buffer}[{at} * 2 + 1] = {im};")
+
+    def add(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        if dtype in ("float16", "bfloat16"):
+            there = self.load((buffer, dtype, 0), at)
+            self.line(f"{buffer}[{at}] = {self.stored(dtype, f'{there} + {value}')};")
+        elif dtype == "bool":
+            self.line(f"if ({value}) {buffer}[{at}] = 1;")
+        else:
+            self.line(f"{buffer}[{at}] += {value};")
+
+    def write_once(self, buffer: str, words: list[str]) -> None:
+        self.line(
+            f"if ({buffer}[0] === 0n) {{ " + " ".join(f"{buffer}[{w}] = {t};" for w, t in enumerate(words)) + " }"
+        )
+
+    def template_function(self, name: str, args: str, result: str | None, lines: list[str]) -> str:
+        names = ", ".join(a.split(":")[0] for a in args.split(", "))
+        return "\n".join([f"const {name} = ({names}) => {{", *lines, "};"])
+
+    def source(self, k: Any, head: Sequence[str]) -> str:
+        body, defs, glob = "\n".join(self.lines), "\n".join(t for _, t in self.functions.values()), "\n".join(k.globals)
+        parts = ("'use strict';", self.helpers(defs + body + glob), defs, glob, *head, body)
+        return "\n".join(x for x in parts if x)

@@ -14,12 +14,9 @@ from math import prod
 from typing import Any
 
 from .expr import Complex, Expr, cast, const, fit, idiv, imod, variable, where
-from .js import JavaScript
+from .render import renderer_of
 from .view import CONJ, NEG, Meta
-from .wgsl import Wgsl
-
-#: dtypes several of which share a 32-bit word on webgpu -> how many
-PACKED = {"bool": 4, "uint8": 4, "int8": 4, "int16": 2, "float16": 2, "bfloat16": 2}
+from .wgsl import PACKED, Wgsl
 
 U0 = const(0, "u32")
 
@@ -43,13 +40,12 @@ def shown(v: Any, dtype: Any, mark: int) -> Any:
 
 
 class Kernel:
-    """One kernel being written for one device (0 webgpu, 1 cpu), with the launch data of this use of it."""
+    """One kernel being written for the device with that number, with the launch data of this use of it."""
 
     def __init__(self, device: int, name: str) -> None:
         self.device = device
         self.name = name
-        self.js = device == 1
-        self.r: Any = JavaScript() if self.js else Wgsl()
+        self.r: Any = renderer_of(device)()
         self.words: list[int] = []
         self.patches: list[tuple[int, Any, str]] = []  # (word, scalar key, type)
         self.roles: dict[Any, int] = {}
@@ -79,6 +75,10 @@ class Kernel:
             self.arrays.insert(self.taken, (name, type))
         self.taken += 1
         return self.arrays[self.taken - 1][0]
+
+    @property
+    def js(self) -> bool:
+        return bool(self.r.serial)
 
     # ---- parameters
 
@@ -121,7 +121,7 @@ class Kernel:
 
     def bind(self, ref: Ref, access: str = "r") -> str:
         """The name of a buffer in the text."""
-        el = ref.dtype.store if self.js else Wgsl.element(ref.dtype.name)
+        el = self.r.element_type(ref.dtype)
         k = (ref.key, el)
         n = self.names.get(k)
         if n is None:
@@ -158,90 +158,45 @@ class Kernel:
         return shown(v, d, ref.mark)
 
     def store(self, ref: Ref, i: Expr, v: Any) -> None:
-        """Writes element `i`. On webgpu a packed dtype may only be stored where one thread owns the word (see `map_kernel`)."""
+        """Writes element `i`. A packed dtype may only be stored where one thread owns the word (see `map_kernel`)."""
         n = self.bind(ref, "rw")
         r = self.r
-        d = ref.dtype
         if isinstance(v, Complex):
             at = r.text(i)
-            re, im = r.text(v.re), r.text(v.im)
-            if self.js:
-                r.line(f"{n}[{at} * 2] = {re}; {n}[{at} * 2 + 1] = {im};")
-            else:
-                r.line(f"{n}[{at}] = vec2<f32>({re}, {im});")
-            return
-        if self.js:
-            r.line(f"{n}[{r.text(i)}] = {JavaScript.stored(d.name, r.text(v))};")
-        elif d.name in PACKED:
-            raise AssertionError(f"{self.name}: store to packed {d.name}")
+            r.store_complex(n, at, r.text(v.re), r.text(v.im))
         else:
-            r.line(f"{n}[{r.text(i)}] = {r.text(v)};")
+            at = r.text(i)
+            r.store(n, ref.dtype.name, at, r.text(v))
 
     def store_bits(self, ref: Ref, i: Expr, v: Expr) -> None:
         """Writes element `i` of any real dtype from any thread; packed ones with compare-and-exchange on their word."""
-        d = ref.dtype
-        if self.js or d.name not in PACKED:
+        r = self.r
+        d = ref.dtype.name
+        if r.packs(d) == 1:
             self.store(ref, i, v)
             return
-        r = self.r
         n = self.bind(ref, "rw")
         self.atomics.add(n)
-        p = PACKED[d.name]
-        at, val = r.text(r.let(i)), r.text(r.let(v))
-        bits = 32 // p
-        sh, word = r.name("s"), r.name("w")
-        r.line(f"let {sh} = ({at} & {p - 1}u) * {bits}u;")
-        r.line(f"let {word} = {Wgsl.bits(d.name, val)} << {sh};")
-        old = r.name("o")
-        r.line(f"var {old} = atomicLoad(&{n}[{at} / {p}u]);")
-        r.line(
-            f"loop {{ let x = atomicCompareExchangeWeak(&{n}[{at} / {p}u], {old}, "
-            f"({old} & ~({(1 << bits) - 1}u << {sh})) | {word}); if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
-        )
+        at = r.text(r.let(i))
+        r.exchange(n, d, at, r.text(r.let(v)))
 
     def atomic_add(self, ref: Ref, i: Expr, v: Any) -> None:
-        """Adds to element `i`, whichever threads do so at once. Types: float32, int32, int64, complex64 (and float64 on cpu)."""
+        """Adds to element `i`, whichever threads do so at once. Types: float32, int32, int64, complex64 (on cpu all)."""
         r = self.r
         n = self.bind(ref, "rw")
+        self.atomics.add(n)
         at = r.text(r.let(i))
-        d = ref.dtype
         if isinstance(v, Complex):
             for part, x in ((0, v.re), (1, v.im)):
-                self._add_real(n, f"{at} * 2 + {part}" if self.js else f"{at} * 2u + {part}u", r.text(x))
-            if not self.js:
-                self.atomics.add(n)
-            return
-        if self.js:
-            if d.name in ("float16", "bfloat16"):
-                self.store(ref, i, fit(self.load(ref, i) + v, d.name))
-            elif d.name == "bool":
-                r.line(f"if ({r.text(v)}) {n}[{at}] = 1;")
-            else:
-                r.line(f"{n}[{at}] += {r.text(v)};")
-            return
-        self.atomics.add(n)
-        val = r.text(r.let(v))
-        if d.name == "float32":
-            self._add_real(n, at, val)
-        elif d.name == "int32":
-            r.line(f"atomicAdd(&{n}[{at}], bitcast<u32>({val}));")
-        elif d.name == "int64":  # low word first; its carry goes to the high word
-            o = r.name("o")
-            r.line(f"let {o} = atomicAdd(&{n}[{at} * 2u], {val}.x);")
-            r.line(f"atomicAdd(&{n}[{at} * 2u + 1u], {val}.y + select(0u, 1u, {o} + {val}.x < {o}));")
+                r.add(n, "float32", f"{at} * {r.uint(2)} + {r.uint(part)}", r.text(x))
         else:
-            raise AssertionError(f"atomic add to {d.name}")
+            r.add(n, ref.dtype.name, at, r.text(r.let(v)))
 
-    def _add_real(self, n: str, at: str, val: str) -> None:
-        if self.js:
-            self.r.line(f"{n}[{at}] += {val};")
-            return
-        old = self.r.name("o")
-        self.r.line(f"var {old} = atomicLoad(&{n}[{at}]);")
-        self.r.line(
-            f"loop {{ let x = atomicCompareExchangeWeak(&{n}[{at}], {old}, bitcast<u32>(bitcast<f32>({old}) + {val})); "
-            f"if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
-        )
+    def write_once(self, ref: Ref, words: list[Expr]) -> None:
+        """Writes int64 words to the beginning of a buffer, if the first word there is 0; one thread does."""
+        n = self.bind(ref, "rw")
+        self.atomics.add(n)
+        self.r.write_once(n, [self.r.text(self.r.let(w)) for w in words])
 
     # ---- statements for custom kernels
 
@@ -265,11 +220,8 @@ class Kernel:
     def loop(self, end: Expr, start: Expr = U0, hint: str = "k", step: Expr | None = None) -> Block:
         """`with k.loop(n) as i:`"""
         i = self.r.name(hint)
-        s, e, st = (
-            self.r.text(start),
-            self.r.text(end),
-            self.r.text(step) if step is not None else ("1" if self.js else "1u"),
-        )
+        s, e = self.r.text(start), self.r.text(end)
+        st = self.r.uint(1) if step is None else self.r.text(step)
         return Block(self, lambda: self.r.loop(i, s, e, st), variable(i, "u32"))
 
     def when(self, cond: Expr) -> Block:
@@ -281,22 +233,7 @@ class Kernel:
 
     def source(self, body_head: list[str]) -> str:
         """The whole text: declarations, the functions that it uses, and the body behind `body_head`."""
-        r = self.r
-        body = "\n".join(r.lines)
-        defs = "\n".join(t for _, t in r.functions.values())
-        glob = "\n".join(self.globals)
-        if self.js:
-            head = ("'use strict';", r.helpers(defs + body + glob), defs, glob, *body_head, body)
-            return "\n".join(x for x in head if x)
-        decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (len(self.words) + 3) // 4)}>;"]
-        for j, (_, el, access) in enumerate(self.bindings):
-            n = f"b{j}"
-            if n in self.atomics:
-                el = "atomic<u32>"
-            mode = "read_write" if access == "rw" else "read"
-            decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
-        used = r.helpers("\n".join([defs, body, glob, *body_head]))
-        return "\n".join([*decls, used, defs, glob, *body_head, body, "}"])
+        return str(self.r.source(self, body_head))
 
 
 class Block:
@@ -570,7 +507,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     n = k.dim(total, "total")
     r = k.r
     i = variable("i", "u32")
-    if k.js:
+    if r.serial:
         r.loop("i", "0", r.text(n))
         for ref, v in body(i):
             k.store(ref, i, v)

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from .expr import Expr, cast, ceil, const, cos, define, exp, fit, imod, log, maximum, sqrt, tan, where
-from .graph import Map
+from .kinds import Map
 
 #: compute types of a draw's first scalars: seed low, seed high, offset low, offset high
 SCALARS = ("u32", "u32", "u32", "u32")

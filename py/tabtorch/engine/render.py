@@ -7,7 +7,12 @@ so that equal subexpressions are computed once.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
+
+from tabtorch.base.device import BACKENDS
 
 from .expr import Expr, Loop, definition, variable
 
@@ -18,6 +23,10 @@ class Renderer:
     """Text of one kernel. Subclasses say how the language spells things."""
 
     language = ""
+    #: whether a kernel is one thread that goes through all items, rather than one for an item (or a workgroup)
+    serial = False
+    #: whether sums of float32 are kept in doubles, and there are doubles to compute with
+    doubles = False
     prelude: dict[str, str] = {}  # helper name -> text, taken in where the name occurs
 
     def __init__(self) -> None:
@@ -130,8 +139,7 @@ class Renderer:
         if self._find(("loop", id(loop))) is None:
             for name, x in zip(loop.names, loop.first, strict=True):
                 self.declare_var(name, x.type, self.text(x))
-            u = "u" if self.language == "wgsl" else ""
-            self.loop(loop.count, f"0{u}", f"{loop.limit}{u}")
+            self.loop(loop.count, self.uint(0), self.uint(loop.limit))
             after = [loop.go, *loop.next]  # all of it is known before any state changes
             kept = [(self.name(), x.type, self.text(x)) for x in after]
             for part in kept:
@@ -179,7 +187,48 @@ class Renderer:
         take(text)
         return "\n".join(self.prelude[n] for n in need)
 
+    def uint(self, n: int) -> str:
+        """A number as a u32."""
+        return self.constant(n, "u32")
+
     # ---- what a language must say
+
+    def source(self, k: Any, head: Sequence[str]) -> str:
+        """The whole text of Kernel `k`: declarations, the functions that it uses, and the body behind `head`."""
+        raise NotImplementedError
+
+    def template_function(self, name: str, args: str, result: str | None, lines: list[str]) -> str:
+        """A function that a template calls (see template.py), with the types that WGSL has for arguments and result."""
+        raise NotImplementedError
+
+    @classmethod
+    def element_type(cls, dtype: Any) -> str:
+        """The type of the elements of a buffer that holds a dtype."""
+        raise NotImplementedError
+
+    @classmethod
+    def packs(cls, dtype: str) -> int:
+        """How many elements of a dtype share a word, which only its owner may write."""
+        return 1
+
+    def store(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        """Writes an element of a buffer."""
+        raise NotImplementedError
+
+    def store_complex(self, buffer: str, at: str, re: str, im: str) -> None:
+        raise NotImplementedError
+
+    def exchange(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        """The same of a packed dtype, whoever writes the other elements of its word meanwhile."""
+        raise NotImplementedError
+
+    def add(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        """Adds to an element, whichever threads do so at once. AssertionError for a dtype for which that cannot be."""
+        raise NotImplementedError
+
+    def write_once(self, buffer: str, words: list[str]) -> None:
+        """Writes int64 words to the beginning of a buffer, if the first word there is 0; one thread does."""
+        raise NotImplementedError
 
     def constant(self, v: Any, type: str) -> str:
         raise NotImplementedError
@@ -193,7 +242,7 @@ class Renderer:
     def declare(self, name: str, type: str, text: str) -> None:
         raise NotImplementedError
 
-    def loop(self, i: str, start: str, end: str) -> None:
+    def loop(self, i: str, start: str, end: str, step: str = "") -> None:
         raise NotImplementedError
 
     def declare_var(self, name: str, type: str, text: str) -> None:
@@ -203,3 +252,11 @@ class Renderer:
         self, name: str, args: list[str], types: tuple[str, ...], type: str, lines: list[str], result: str
     ) -> str:
         raise NotImplementedError
+
+
+@cache
+def renderer_of(number: int) -> type[Renderer]:
+    """The class that writes text for the device with that number."""
+    module, _, name = BACKENDS[number].renderer.rpartition(".")
+    found: type[Renderer] = getattr(import_module(module), name)
+    return found

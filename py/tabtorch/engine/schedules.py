@@ -14,12 +14,15 @@ from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
-from . import graph
-from .graph import Inst, Node
+from .. import bridge as _bridges
+from .instructions import Inst
+from .memory import bridge, largest
+from .nodes import Node
 from .recipes import compiled
 from .symbols import Trace, concrete
 from .temporaries import Places, lay_out
 from .view import Meta, Size
+from .window import counts
 
 #: structures kept
 MOST_STRUCTURES = 2048
@@ -266,7 +269,7 @@ class Schedule:
 
     def placed(self, sizes: list[int]) -> tuple[list[int], Places]:
         """Memory for its temporaries, of these bytes: bytes of each piece, and the place of each temporary."""
-        return lay_out(self.lives, sizes, self.apart, graph.largest(self.device))
+        return lay_out(self.lives, sizes, self.apart, largest(self.device))
 
 
 class _Family:
@@ -292,15 +295,18 @@ def forget() -> None:
     _runtime[0] = None
 
 
+_bridges.on_close(forget)
+
+
 def find(window: Sized) -> tuple[Schedule, list[int]] | None:
     """A schedule for this window, and its numbers."""
-    if _runtime[0] is not (b := graph.bridge()):
+    if _runtime[0] is not (b := bridge()):
         forget()
         _runtime[0] = b
     family = _families.get(window.key)
     if family is None:
         return None
-    now = graph.counts["flushes"]
+    now = counts["flushes"]
     for s in family.schedules:
         numbers = s.bound(window.values)
         if numbers is not None:
@@ -339,7 +345,7 @@ def add(window: Sized, schedule: Schedule, trace: Trace, pattern: Sequence[int])
         family.schedules.remove(oldest)
         _dropped(oldest)
     family.pattern = pattern
-    schedule.used = family.used = graph.counts["flushes"]
+    schedule.used = family.used = counts["flushes"]
     schedule.users += 1
     family.schedules.insert(0, schedule)
 
@@ -347,7 +353,7 @@ def add(window: Sized, schedule: Schedule, trace: Trace, pattern: Sequence[int])
 def _dropped(s: Schedule) -> None:
     s.users -= 1
     if not s.users and s.template:
-        graph.bridge().forget_plans([s.template])
+        bridge().forget_plans([s.template])
 
 
 __all__ = ["Schedule", "Sized", "add", "find", "forget", "shadows"]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: parts of one kernel
 MOST_PARTS = 16
+#: workgroups of a part in a launch whose workgroups have more threads than it needs
+MOST_ENLARGED = 1024
 #: bytes that may be kept for parts that wait, beyond their time
 KEPT = 64 << 20
 
@@ -28,11 +30,11 @@ class Part:
     """Work that can stand beside other work in one kernel.
 
     `body(k, item)` writes what is done for item number `item`, of which there are `count`: by a thread each, or, where `size` is
-    given, by a workgroup of that size. It is called once for each kernel in which it is tried. `threads`: how many of them a
-    workgroup has where any number will do.
+    given, by a workgroup: of that size, or, unless `exact`, of a larger one. It is called once for each kernel in which it is
+    tried. `threads`: how many of them a workgroup has where any number will do.
     """
 
-    __slots__ = ("body", "count", "item", "name", "reads", "size", "threads", "writes")
+    __slots__ = ("body", "count", "exact", "item", "name", "reads", "size", "threads", "writes")
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class Part:
         body: Callable[[Kernel, Expr], None],
         *,
         size: int = 0,
+        exact: bool = False,
         threads: int = 64,
         reads: Iterable[Any] = (),
         writes: Iterable[Any] = (),
@@ -51,6 +54,7 @@ class Part:
         self.item = item
         self.body = body
         self.size = size
+        self.exact = exact
         self.threads = size or threads
         self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `rows.States`
         self.writes = set(writes)
@@ -68,13 +72,10 @@ def alone(number: int, part: Part) -> tuple[Kernel, str, list[int]]:
 
 
 def together(number: int, parts: list[Part]) -> tuple[Kernel, str, list[int]]:
-    """The same for several. All that is given a size has the same, which the launch then has."""
-    sizes = {p.size for p in parts if p.size} or {parts[0].threads}
-    if len(sizes) > 1:
-        raise AssertionError(f"parts for workgroups of {sizes} threads cannot share a launch")
+    """The same for several, in workgroups of the largest size that is given."""
+    size = max(p.size for p in parts) or parts[0].threads
     names = list(dict.fromkeys(p.name for p in parts))
     k = Kernel(number, " | ".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3} more"]))
-    size = sizes.pop()
     k.workgroup = (size, 1, 1)
     r = k.r
     total = 0
@@ -100,6 +101,14 @@ def together(number: int, parts: list[Part]) -> tuple[Kernel, str, list[int]]:
         "  let w = (wg.z * nwg.y + wg.y) * nwg.x + wg.x;",
     ]
     return k, k.source(head), grid_for(total, 1)
+
+
+def _suit(a: Part, b: Part) -> bool:
+    """Whether none of the two has to run in many workgroups that are larger than it needs."""
+    if a.size == b.size or not a.size or not b.size:
+        return True
+    smaller = min(a, b, key=lambda p: p.size)
+    return not smaller.exact and smaller.count <= MOST_ENLARGED
 
 
 class _Waiting:
@@ -138,8 +147,8 @@ class Parts:
         k, source, grid = alone(self.b.target.number, part)
         reads, writes = self._touched(k.bindings)
         self.waiting.append(_Waiting(self.b.group, part, (k, source, grid), reads | part.reads, writes | part.writes))
-        if self._kept() > KEPT:
-            self.flush(self.waiting)
+        if self._kept(self.waiting) > KEPT:  # those that keep nothing, as second stages, wait on for more company
+            self.flush([w for w in self.waiting if self._kept([w])])
 
     def _touched(self, bindings: list[tuple[Any, str, str]]) -> tuple[set[Any], set[Any]]:
         """The memory that is read, and that is written. Parts of the states' buffer have names of their own."""
@@ -147,9 +156,9 @@ class Parts:
         mine = [(b.memory(key), access) for key, _, access in bindings if key not in b.arenas.values()]
         return {m for m, _ in mine}, {m for m, access in mine if access == "rw"}
 
-    def _kept(self) -> int:
-        """Bytes of values that live on only because a part waits that reads them."""
-        keys = {key for w in self.waiting for key, _ in w.binds}
+    def _kept(self, waiting: list[_Waiting]) -> int:
+        """Bytes of values that live on only because one of these parts waits that reads them."""
+        keys = {key for w in waiting for key, _ in w.binds}
         return sum(self.b.nbytes(key[1]) for key in keys if key[0] == "p" and not self.b.graph.live[key[1]])
 
     def before(self, bindings: list[tuple[Any, str, str]]) -> None:
@@ -162,14 +171,15 @@ class Parts:
 
     def flush(self, wanted: list[_Waiting]) -> None:
         """Sends these, what they need, and what fits beside them."""
-        need: set[int] = set()
+        need: dict[int, int] = {}  # of each: how many launches there are at least before all that is wanted is done
         for i in range(len(self.waiting) - 1, -1, -1):
             w = self.waiting[i]
-            if any(w is x for x in wanted) or any(id(x) in need and x.after(w) for x in self.waiting[i + 1 :]):
-                need.add(id(w))
+            behind = [need[id(x)] for x in self.waiting[i + 1 :] if id(x) in need and x.after(w)]
+            if behind or any(w is x for x in wanted):
+                need[id(w)] = 1 + max(behind, default=0)
         while any(id(w) in need for w in self.waiting):
             ready = [w for i, w in enumerate(self.waiting) if not any(w.after(x) for x in self.waiting[:i])]
-            ready.sort(key=lambda w: id(w) not in need)
+            ready.sort(key=lambda w: -need.get(id(w), 0))
             batch = self._batch(ready)
             self.waiting = [w for w in self.waiting if w not in batch]
             if len(batch) == 1:
@@ -181,12 +191,11 @@ class Parts:
     def _batch(self, ready: list[_Waiting]) -> list[_Waiting]:
         """Those of `ready`, the first among them, that one kernel can take."""
         batch = ready[:1]
-        binds, size = set(batch[0].binds), batch[0].part.size
+        binds = set(batch[0].binds)
         for w in ready[1:]:
             if len(batch) == MOST_PARTS:
                 break
-            if len(binds | w.binds) <= self.b.target.buffers and (not size or w.part.size in (0, size)):
+            if len(binds | w.binds) <= self.b.target.buffers and all(_suit(w.part, x.part) for x in batch):
                 batch.append(w)
                 binds |= w.binds
-                size = size or w.part.size
         return batch

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
+#: whether a script was ever given Symbols: what is made of views has to look for them from then on
+given = [False]
 #: the hash of every Symbol: tables that have them in their keys compare them, and that is noted
 _HASH = 0x53796D626F6C
 

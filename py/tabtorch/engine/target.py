@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import graph
+from tabtorch.base.device import BACKENDS
+
+from .. import bridge as _bridges
+from .memory import bridge
+from .render import renderer_of
 
 
 class Target:
@@ -12,18 +16,18 @@ class Target:
 
     def __init__(self, number: int, info: dict[str, Any]) -> None:
         self.number = number
-        gpu = info.get("webgpu") if number == 0 else None
-        limits = gpu["limits"] if gpu else {}
-        adapter = gpu["adapter"] if gpu else {}
-        self.buffers = 64 if number else min(limits.get("maxStorageBuffersPerShaderStage", 8), 16)
+        known = info.get(BACKENDS[number].name)  # what the runtime says of it
+        limits = known["limits"] if known else {}
+        adapter = known["adapter"] if known else {}
+        self.serial, self.doubles = renderer_of(number).serial, renderer_of(number).doubles
+        self.buffers = 64 if self.serial else min(limits.get("maxStorageBuffersPerShaderStage", 8), 16)
         words = " ".join(str(v) for v in adapter.values()).lower()
         # a software adapter pays dearly for barriers, and has few threads to keep busy
-        self.software = number == 0 and ("swiftshader" in words or "llvmpipe" in words or "lavapipe" in words)
-        self.serial = number == 1
-        self.barriers = number == 0 and not self.software
+        self.software = not self.serial and ("swiftshader" in words or "llvmpipe" in words or "lavapipe" in words)
+        self.barriers = not self.serial and not self.software
         self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
         self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
-        self.features = frozenset(gpu["features"]) if gpu else frozenset()  # of the device, as WebGPU names them
+        self.features = frozenset(known["features"]) if known else frozenset()  # of the device, as WebGPU names them
 
     def split(self, rows: int, length: int, neighbours: bool) -> tuple[int, int] | None:
         """How to cut long rows that are too few to keep the device busy: (chunks, chunk length).
@@ -40,15 +44,17 @@ class Target:
         else:
             if length < 256 or rows >= 2**17:
                 return None
-            chunk = 32 if rows * length < 2**22 else 256
+            work = rows * length
+            chunk = 32 if work < 2**22 else 64 if work < 2**25 else 256
         return -(-length // chunk), chunk
 
 
 _targets: dict[int, Target] = {}
+_bridges.on_close(_targets.clear)
 
 
 def target(number: int) -> Target:
     t = _targets.get(number)
     if t is None:
-        t = _targets[number] = Target(number, graph.bridge().info)
+        t = _targets[number] = Target(number, bridge().info)
     return t

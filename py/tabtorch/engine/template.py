@@ -111,10 +111,7 @@ def template(stem: str) -> Template:
 
 
 class Filled:
-    """A kernel made from a template: functions are written one by one, then `source` gives the text.
-
-    `k.js`: the same functions for an algorithm in JavaScript.
-    """
+    """A kernel made from a template: functions are written one by one, in its device's language, then `source` gives the text."""
 
     def __init__(self, k: Kernel) -> None:
         self.k = k
@@ -132,11 +129,7 @@ class Filled:
             value = body()
             if value is not None:
                 k.r.line(f"return {value if isinstance(value, str) else k.r.text(value)};")
-            if k.js:
-                head = f"const {name} = ({', '.join(a.split(':')[0] for a in args.split(', '))}) =>"
-            else:
-                head = f"fn {name}({args})" + (f" -> {result}" if result else "")
-            k.globals.append("\n".join([head + " {", *k.r.lines, "};" if k.js else "}"]))
+            k.globals.append(k.r.template_function(name, args, result, k.r.lines))
             main.count = k.r.count
         finally:
             k.r = main

@@ -43,11 +43,15 @@ def contraction(b: Builder, g: Group) -> int:
 
 def serves(t: Target, inst: Any) -> bool:
     """Whether a tile kernel does this contraction: real arithmetic, and results enough to fill tiles."""
-    batch, m, n, k = sizes(inst)
+    return does(t, inst.compute, *sizes(inst))
+
+
+def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
+    """The same of what is to be a contraction of these sizes."""
     if t.serial:
-        return inst.compute in ("f32", "f64") and n >= 4 and k >= 4
+        return compute in ("f32", "f64") and n >= 4 and k >= 4
     least = 4 if t.software else 16
-    return inst.compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
+    return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
 
 
 def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
@@ -149,6 +153,7 @@ def emit(b: Builder, g: Group) -> None:
             "WG_Y": wy,
             "A_ROWS": _rows_first(x, nb, nb + nm),
             "B_ROWS": _rows_first(y, nb + nm, -nk),
+            "RAGGED": int(kk % 8 != 0),
             "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
         }
     grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from .expr import NATIVE, Expr
@@ -12,6 +13,9 @@ from .wgsl_math import HELPERS
 from .wgsl_math import PRELUDE as _MATH
 
 TYPES = {"f32": "f32", "i32": "i32", "u32": "u32", "i64": "vec2<u32>", "bool": "bool"}
+
+#: dtypes several of which share a 32-bit word -> how many
+PACKED = {"bool": 4, "uint8": 4, "int8": 4, "int16": 2, "float16": 2, "bfloat16": 2}
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
@@ -407,3 +411,75 @@ class Wgsl(Renderer):
             "uint8": "(bitcast<u32>({}) & 0xffu)",
             "bool": "select(0u, 1u, {})",
         }[dt].format(v)
+
+    @classmethod
+    def element_type(cls, dtype: Any) -> str:
+        return cls.element(dtype.name)
+
+    @classmethod
+    def packs(cls, dtype: str) -> int:
+        return PACKED.get(dtype, 1)
+
+    def store(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        if dtype in PACKED:
+            raise AssertionError(f"store to packed {dtype}")
+        self.line(f"{buffer}[{at}] = {value};")
+
+    def store_complex(self, buffer: str, at: str, re: str, im: str) -> None:
+        self.line(f"{buffer}[{at}] = vec2<f32>({re}, {im});")
+
+    def exchange(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        p = PACKED[dtype]
+        bits = 32 // p
+        sh, word, old = self.name("s"), self.name("w"), self.name("o")
+        self.line(f"let {sh} = ({at} & {p - 1}u) * {bits}u;")
+        self.line(f"let {word} = {self.bits(dtype, value)} << {sh};")
+        self.line(f"var {old} = atomicLoad(&{buffer}[{at} / {p}u]);")
+        self.line(
+            f"loop {{ let x = atomicCompareExchangeWeak(&{buffer}[{at} / {p}u], {old}, "
+            f"({old} & ~({(1 << bits) - 1}u << {sh})) | {word}); if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
+        )
+
+    def add(self, buffer: str, dtype: str, at: str, value: str) -> None:
+        if dtype == "float32":
+            old = self.name("o")
+            self.line(f"var {old} = atomicLoad(&{buffer}[{at}]);")
+            self.line(
+                f"loop {{ let x = atomicCompareExchangeWeak(&{buffer}[{at}], {old}, "
+                f"bitcast<u32>(bitcast<f32>({old}) + {value})); if (x.exchanged) {{ break; }} {old} = x.old_value; }}"
+            )
+        elif dtype == "int32":
+            self.line(f"atomicAdd(&{buffer}[{at}], bitcast<u32>({value}));")
+        elif dtype == "int64":  # low word first; its carry goes to the high word
+            o = self.name("o")
+            self.line(f"let {o} = atomicAdd(&{buffer}[{at} * 2u], {value}.x);")
+            self.line(f"atomicAdd(&{buffer}[{at} * 2u + 1u], {value}.y + select(0u, 1u, {o} + {value}.x < {o}));")
+        else:
+            raise AssertionError(f"atomic add to {dtype}")
+
+    def write_once(self, buffer: str, words: list[str]) -> None:
+        stores = [
+            f"atomicStore(&{buffer}[{2 * w + h}u], {t}.{'xy'[h]});"
+            for w, t in enumerate(words)
+            for h in (0, 1)
+            if (w, h) != (0, 0)
+        ]
+        self.line(
+            f"loop {{ let x = atomicCompareExchangeWeak(&{buffer}[0], 0u, {words[0]}.x); "
+            f"if (x.exchanged) {{ {' '.join(stores)} break; }} if (x.old_value != 0u) {{ break; }} }}"
+        )
+
+    def template_function(self, name: str, args: str, result: str | None, lines: list[str]) -> str:
+        return "\n".join([f"fn {name}({args})" + (f" -> {result}" if result else "") + " {", *lines, "}"])
+
+    def source(self, k: Any, head: Sequence[str]) -> str:
+        body, defs, glob = "\n".join(self.lines), "\n".join(t for _, t in self.functions.values()), "\n".join(k.globals)
+        decls = [f"@group(0) @binding(0) var<uniform> P: array<vec4<u32>, {max(1, (len(k.words) + 3) // 4)}>;"]
+        for j, (_, el, access) in enumerate(k.bindings):
+            n = f"b{j}"
+            if n in k.atomics:
+                el = "atomic<u32>"
+            mode = "read_write" if access == "rw" else "read"
+            decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
+        used = self.helpers("\n".join([defs, body, glob, *head]))
+        return "\n".join([*decls, used, defs, glob, *head, body, "}"])

@@ -20,9 +20,10 @@ from tabtorch.autograd import engine as backward
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import LEAF, next_seq, record
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine import graph, philox
+from tabtorch.engine import graph, philox, queues
 from tabtorch.engine.graph import Inst, Map, Node, Nodes, Op, emit, inst
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
+from tabtorch.ops.machinery.batching import batches
 
 _EXAMPLE = Op("example")
 _COPY = Map("batch", lambda x: x)
@@ -67,13 +68,13 @@ class Batch:
     def __init__(self, level: Level, node: Node) -> None:
         self.level = level
         self.node = node
-        graph.batches[0] += 1
+        batches[0] += 1
         if backward.leaving is None:
             _watch()
 
     def __del__(self) -> None:
-        graph.batches[0] -= 1
-        if not graph.batches[0]:
+        batches[0] -= 1
+        if not batches[0]:
             _watch()
 
     @property
@@ -144,9 +145,6 @@ def append(nodes: Nodes, n: Node) -> None:
     list.append(nodes, n)
 
 
-graph.for_all = append
-
-
 def _watch() -> None:
     """The first batched value has come, or the last one has gone, which may be that of another thread: so it looks again.
 
@@ -154,14 +152,12 @@ def _watch() -> None:
     and `leaving = None` no function is called, so nobody counts.
     """
     with graph.LOCK:
-        if graph.batches[0]:
-            graph.batched = True
-            graph.watch()
+        if batches[0]:
+            queues.set_spread(append)
             backward.leaving = leaving
         else:
             backward.leaving = None
-            graph.batched = False
-            graph.watch()
+            queues.set_spread(None)
 
 
 # ---- one node for all examples

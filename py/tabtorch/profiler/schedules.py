@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from tabtorch import _lazy
+from tabtorch.base.device import BACKENDS
 from tabtorch.engine import graph, plan
 
 __all__ = ["Explanation", "Group", "Window", "explain"]
@@ -190,7 +191,7 @@ def _window(builder: Any) -> Window:
                 tuple(sorted((n, words) for n, words in reasons if words)),
             )
         )
-    return Window("cpu" if builder.target.number == 1 else "webgpu", groups, builder.steps)
+    return Window(BACKENDS[builder.target.number].name, groups, builder.steps)
 
 
 def _read(builder: Any, group: Any) -> int:

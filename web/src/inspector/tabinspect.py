@@ -12,7 +12,7 @@ from collections import Counter
 import tabpage
 
 from tabtorch import Tensor, nn
-from tabtorch.engine import graph, plan, schedules
+from tabtorch.engine import builder, graph, plan, schedules
 from tabtorch.interception.code_swapping import Layer
 from tabtorch.profiler import _record
 from tabtorch.profiler.schedules import nbytes, number
@@ -174,7 +174,7 @@ class Profile(_record.Recorder):
         calls: [name, start, duration, depth] of operations in Python; dispatches: [kernel, sent, begin, duration], the last
         two None where the device has no clock; kernels: their rows, in the order of their first dispatch.
         """
-        sources = {kernel: key[1] for key, kernel in plan._kernels.items()}
+        sources = {kernel: key[1] for key, kernel in builder._kernels.items()}
         rows = {id(row): at for at, row in enumerate(self.rows.values())}
         times = self.times or {}
         names = {}

@@ -57,7 +57,7 @@ def _arguments(name: str, start: Any, end: Any, steps: Any, kw: dict[str, Any]) 
     where_ = placed(d, device if out is None else out.device)
     ends = [x for x in (start, end) if isinstance(x, Tensor)]
     batched = any(every_example(x) is not x for x in ends)
-    if d.category > 1 and ends and all(x.device == where_ and (where_.number == 0 or batched) for x in ends):
+    if d.category > 1 and ends and all(x.device == where_ and (where_.lacks(dtypes.float64) or batched) for x in ends):
         wide = (
             dtypes.complex64 if d.is_complex else dtypes.float32
         )  # not read: what only the GPU knows would be waited for
@@ -75,13 +75,15 @@ def linspace(start: Any, end: Any, steps: int, **kw: Any) -> Tensor:
     start, end, n, d, device, finish = _arguments("linspace", start, end, steps, kw)
     if isinstance(start, Tensor) or isinstance(end, Tensor):
         return finish(_between(start, end, n, device).to(d))
-    if d.category == 1 and not device.number:  # WGSL's rounding may put a number below the whole one that it is
+    if d.category == 1 and device.lacks(
+        dtypes.float64
+    ):  # WGSL's rounding may put a number below the whole one that it is
         return finish(linspace(start, end, n, dtype=d, device=cpu).to(device))
     m = contiguous_meta((n,), d, device)
     if n == 1:
         return finish(Tensor._wrap(fill_node((1,), number(start, d), d, device), m))
     # PyTorch steps in the type itself; integers are exact only in float64, where there is one
-    c = d.compute if d.is_complex else "f64" if device.number and d.compute != "f32" else "f32"
+    c = d.compute if d.is_complex else "f64" if d.compute != "f32" and not device.lacks(dtypes.float64) else "f32"
     kind = complex if d.is_complex else float
     scalars = (kind(start), kind(end), kind((end - start) / (n - 1) if n else 0))
     return finish(Tensor._wrap(emit(inst(_LINSPACE, (), m, (c, c, c)), (), scalars), m))

@@ -3,6 +3,7 @@
 Stockham's passes (no bit reversal): a pass of radix r takes n / r threads a row, each of which loads r values, turns them, and makes a
 transform of r out of them in registers. The sizes are parameters, so there is a kernel a radix, not a length. A prime factor
 too large for registers is a loop over a table of roots; the last resort, for primes above `LARGEST`, is Bluestein's chirp.
+On GPUs with workgroup memory rows of up to `_IN_WORKGROUP` values go through all their passes in one dispatch.
 
     y[k] = scale · v[k] · sum over j < n_in of u[j] · x[j] · exp(∓2πi jk / n),  k < n_out
 
@@ -17,9 +18,23 @@ import struct
 from typing import Any
 
 from tabtorch.base import dtypes
-from tabtorch.engine.expr import Complex, Expr, bitcast, call, cast, const, cos, idiv, imod, minimum, sin, where
+from tabtorch.engine.expr import (
+    Complex,
+    Expr,
+    bitcast,
+    call,
+    cast,
+    const,
+    cos,
+    idiv,
+    imod,
+    minimum,
+    sin,
+    variable,
+    where,
+)
 from tabtorch.engine.graph import Custom, Inst
-from tabtorch.engine.lower import Kernel, Ref, index_of
+from tabtorch.engine.lower import Kernel, Ref, grid_for, groups_head, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.view import meta
 from tabtorch.ops.machinery.batching import Call, Examples
@@ -27,6 +42,8 @@ from tabtorch.ops.machinery.batching import Call, Examples
 #: the largest prime factor that is a sum of so many terms
 LARGEST = 127
 _REGISTERS = 16
+#: the longest row that stays in workgroup memory, and threads of a workgroup for each 1,024 values there
+_IN_WORKGROUP, _THREADS = 2048, 64
 
 
 def radices(n: int) -> list[int] | None:
@@ -51,6 +68,11 @@ def radices(n: int) -> list[int] | None:
         primes.append(r)
         smooth //= r
     return primes or [1]
+
+
+def _in_registers(r: int) -> bool:
+    """Whether a pass of that radix is written out."""
+    return r <= _REGISTERS and r not in (11, 13)
 
 
 def _root(k: Kernel, a: Expr, d: int, real: str) -> Complex:
@@ -151,6 +173,7 @@ class _Passes:
         self.real = i.compute
         self.work = dtypes.complex64 if i.compute == "f32" else dtypes.complex128
         self.out_real = not i.out.dtype.is_complex
+        self.first_row: Expr | None = None  # of a workgroup's
 
     def lower(self) -> None:
         if not self.rows:
@@ -158,12 +181,15 @@ class _Passes:
         low, n = self.low, self.n
         plan = radices(n)
         assert plan is not None
+        if len(plan) > 1 and self.fits(plan):
+            self.in_workgroup(plan)
+            return
         temps = [low.temp(self.rows * n * self.work.itemsize, self.work) for _ in plan[1:3]]
         source: Ref | None = None
         done = 1
         for s, r in enumerate(plan):
             to = temps[s % 2] if s < len(plan) - 1 else None
-            if r <= _REGISTERS and r not in (11, 13):
+            if _in_registers(r):
                 low.launch(
                     f"fft radix {r}",
                     self.rows * n // r,
@@ -183,6 +209,47 @@ class _Passes:
             source = to
             done *= r
 
+    def fits(self, plan: list[int]) -> bool:
+        """Whether a workgroup has memory for a row, twice where there are more than two passes."""
+        t, size = self.low.target, self.values()
+        return (
+            t.barriers
+            and self.n <= _IN_WORKGROUP
+            and all(map(_in_registers, plan))
+            and t.invocations >= _THREADS * 2
+            and t.workgroup_bytes >= size * 8 * min(len(plan) - 1, 2)
+        )
+
+    def values(self) -> int:
+        """How many values a workgroup keeps: those of a long row, or of several short ones."""
+        return 1024 if self.n <= 1024 else _IN_WORKGROUP
+
+    def in_workgroup(self, plan: list[int]) -> None:
+        """All passes in one dispatch: between them the rows lie in workgroup memory."""
+        k = self.low.kernel("fft of rows")
+        size = self.values()
+        k.workgroup = (threads := _THREADS * size // 1024, 1, 1)
+        arrays = [f"stage{j}" for j in range(min(len(plan) - 1, 2))]
+        k.globals += [f"var<workgroup> {a}: array<vec2<f32>, {size}>;" for a in arrays]
+        each = size // self.n
+        count = -(-self.rows // each)
+        head = groups_head(k, k.dim(count, "groups"), "group")
+        row = k.let(variable("group", "u32") * k.dim(each, "each"), "row")
+        here = k.let(minimum(k.dim(self.rows, "rows") - row, k.dim(each, "each")), "here")
+        self.first_row = row
+        source: str | None = None
+        done = 1
+        for s, r in enumerate(plan):
+            to = arrays[s % 2] if s < len(plan) - 1 else None
+            if s:
+                k.r.line("workgroupBarrier();")
+            end = here * k.dim(self.n // r, ("m", r))
+            with k.loop(end, variable("lid", "u32"), "t", const(threads, "u32")) as t:
+                self.radix(k, t, r, done, source, to)
+            source = to
+            done *= r
+        self.low.dispatch(k, k.source(head), grid_for(count, 1))
+
     def swapped(self, k: Kernel, z: Complex) -> Complex:
         """The inverse transform is the forward one with real and imaginary parts swapped before and after."""
         inverse = k.let(k.dim(int(self.inverse), "inverse") == 1, "inverse")
@@ -192,15 +259,20 @@ class _Passes:
         one = const(1, self.real)
         return where((j == 0) | (j + j == k.dim(self.n, "n")), one, one + one)
 
-    def load(self, k: Kernel, source: Ref | None, row: Expr, j: Expr) -> Complex:
-        """Element j of a row: of the work of the last pass, or (None) of the input."""
+    def load(self, k: Kernel, source: Ref | str | None, row: Expr, j: Expr) -> Complex:
+        """Element j of a row: of the work of the last pass (a buffer, or an array of the workgroup), or (None) of the input."""
         n = k.dim(self.n, "n")
+        if isinstance(source, str):
+            z = k.r.name("x")
+            k.r.line(f"let {z} = {source}[{k.r.text(row * n + j)}];")
+            return Complex(variable(f"{z}.x", "f32"), variable(f"{z}.y", "f32"))
         if source is not None:
             return k.let(k.load(source, k.let(row * n + j, "at")), "x")
         m = self.m
         count = m.shape[-1]
         short = count < self.n
         at = minimum(j, k.dim(count - 1, "last")) if short else j
+        row = self.row_of_all(k, row)
         place = index_of(k, m, [(row, self.rows, "row"), (k.let(at, "at"), count, "at")], ("x", 0))
         z: Any = k.load(self.low.input(0), k.let(place, "at"))
         z = cast(cast(z, self.real) if not isinstance(z, Complex) else z, self.work.compute)
@@ -212,7 +284,15 @@ class _Passes:
             z = Complex(where(inside, z.re, zero), where(inside, z.im, zero))
         return k.let(self.swapped(k, z), "x")
 
-    def store(self, k: Kernel, to: Ref | None, row: Expr, j: Expr, z: Complex) -> None:
+    def row_of_all(self, k: Kernel, row: Expr) -> Expr:
+        """The number of a row, where `row` is one of those of a workgroup."""
+        return row if self.first_row is None else k.let(self.first_row + row, "row")
+
+    def store(self, k: Kernel, to: Ref | str | None, row: Expr, j: Expr, z: Complex) -> None:
+        if isinstance(to, str):
+            at, value = row * k.dim(self.n, "n") + j, f"vec2<f32>({k.r.text(z.re)}, {k.r.text(z.im)})"
+            k.r.line(f"{to}[{k.r.text(at)}] = {value};")
+            return
         if to is not None:
             k.store(to, k.let(row * k.dim(self.n, "n") + j, "to"), z)
             return
@@ -229,15 +309,16 @@ class _Passes:
         if self.half_out:
             scale = scale * self.weight(k, j)
         z = self.swapped(k, Complex(z.re * scale, z.im * scale))
+        row = self.row_of_all(k, row)
         place = index_of(k, self.seen, [(row, self.rows, "to row"), (j, self.seen.shape[-1], "to")], ("y", 0))
         k.store(self.low.output, k.let(place, "to"), z.re if self.out_real else z)
 
-    def radix(self, k: Kernel, t: Expr, r: int, done: int, source: Ref | None, to: Ref | None) -> None:
-        m = k.dim(self.n // r, "m")
+    def radix(self, k: Kernel, t: Expr, r: int, done: int, source: Ref | str | None, to: Ref | str | None) -> None:
+        m = k.dim(self.n // r, ("m", r))
         row = k.let(idiv(t, m), "row")
         j = k.let(t - row * m, "j")
         x = [self.load(k, source, row, j if q == 0 else k.let(j + m * q, "j")) for q in range(r)]
-        step = k.dim(done, "done")
+        step = k.dim(done, ("done", done))
         if source is None:  # nothing is done yet
             first = j * r
         else:

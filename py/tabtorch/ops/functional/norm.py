@@ -6,6 +6,7 @@ import tabtorch as torch
 from tabtorch.core.layout import suggested_order
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
+from tabtorch.ops.neural.batch_norm import batch_norm as with_batch_statistics
 from tabtorch.ops.shaping.convert import recorded_in_order
 from tabtorch.ops.shaping.pad import pad
 
@@ -144,15 +145,16 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     ndim = input.dim()
     order = suggested_order(input._meta)
     x = widened(recorded_in_order(input, order))
+    w, b = _per_channel(weight, ndim), _per_channel(bias, ndim)
     if training:
-        dims = (0, *range(2, ndim))
-        y, mean, var = _standardized(x, dims, eps)
+        y, mean, var = with_batch_statistics(x, (0, *range(2, ndim)), w, b, eps)
+        y = y.to(input.dtype)
         if (running_mean is not None or running_var is not None) and input.numel():
             _update_running(running_mean, running_var, mean, var, input.numel() // channels, momentum)
     else:
         mean, var = widened(running_mean), widened(running_var)
         y = (x - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
-    y = _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
+        y = _scaled(y, w, b, input.dtype)
     return named(recorded_in_order(y, order), "NativeBatchNormBackward0", input, weight, bias)
 
 

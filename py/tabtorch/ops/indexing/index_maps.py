@@ -15,10 +15,10 @@ from tabtorch.base.thread_state import STATE
 from tabtorch.core.shapes import remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, minimum, where
-from tabtorch.engine.graph import batches
 from tabtorch.engine.lower import Kernel
 from tabtorch.engine.view import Meta, broadcast_strides, collapse, contiguous_meta
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.integer_bounds import Range, known
 
 

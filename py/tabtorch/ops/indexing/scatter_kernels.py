@@ -42,7 +42,7 @@ def _apply(k: Kernel, ref: Ref, at: Expr, v: Any, mode: str, shared: bool = True
             k.store_bits(ref, at, v)
     elif mode == "add":
         k.atomic_add(ref, at, v)
-    elif k.js or not shared:
+    elif k.r.serial or not shared:
         at = k.let(at, "at")
         k.store(ref, at, fit(combine(mode, k.load(ref, at), v), d.name))
     else:
@@ -88,7 +88,7 @@ def _index_put(i: Inst, low: Any) -> None:
             p = [k.let(x, "p") for x in coordinates(k, named, [(j, prod(named), "e")], "p")]
             put(k, [*c[: lay.at], *p, *c[lay.at :]])
 
-    if ordered and low.device == 0:  # a thread makes all the writes that can meet, one after the other
+    if ordered and not low.target.serial:  # a thread makes all the writes that can meet, one after the other
         low.launch(
             f"{i.op.name} {mode} lines", prod(lay.domain) // max(prod(lay.domain[lay.at : lay.at + lay.n]), 1), line
         )
@@ -154,7 +154,7 @@ def _scatter(i: Inst, low: Any) -> None:
             put(k, [*c[:axis], j, *c[axis:]], False)
 
     wide = i.out.dtype.name == "int64" and mode in ("prod", "amax", "amin")  # for which there are no atomics
-    if (wide or ordered) and low.device == 0:  # a thread takes a whole line, which no other thread writes to
+    if (wide or ordered) and not low.target.serial:  # a thread takes a whole line, which no other thread writes to
         low.launch(f"scatter {mode} lines", m.numel // max(m.shape[axis], 1), line)
     else:
         low.launch(f"scatter {mode}", m.numel, one)

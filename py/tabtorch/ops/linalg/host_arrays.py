@@ -10,8 +10,9 @@ from tabtorch.base import dtypes
 from tabtorch.base.errors import LinAlgError
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.graph import batches, from_host
+from tabtorch.engine.graph import from_host
 from tabtorch.engine.view import broadcast_shapes, contiguous_meta, meta
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, check_kernel
 

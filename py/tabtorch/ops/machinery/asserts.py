@@ -92,7 +92,7 @@ def _lower(i: Inst, low: Any) -> None:
             with k.when(t < k.dim(m.numel, ("length", j))):
                 look(k, j, t)
 
-    if low.device == 0:
+    if not low.target.serial:
         low.launch("assert", max(m.numel for m in metas), all_of_them)
         return
     for j, m in enumerate(metas):  # the first that fails is the first in the script
@@ -101,22 +101,7 @@ def _lower(i: Inst, low: Any) -> None:
 
 def _note(k: Kernel, log: Any, *words: Expr) -> None:
     """Writes the words to the log, if nothing stands there yet."""
-    n = k.bind(log, "rw")
-    texts = [k.r.text(k.r.let(w)) for w in words]
-    if k.js:
-        k.r.line(f"if ({n}[0] === 0n) {{ " + " ".join(f"{n}[{w}] = {t};" for w, t in enumerate(texts)) + " }")
-        return
-    k.atomics.add(n)
-    stores = [
-        f"atomicStore(&{n}[{2 * w + h}u], {t}.{'xy'[h]});"
-        for w, t in enumerate(texts)
-        for h in (0, 1)
-        if (w, h) != (0, 0)
-    ]
-    k.r.line(
-        f"loop {{ let x = atomicCompareExchangeWeak(&{n}[0], 0u, {texts[0]}.x); "
-        f"if (x.exchanged) {{ {' '.join(stores)} break; }} if (x.old_value != 0u) {{ break; }} }}"
-    )
+    k.write_once(log, list(words))
 
 
 ASSERT = Custom("assert", _lower, in_place=True, sliding=True)

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from tabtorch.engine.graph import Node
 from tabtorch.engine.view import Meta
 
+#: how many batched values there are, see func/batch.py. What reads values or writes asks for it
+batches = [0]
+
 
 @dataclass(slots=True)
 class Examples:
@@ -55,4 +58,4 @@ def dynamic(e: Examples) -> Call:
     raise e.unreadable()
 
 
-__all__ = ["Call", "Examples", "as_for_one", "dynamic"]
+__all__ = ["Call", "Examples", "as_for_one", "batches", "dynamic"]

@@ -16,9 +16,10 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, short_class, unsupported
 from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.graph import Inst, Node, Write, batches, emit, inst
+from tabtorch.engine.graph import Inst, Node, Write, emit, inst
 from tabtorch.engine.view import Meta, contiguous_meta
 from tabtorch.ops.machinery.arguments import as_operand, bind, must_be_tensor
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.dispatch import (
     Family,
     apply,

@@ -39,10 +39,10 @@ def mismatch(a: Any, b: Any, metas: Sequence[Meta] = (), detail: Detail | None =
 
 def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
     """The device on which an operation over tensors of several devices happens. RuntimeError where there is none."""
-    lead = [m for m in metas if m.ndim] or [m for m in metas if m.device.number != 1] or list(metas)
+    lead = [m for m in metas if m.ndim] or [m for m in metas if not m.device.host] or list(metas)
     named = [m.device for m in lead if not m.device.implicit]
     for m in metas:  # 0-dimensional ones travel only from the cpu
-        if m not in lead and m.device.number != 1 and not m.device.implicit:
+        if m not in lead and not m.device.host and not m.device.implicit:
             named.append(m.device)
     for d in named:
         if d.number != named[0].number:
@@ -51,7 +51,7 @@ def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
     if named:
         here = named[0]
         away = [m for m in lead if m.device.number != here.number]
-        if away and (here.type == "meta" or (here.number == 0 and any(m in wide for m in away))):
+        if away and (here.type == "meta" or any(m in wide and here.lacks(m.dtype) for m in away)):
             first, other = (here, away[0].device) if metas[0] is not away[0] else (away[0].device, here)
             raise mismatch(first, other, metas, detail)
         return here
@@ -62,7 +62,7 @@ def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
 def moved(t: Tensor, device: Any) -> Tensor:
     """`t` on a device. Of a 64-bit float that goes to the GPU only its category counts beside the others: it is rounded."""
     d = t._meta.dtype
-    if device.number == 0 and d in WIDE:
+    if device.lacks(d) and d in WIDE:
         t = t.to(dtypes.float32 if d is dtypes.float64 else dtypes.complex64)
     return t.to(device)
 
@@ -94,7 +94,7 @@ def on_device_of(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool 
     m, here = t._meta, x._meta.device
     if m.device.number == here.number:
         return t
-    travels = scalars and m.ndim == 0 and m.device.number == 1
+    travels = scalars and m.ndim == 0 and m.device.host
     if not travels and (here.type == "meta" or not (here.implicit or m.device.implicit)):
         raise mismatch(here, m.device, (x._meta, m), detail and (("", detail[0]), detail[1]))
     return moved(t, here)
@@ -105,5 +105,5 @@ def device_of(metas: Sequence[Meta]) -> Any:
     first = metas[0].device
     for m in metas:
         if m.device is not first:  # so that a float64 can go home, and that a named GPU stays named
-            return roaming_cpu if first.number == 1 else m.device if first.implicit else first
+            return roaming_cpu if first.host else m.device if first.implicit else first
     return first

@@ -17,13 +17,14 @@ from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, variable, where
-from tabtorch.engine.graph import Custom, Inst, batches, inst
+from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.target import Target, target
 from tabtorch.engine.template import Filled, Rows
 from tabtorch.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta, ordered_strides
 from tabtorch.engine.wgsl import Wgsl
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.operation import run
 from tabtorch.ops.reductions.reduce import quiet
 
@@ -56,7 +57,7 @@ def _words(numel: int, dtype: Any) -> int:
 def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether the kernels do this attention (with no dropout)."""
     m, mk, mv = q._meta, k._meta, v._meta
-    if m.device.number != 0 or m.device.type != "webgpu" or batches[0]:
+    if m.device.type != "webgpu" or batches[0]:
         return False
     t = target(0)
     if not t.barriers or t.workgroup_bytes < _LEAST or m.dtype.name not in ("float32", "float16", "bfloat16"):

@@ -129,7 +129,7 @@ def host_node(gen: HostGenerator, draw: streams.Draw, m: Meta, inputs: tuple[Nod
     d = dtypes.PUBLIC[draw.dtype]
     node = gen.draw(draw, contiguous_meta((draw.elements,), d, cpu), inputs)
     node = draws.seen_as(node, contiguous_meta(m.shape, m.dtype, cpu))
-    return node if m.device.number == 1 else transfer(node, m.device)
+    return node if m.device.host else transfer(node, m.device)
 
 
 def philox_node(

@@ -75,7 +75,7 @@ def _keep(like: Tensor, p: float) -> Tensor:
     t = empty_like(like)
     return fill(
         t,
-        random.default_generator if t.device.number == 1 else random.device_generator,
+        random.default_generator if t._meta.device.host else random.device_generator,
         bernoulli_distribution(1.0 - p),
     )
 
@@ -105,7 +105,7 @@ def _dropout(input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool
         return input
     if p == 1:
         return _multiply(input, zeros((), dtype=input.dtype, device=input.device), in_place)
-    if not (feature or alpha or in_place) and input.device.number != 1 and input.dtype.category == 2:
+    if not (feature or alpha or in_place) and not input._meta.device.host and input.dtype.category == 2:
         return _on_device(input, p)
     noise = _keep(_feature_shape(input) if feature else input.detach(), p)
     if not alpha:
@@ -149,7 +149,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input, mask
     if train is not None and not train:
         return input.clone(), mask.fill_(True)
-    generator = random.default_generator if input.device.number == 1 else random.device_generator
+    generator = random.default_generator if input._meta.device.host else random.device_generator
     fill(mask, generator, bernoulli_distribution(1.0 - p))
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
@@ -173,7 +173,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
     m = x._meta
     gen = generator_for(generator, m.device, "rrelu")
     out = contiguous_meta(m.shape, m.dtype, m.device)
-    if m.device.number != 1:
+    if not m.device.host:
         if generator is None:
             gen = random.device_generator
         drawn_slopes = Tensor._wrap(drawn(gen, uniform_distribution(lower, upper), out), out)

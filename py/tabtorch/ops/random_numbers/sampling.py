@@ -66,13 +66,13 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
             if message in str(e):
                 raise RuntimeError(message + ASK * message.startswith("Expected")) from None
         raise
-    return node if m.device.number == 1 else transfer(node, m.device)
+    return node if m.device.host else transfer(node, m.device)
 
 
 def _on_cpu(t: Tensor) -> Tensor:
     """Off the tape, and on cpu."""
     t = t.detach()
-    return t if t.device.number == 1 else t.cpu()
+    return t if t._meta.device.host else t.cpu()
 
 
 def _tensor(name: str, what: str, position: int, v: Any) -> Tensor:
@@ -324,7 +324,7 @@ def _multinomial_host(input: Tensor, draw: streams.Draw, samples: int, replaceme
         _check_weights(weights)
         if streams.fill_order(weights.shape, weights.stride()) is not None:
             r = _race(weights, samples, gen)  # the exponentials are drawn in the order of the memory
-            return r if m.device.number == 1 else r.to(m.device)
+            return r if m.device.host else r.to(m.device)
     flat = converted(weights, weights.shape, weights.dtype)
     return bounded(Tensor._wrap(_host(gen, draw, m, (flat._storage.node,)), m), 0, weights._meta.shape[-1] - 1)
 

@@ -65,7 +65,7 @@ class Scan:
 
     def lower(self, i: Any, low: Lowering) -> None:
         """`static` = (dimension, whether from the end)."""
-        if low.device == 0 and i.compute in self.exact:
+        if not low.target.doubles and i.compute in self.exact:
             self.exact[i.compute].lower(i, low)
             return
         dim, reverse = i.static
@@ -80,7 +80,7 @@ class Scan:
             if tuned.serves():
                 tuned.lower(_STATE)
                 return
-        if low.device == 1 or n <= 256 or rows >= 4096:
+        if low.target.serial or n <= 256 or rows >= 4096:
             low.launch(i.op.name, rows, lambda k, t: self._walk(k, t, i, low, n, inner, None))
             return
         length = max(64, 1 << (math.isqrt(n).bit_length()))

@@ -10,8 +10,9 @@ from tabtorch.engine.plan import Lowering
 from tabtorch.engine.template import Filled
 from tabtorch.engine.wgsl import TYPES
 
-#: elements that a workgroup takes a step, those of its padding included, and its threads: as in wgsl/scan.wgsl
-_BLOCK, _PADDED, _THREADS = 2048, 2112, 256
+#: elements that a workgroup takes a step, those of its padding included; its threads, and the states that it keeps: as in
+#: wgsl/scan.wgsl
+_BLOCK, _PADDED, _THREADS, _STATES = 2048, 2112, 256, 352
 #: rows shorter than this are one thread's each; chunks that are scanned at most
 _SHORT, _CHUNKS = 512, 2048
 
@@ -42,7 +43,7 @@ class ScanKernel:
         """Whether a workgroup should walk rows of neighbours, and has the memory for it."""
         t = self.low.target
         state = _size(self.types)
-        most = _PADDED * max(8 if self.value.startswith("vec2") else 4, state) + _THREADS * state
+        most = _PADDED * max(8 if self.value.startswith("vec2") else 4, state) + _STATES * state
         return (
             t.barriers
             and self.n >= _SHORT

@@ -261,7 +261,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         if weights.shape != input.shape:
             raise RuntimeError("weights should be 1-d and have the same length as input")
         dtype = dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64
-        if input._meta.device.number == 0 and not input._meta.device.implicit:
+        if input._meta.device.lacks(dtype) and not input._meta.device.implicit:
             dtype = dtypes.float32
     with quiet():
         if input.numel() == 0:

@@ -26,6 +26,7 @@ from tabtorch.engine.view import (
     ordered_strides,
 )
 from tabtorch.ops.machinery.arguments import as_operand
+from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.dispatch import check_shape, laid_out, layout_of, scalar_value, table
 from tabtorch.ops.machinery.inplace import check_overlap, covering_order, is_dense, set_node, set_tensor, whole_storage
 from tabtorch.ops.machinery.integer_bounds import carry
@@ -119,7 +120,7 @@ def transfer(node: Node, device: Any) -> Node:
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
     check_has(device, m.dtype)
-    if graph.batches[0]:
+    if batches[0]:
         b: Any = node.buf
         if type(b) is _lazy.batch.Batch:
             return _lazy.batch.example_of(b.level, transfer(b.node, device), m)
@@ -127,9 +128,9 @@ def transfer(node: Node, device: Any) -> Node:
         return graph.blank(m)
     nbytes = m.numel * m.dtype.itemsize
     graph.check_size(nbytes, m)
-    if device.number == 0:
-        n = Node(inst(graph._upload, (), m), (), ())
-        n.buf = graph.copied(graph.buffer_of(node), 0, nbytes)
+    if not device.host:
+        n = graph.blank(m)
+        n.buf = graph.copied(graph.buffer_of(node), device.number, nbytes)
     else:
         n = graph.from_host(graph.read(node, 0, nbytes), m)
     if STATE.held is None:  # else another call has other values
@@ -159,7 +160,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
         if memory_format in (None, preserve_format) or memory_format is suggested_format(m):
             if device is m.device:
                 return t
-            if device.number == 1:
+            if device.host:
                 return _marked(t, device)
     check_has(device, d)
     if m.dtype.is_complex and not d.is_complex and d is not dtypes.bool_:
@@ -172,7 +173,7 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
         if device is not m.device:
             o = out._meta
             out._meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
-    elif device.number == 0 and m.dtype in WIDE:
+    elif device.lacks(m.dtype):
         out = _moved(converted(t, m.shape, d, order), device)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
         small = d.itemsize <= m.dtype.itemsize and d not in WIDE
@@ -358,7 +359,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         fn = record("CopyBackwards", (before_write(self), src), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
     value = src
     if v.device.number != m.device.number:
-        if m.device.number == 0 and v.dtype in WIDE:
+        if m.device.lacks(v.dtype):
             value = converted(src, v.shape, m.dtype)
         value = _moved(value, m.device)
     set_tensor(self, value)

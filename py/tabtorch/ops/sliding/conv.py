@@ -16,7 +16,9 @@ from tabtorch.base import dtypes
 from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import permuted, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine import tiles
 from tabtorch.engine.graph import Inst, Map, inst
+from tabtorch.engine.target import target
 from tabtorch.engine.view import Meta, contiguous_meta, meta, ordered_strides
 from tabtorch.ops.linalg.contract import CONTRACT, c_name, wide_dtype
 from tabtorch.ops.machinery.operand_devices import together
@@ -25,7 +27,15 @@ from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, NUMBERS, check_ke
 from tabtorch.ops.machinery.registry import function, register
 from tabtorch.ops.rows.row_helpers import conj
 from tabtorch.ops.shaping.convert import in_order
-from tabtorch.ops.sliding.sliding_views import Ints, expand_ints, framed, out_size, padded
+from tabtorch.ops.sliding.sliding_views import (
+    Frame,
+    Ints,
+    expand_ints,
+    framed,
+    framed_for_tiles,
+    out_size,
+    padded_frame,
+)
 
 #: stride, padding, dilation (one number a dimension each), groups
 Geometry = tuple[Ints, Ints, Ints, int]
@@ -177,6 +187,17 @@ def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
     return d if b is None else wide_dtype(d)
 
 
+def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor:
+    """`x` in a frame of zeros (none: as it is), for a product of these sizes. On a GPU that computes it in tiles, the frame need
+    not be stored: each value is read a few times only."""
+    if not frame:
+        return x
+    t = target(x._meta.device.number)
+    if t.barriers and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
+        return framed_for_tiles(x, frame)
+    return framed(x, frame)
+
+
 def _bias_grad(g: Tensor) -> Tensor:
     return g.sum((0, *range(2, g.ndim)))
 
@@ -195,7 +216,10 @@ def forward(
 ) -> Tensor:
     """The convolution: x (N, C, *size), w (O, C / groups, *kernel) to (N, O, *out)."""
     padding = geo[1]
-    xp = padded(x, padding, padding)
+    n, (o, cg, *taps) = x._meta.shape[0], w._meta.shape
+    groups = geo[3]
+    frame = padded_frame(x._meta.shape, padding, padding)
+    xp = _laid(x, frame, n * groups, o // groups, prod(out), cg * prod(taps))
     order = _order(x._meta, w._meta, geo)
     product = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b), order)
     y = _finished(product, w, xp, b, order)
@@ -219,14 +243,14 @@ def input_gradient(
     g: Tensor, w: Tensor, b: Tensor | None, size: Ints, geo: Geometry, name: str = "ConvolutionBackwardBackward0"
 ) -> Tensor:
     """What a convolution's result `g` (N, O, *out) sends back to an input of that size: (N, C, *size)."""
-    stride, padding, dilation, _ = geo
+    stride, padding, dilation, groups = geo
     m = g._meta
     kernel = w._meta.shape[2:]
-    frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
+    frame: Frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
         (n + d * (k - 1), d * (k - 1) - p, s)
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
     )
-    gp = framed(g, frame)
+    gp = _laid(g, frame, m.shape[0] * groups, w._meta.shape[1], prod(size), m.shape[1] // groups * prod(kernel))
     order = _order(m, w._meta, geo, tuple(size))
     product = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b), order)
     y = _finished(product, w, gp, b, order)
@@ -251,7 +275,10 @@ def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor
     padding = geo[1]
     m = x._meta
     # rows that no window reaches are cut off by the view, which counts windows by the size of `g`
-    xp = padded(x, padding, padding)
+    frame = padded_frame(m.shape, padding, padding)
+    groups, channels = geo[3], m.shape[1] // geo[3]
+    k = m.shape[0] * prod(g._meta.shape[2:])
+    xp = _laid(x, frame, groups, g._meta.shape[1] // groups, channels * prod(kernel), k)
     i, shown = _weight_inst(g._meta, xp._meta, tuple(kernel), geo)
     r = run(i, shown, g, xp)
     if STATE.grad and (g._rg or x._rg):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tabtorch import _lazy
@@ -77,6 +78,66 @@ def _fill(fill: str, t: str, d: Any) -> Any:
 FRAMED = Map("frame", _framed_at, indexed=True, cost=8, sized=True)
 
 
+def _spaced_at(p: Any) -> Any:
+    """The same for a frame whose last dimensions are powers of two: a place is taken apart by shifts, not divisions. A place
+    outside is looked up all the same, which WebGPU allows, and not used."""
+    frame, bits = p.static
+    m = p.inst.ins[0]
+    shape = p.inst.out.shape
+    rest = p.index
+    at: Any = None
+    inside: Any = None
+    for d in range(m.ndim - 1, 1, -1):
+        first, step = frame[d]
+        c = rest & p.dim(shape[d] - 1, ("mask", d))
+        rest = p.k.let(rest >> p.dim(bits[d], ("bits", d)), "rest")
+        c = p.k.let(c - p.dim(first, ("first", d)) if first else c, "q")
+        size = p.dim(m.shape[d], ("size", d))
+        ok = c < size
+        if step != 1:
+            q = p.k.let(idiv(c, p.dim(step, ("step", d))), "q")
+            ok = (q * p.dim(step, ("step", d)) == c) & (q < size)
+            c = q
+        inside = ok if inside is None else inside & ok
+        part = c if m.strides[d] == 1 else c * p.dim(m.strides[d], ("stride", d))
+        at = part if at is None else at + part
+    channel = p.dim(m.strides[1], ("stride", 1))
+    if m.strides[0] == m.shape[1] * m.strides[1]:
+        at = rest * channel + at
+    else:
+        count = p.dim(m.shape[1], ("size", 1))
+        sample = p.k.let(idiv(rest, count), "sample")
+        at = sample * p.dim(m.strides[0], ("stride", 0)) + (rest - sample * count) * channel + at
+    if m.offset:
+        at = at + p.k.offset((p.pos, 0))
+    v = p.values.element(p.pos, 0, at)
+    return where(inside, v, const(0, v.type))
+
+
+#: cheap enough that a contraction reads through it
+_SPACED = Map("frame", _spaced_at, indexed=True, cost=3, sized=True)
+
+
+@remembered
+def _spaced_inst(m: Meta, frame: Frame) -> Inst | None:
+    """None where it is no frame of two leading dimensions as they are, or has too many places."""
+    bits = (0, 0, *((n - 1).bit_length() for n, _, _ in frame[2:]))
+    shape = (*m.shape[:2], *(2**b for b in bits[2:]))
+    if any(f != (n, 0, 1) for f, n in zip(frame[:2], m.shape)) or prod(shape) > 2**31 or m.mark:
+        return None
+    return inst(_SPACED, (m,), contiguous_meta(shape, m.dtype, m.device), (), (tuple(f[1:] for f in frame), bits))
+
+
+def framed_for_tiles(x: Tensor, frame: Frame) -> Tensor:
+    """What `framed` gives in the corner of a larger frame, which a contraction in tiles need not have stored."""
+    m = x._meta
+    if m.numel and not all(n == s and first == 0 for (n, first, _), s in zip(frame, m.shape)):
+        i = _spaced_inst(m, frame)
+        if i is not None:
+            return run(i, i.out, x)
+    return framed(x, frame)
+
+
 @remembered
 def _framed_inst(m: Meta, frame: Frame, fill: str) -> Inst:
     return inst(FRAMED, (m,), contiguous_meta(tuple(n for n, _, _ in frame), m.dtype, m.device), (), (frame, fill))
@@ -95,12 +156,12 @@ def framed(x: Tensor, frame: Frame, fill: str = "zero") -> Tensor:
 
 def padded(x: Tensor, before: Ints, after: Ints, fill: str = "zero") -> Tensor:
     """`x` with its last dimensions padded."""
-    frame = _padded_frame(x._meta.shape, before, after)
+    frame = padded_frame(x._meta.shape, before, after)
     return framed(x, frame, fill) if frame else x
 
 
 @remembered
-def _padded_frame(shape: Ints, before: Ints, after: Ints) -> Frame:
+def padded_frame(shape: Ints, before: Ints, after: Ints) -> Frame:
     if not any(before) and not any(after):
         return ()
     lead = len(shape) - len(before)

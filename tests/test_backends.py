@@ -1,0 +1,105 @@
+"""Devices are one list: another one is a line in it, a renderer, and a device of the runtime."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tabtorch as tt
+from tabtorch.base import device as devices
+from tabtorch.bridge import CPU
+from tabtorch.engine import graph, memory
+from tabtorch.engine.render import renderer_of
+
+NUMBER = 3
+PACKAGE = Path(__file__).resolve().parents[1] / "py" / "tabtorch"
+#: files that still ask
+_NOT_YET = (
+    "engine/rows.py",
+    "engine/tiles.py",
+    "ops/fourier/fft_kernels.py",
+    "ops/reductions/sort.py",
+)
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The texts of the toy's kernels. Its commands go to the runtime's cpu device."""
+    toy = devices.Backend("toy", NUMBER, "toy_backend.Toy", lacks=frozenset({"int64"}))
+    monkeypatch.setitem(devices.BACKENDS, NUMBER, toy)
+    for counts in (memory.memory.live, memory.memory.peak):
+        counts += [0] * (NUMBER + 1 - len(counts))
+    graph.flush()
+    bridge, texts = graph.bridge(), []
+
+    def there(dev: int) -> int:
+        return CPU if dev == NUMBER else dev
+
+    def define(own: Any) -> Any:
+        def defined(spec: dict[str, Any]) -> Any:
+            if spec["device"] == NUMBER and "source" in spec:
+                texts.append(spec["source"])
+            return own({**spec, "device": there(spec["device"])})
+
+        return defined
+
+    for name in ("define_kernel", "define_plan"):
+        monkeypatch.setattr(bridge, name, define(getattr(bridge, name)))
+    for name in ("upload", "alloc", "copy"):
+        own = getattr(bridge, name)
+        monkeypatch.setattr(bridge, name, lambda dev, *args, own=own: own(there(dev), *args))
+    read = bridge.read
+    monkeypatch.setattr(bridge, "read", lambda ident, dev, *args: read(ident, there(dev), *args))
+    yield texts
+    graph.flush()
+    for each in [k for k in devices.device._known if k[0] == "toy"]:
+        del devices.device._known[each]
+
+
+def test_a_third_device(sources: list[str]) -> None:
+    x = tt.arange(6.0, device="toy").reshape(2, 3)
+    assert str(x.device) == "toy" and x.device.number == NUMBER
+    w = tt.ones(3, 4, device="toy", requires_grad=True)
+    y = (x @ w).sqrt().sum()
+    y.backward()
+    rows = [3.0**0.5, 12.0**0.5]
+    assert abs(y.item() - 4 * sum(rows)) < 1e-5
+    want = [sum(0.5 / r * x0 for r, x0 in zip(rows, column, strict=True)) for column in ((0, 3), (1, 4), (2, 5))]
+    assert w.grad is not None and str(w.grad.device) == "toy"
+    assert [[round(v, 4) for v in row] for row in w.grad.tolist()] == [[round(v, 4)] * 4 for v in want]
+    assert sources and all("// toy" in text for text in sources)
+    assert any("** 0.5" in text for text in sources) and not any("Math.sqrt" in text for text in sources)
+
+
+def test_it_is_another_device(sources: list[str]) -> None:
+    x = tt.ones(2, device="toy")
+    with pytest.raises(RuntimeError, match="found at least two devices"):
+        x + tt.ones(2, device="cpu")
+    assert (x + tt.tensor(2.0, device="cpu")).tolist() == [3.0, 3.0]  # a number on the host goes along
+    assert x.to("cpu").tolist() == [1.0, 1.0] and tt.ones(2, device="cpu").to("toy").tolist() == [1.0, 1.0]
+    with pytest.raises(TypeError, match="int64 is not available on toy"):
+        tt.ones(2, device="toy", dtype=tt.int64)
+
+
+def test_every_device_has_a_renderer() -> None:
+    languages = {b.name: renderer_of(n).language for n, b in devices.BACKENDS.items()}
+    assert languages == {"webgpu": "wgsl", "cpu": "js"}
+
+
+def test_nobody_asks_which_device_it_is() -> None:
+    """What differs between devices is said by their line, their renderer, or their Target."""
+    asks = re.compile(
+        r"\bk\.js\b|device\.number (==|!=|<|>) ?\d|low\.device (==|!=)|if (not )?\w+\.number\b(?! (==|!=))"
+    )
+    found = {
+        f"{path.relative_to(PACKAGE)}:{n}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).as_posix() not in ("base/device.py", *_NOT_YET)
+        for n, line in enumerate(path.read_text().splitlines(), 1)
+        if asks.search(line)
+    }
+    assert not found, sorted(found)
