@@ -18,6 +18,7 @@ from language_model import GPT
 from tabtorch import nn
 from tabtorch._dynamo.utils import counters
 from tabtorch.compiled import dynamic
+from tabtorch.compiled.replay import Replay
 from tabtorch.nn import functional as F
 
 FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 3_000_000)
@@ -398,8 +399,8 @@ def test_random_functions(device: str) -> None:
 
 
 def test_a_fault_of_theirs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With guards that nobody looks at, some of the random functions come out wrong."""
-    monkeypatch.setattr(
-        dynamic.DynamicRecording, "fits", lambda self, tensors: [tensors[a].shape[d] for a, d in self.which]
-    )
+    """Where what is foretold wrongly is relied on, some of the random functions come out wrong."""
+    right = dynamic.Values.scalar
+    monkeypatch.setattr(dynamic.Values, "scalar", lambda self, x: x if right(self, x) is x else right(self, x) * 1.5)
+    monkeypatch.setattr(Replay, "agrees", lambda self, plain: True)
     assert any(random_functions.run(seed, "cpu") for seed in range(25))
