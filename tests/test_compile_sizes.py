@@ -101,7 +101,7 @@ def test_training_steps_of_30_lengths(device: str, setting: Any) -> None:
     models[1].load_state_dict(models[0].state_dict())
 
     def stepping(model: Any) -> Any:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
         def step(x: Any, y: Any) -> Any:
             optimizer.zero_grad()

@@ -110,7 +110,7 @@ class Capture:
 
     @staticmethod
     def place() -> tuple[str, int, str]:
-        """File, line and text of the line of the user's that is being carried out."""
+        """File, line and text of the user's line that runs now."""
         f: Any = sys._getframe(1)
         while f is not None:
             if not ours(f.f_globals.get("__name__")):
@@ -163,7 +163,7 @@ class Capture:
             k = len(self.words)
             self.words.append(generator)
             self.raw.append(following(generator))
-            return tuple([symbolic_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
+            return tuple([symbolic_int(w, ("r", k, j)) for j, w in enumerate(self.raw[k])])
 
         def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:

@@ -235,14 +235,14 @@ class CallRecorder:
         self.values: list[Any] = [*[dict.get(d, k) for d, k in self.numbers], *self.begins.values]
         if not self.plain:
             for i, (d, k) in enumerate(self.numbers):
-                dict.__setitem__(d, k, symbolic_numbers.symbolic(self.values[i], f"v[{i}]"))
+                dict.__setitem__(d, k, symbolic_numbers.symbolic(self.values[i], ("v", i, -1)))
 
     def _make_numbers_plain(self) -> None:
         """Plain numbers again; notes which of them were changed."""
         self.after: list[tuple[int, Any]] = []
         for i, (d, k) in enumerate(self.numbers):
             now = dict.get(d, k)
-            if getattr(now, "recipe", "") == f"v[{i}]" or now is self.values[i]:
+            if getattr(now, "recipe", None) == ("v", i, -1) or now is self.values[i]:
                 dict.__setitem__(d, k, self.values[i])
                 continue
             self.after.append((i, now))

@@ -278,7 +278,7 @@ class Replay:
             for g, offset in zip(self.words, before, strict=True):
                 g._offset = offset
             raise Stale("a number leads elsewhere")
-        self._alone()  # from here on it is carried out: what was drawn is used
+        self._alone()  # from here on there is no way back: the random numbers that were drawn are used
         handler = interrupts.hold()
         try:
             results = self._send(*made, arguments)

@@ -35,7 +35,7 @@ class Begin:
 
     def plain(self) -> Any:
         """The same for the sizes at hand."""
-        return symbolic_int(self.value, f"(v[{self.number}] + {concrete(self.more)})")
+        return symbolic_int(self.value, ("+", ("v", self.number, -1), concrete(self.more)))
 
 
 class Begins:
@@ -53,7 +53,7 @@ class Begins:
             k = self.of.setdefault(i, self.first + a)
             if k != self.first + a:  # which of them a view is of cannot be told
                 apart = self.values[a] - self.values[k - self.first]
-                notes.tests[f"v[{self.first + a}] - v[{k}] == {apart}"] = None
+                notes.tests["==", ("-", ("v", self.first + a, -1), ("v", k, -1)), apart, True] = None
 
     def scalars(
         self, nodes: Sequence[Node], place: dict[int, int], symbolic: Sequence[tuple[Any, tuple]] = ()
@@ -74,11 +74,11 @@ class Begins:
         k = None if i is None else self.of.get(i)
         if type(offset) is Symbol:
             return offset if k is None else Begin(k, offset - self.values[k - self.first], offset.value)
-        return offset if k is None else symbolic_int(offset, f"(v[{k}] + {offset - self.values[k - self.first]})")
+        return offset if k is None else symbolic_int(offset, ("+", ("v", k, -1), offset - self.values[k - self.first]))
 
 
 def _whose(n: Any, place: dict[int, int]) -> int | None:
     """The place of the storage whose value `n` is, or was before the function has written to parts of it."""
-    while id(n) not in place and n.srcs and (n.inst.op.kind == "write" or getattr(n.inst.op, "in_place", False)):
+    while id(n) not in place and n.srcs and n.inst.op.in_place:
         n = n.srcs[0]
     return place.get(id(n))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
-from tabtorch.base.device import check_has, cpu, default_device, resolve, roaming_cpu
+from tabtorch.base.device import check_has, cpu, default_device, implicit_cpu, resolve
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
 from tabtorch.core.layout import check_layout, format_strides, preserve_format
@@ -38,12 +38,12 @@ def placed(dtype: Dtype, device: Any, name: str = "") -> Any:
     wide = dtype is dtypes.float64 or dtype is dtypes.complex128
     if device is None:
         d = default_device()
-        return roaming_cpu if wide and d is not cpu else d
+        return implicit_cpu if wide and d is not cpu else d
     if name and not isinstance(device, (str, int)) and not hasattr(device, "implicit"):
         raise TypeError(f"{name}(): argument 'device' must be torch.device, not {type(device).__name__}")
     d = resolve(device)
     if d.implicit:
-        return roaming_cpu if wide else default_device() if d is roaming_cpu else d
+        return implicit_cpu if wide else default_device() if d is implicit_cpu else d
     check_has(d, dtype)
     return d
 

@@ -72,16 +72,15 @@ class Inst:
             self.asked = compute  # what `inst` was given
             return
         self.work = _work(op, ins, out)
-        if op.kind != "custom" or getattr(op, "sliding", False):
+        if op.sliding:
             self.offsets = tuple(m.offset for m in self.views() if m.offset)
             if any(x != 1 for x in self.offsets):
                 begun = tuple(started(m) for m in ins)
-                region = started(static) if op.kind == "write" else static
-                self.base = inst(op, begun, out, scalars, region, compute)
+                self.base = inst(op, begun, out, scalars, op.started(static), compute)
 
     def views(self) -> tuple[Meta, ...]:
         """The views whose beginnings vary: those of the inputs, and the region of a write."""
-        return (*self.ins, self.static) if self.op.kind == "write" else self.ins
+        return self.op.views(self)
 
 
 def _known(op: Op, ins: tuple[Meta, ...], out: Meta, static: Any) -> tuple[tuple[Meta, ...], Meta, Any] | None:
@@ -109,9 +108,8 @@ def _known_static(x: Any, sized: bool) -> Any:
 
 
 def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
-    """Roughly what it is for a device, in elements of a map. What is contracted takes longer: it is read, multiplied and added."""
-    most = max([out.numel, *(m.numel for m in ins)])
-    return 8 * most if op.kind == "contract" else most
+    """Roughly what it is for a device, in elements of a map."""
+    return op.weight * max([out.numel, *(m.numel for m in ins)])
 
 
 _insts: dict[tuple, Inst] = {}

@@ -13,6 +13,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, type_string
 from tabtorch.base import dtypes
+from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import permuted, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
@@ -20,7 +21,7 @@ from tabtorch.engine import tiles
 from tabtorch.engine.graph import Inst, Map, inst
 from tabtorch.engine.target import target
 from tabtorch.engine.view import Meta, contiguous_meta, meta, ordered_strides
-from tabtorch.ops.linalg.contract import CONTRACT, c_name, wide_dtype
+from tabtorch.ops.linalg.contract import CONTRACT, wide_dtype
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import run, view_meta
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, NUMBERS, check_kernel
@@ -187,13 +188,20 @@ def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
     return d if b is None else wide_dtype(d)
 
 
+#: multiplications of a product that reads through a frame
+_THROUGH = 1 << 27
+
+
 def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor:
-    """`x` in a frame of zeros (none: as it is), for a product of these sizes. On a GPU that computes it in tiles, the frame need
-    not be stored: each value is read a few times only."""
+    """`x` in a frame of zeros (none: as it is), for a product of these sizes.
+
+    On a GPU that computes it in tiles, the frame need not be stored. What that takes to find each value makes a large product
+    a fifth slower, and is less than a launch in a small one.
+    """
     if not frame:
         return x
     t = target(x._meta.device.number)
-    if t.barriers and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
+    if t.barriers and batch * m * n * k <= _THROUGH and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
         return framed_for_tiles(x, frame)
     return framed(x, frame)
 
@@ -351,7 +359,7 @@ def _check(
                 f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
             )
     if b is not None and b.dtype is not x.dtype:
-        raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
+        raise RuntimeError(f"Input type ({cxx_name(x.dtype)}) and bias type ({cxx_name(b.dtype)}) should be the same")
     if x.dtype is not w.dtype:
         raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
     if x.numel():
