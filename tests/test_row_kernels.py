@@ -181,3 +181,11 @@ def test_a_kernel_whose_text_would_be_long_goes_over_the_row_again(
     monkeypatch.setattr(row_registers, "_MOST", 0)
     agree(several, draw(5, 300))
     assert any("for (var kb" in s for s in sources)
+
+
+def test_long_text_is_shared_by_more_threads(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_registers, "_MOST", 12)
+    agree(lambda m, x: (m.softmax(x, 1),), draw(5, 400))
+    (text,) = [s for s in sources if "tt_exp_f32" in s]
+    assert "workgroup_size(256, 1, 1)" in text
+    assert text[text.index("fn main") :].count("tt_exp_f32(") == 2

@@ -22,9 +22,9 @@ _SHORT = ((16, 2, 8), (32, 4, 8), (64, 8, 8), (96, 8, 12), (127, 8, 16))
 #: threads of a workgroup at least. Rows of which all have fewer elements than `_FEW` are a thread's each: they fit in more launches
 _THREADS, _FEW = 64, 1 << 16
 #: the same for longer ones. These forms were the fastest on an H100: 6 to 8 elements a thread, or more where else many threads
-#: had to be joined
+#: have to be joined. Where the text would be too long twice the threads have half of them each
 _FORMS = (
-    (128, 16, 8), (192, 32, 6), (256, 32, 8), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
+    (128, 8, 16), (192, 16, 12), (256, 16, 16), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
     (2048, 256, 8), (3072, 256, 12), (4096, 256, 16),
 )  # fmt: skip
 #: values that are written out for each thread at most: longer text takes compilers long
@@ -42,6 +42,8 @@ def form(b: Builder, g: Group) -> tuple[int, int, int] | None:
     _, threads, turns = forms[at]
     shortest = forms[at - 1][0] + 1 if at else 9 if forms is _SHORT else 128
     values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes)
+    while values * turns > _MOST and turns > 2 and threads < 256:
+        threads, turns = threads * 2, -(-turns // 2)
     reduces = [p for p in g.nodes if b.nodes[p].inst.op.reduces]
     states = sum(8 if x.type == "i64" else 4 for p in reduces for x in initial(b, p))  # bytes for each thread
     if values * turns > _MOST or threads > b.target.invocations or states * threads > b.target.workgroup_bytes:
