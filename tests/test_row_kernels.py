@@ -74,7 +74,7 @@ def several(m: Any, x: Any) -> tuple[Any, ...]:
 
 
 #: the shortest and the longest row of each form, and what has none
-LENGTHS = [3, 9, 16, 17, 64, 65, 97, 127, 128, 192, 193, 385, 768, 1000, 1025, 1537, 2049, 4096, 4097]
+LENGTHS = [3, 9, 16, 17, 33, 64, 65, 97, 128, 129, 193, 256, 385, 700, 1000, 1025, 1537, 2049, 4096, 4097]
 
 
 @pytest.mark.parametrize("length", LENGTHS)

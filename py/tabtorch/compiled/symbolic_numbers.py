@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from tabtorch.engine.recipes import Check, Recipe, Writer
+from tabtorch.engine.symbols import fixed
 
 #: how a number comes about: ("v", k, -1) or ("r", k, j) of what is given, or (operator, two recipes or plain numbers)
 Origin = tuple[str, Any, Any]
@@ -108,6 +110,7 @@ def _binary(sign: str, f: Callable[[Any, Any], Any], swapped: bool) -> Callable[
     def operate(a: SymbolicNumber, b: Any) -> Any:
         if not isinstance(b, (int, float)):
             return NotImplemented
+        b = fixed(b)
         x, y = (b, a) if swapped else (a, b)
         value = f(_plain(x), _plain(y))
         return symbolic(value, (sign, notes.origin(x), notes.origin(y))) if type(value) in (int, float) else value
@@ -162,6 +165,7 @@ class Numbers:
     """The numbers of a recording as a function of the numbers of the day, `v`, and of what the generators give, `r`."""
 
     def __init__(self, scalars: Sequence[Any], after: Sequence[Any], noted: Notes) -> None:
+        self._made_of = after, noted
         recipes = [noted.recipe(x) for x in scalars]
         self.constants = [x if found is None else None for x, found in zip(scalars, recipes, strict=True)]
         self.moving = [i for i, found in enumerate(recipes) if found is not None]
@@ -169,6 +173,16 @@ class Numbers:
         results = [w.of(recipes[i]) for i in self.moving] + [w.of(noted.origin(x)) for x in after]
         tests = [Check(op, w.of(a), w.of(b), answer) for op, a, b, answer in noted.tests]
         self.recipe = Recipe(("v", "r"), tuple(w.steps), tuple(tests), tuple(results))
+
+    def with_scalars(self, scalars: Sequence[Any]) -> Numbers:
+        """The same function for other sizes. scalars: as those of the recording, with other constants, and other beginnings."""
+        if any(type(x) is SymbolicInt and x.recipe[0] != "r" for x in scalars):
+            return Numbers(scalars, *self._made_of)
+        new = copy(self)
+        new.constants = list(scalars)
+        for i in self.moving:
+            new.constants[i] = None
+        return new
 
     def __call__(self, v: Sequence[Any], r: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]] | None:
         """The scalars of the plan and the numbers left behind; None where the function would go another way."""

@@ -25,6 +25,7 @@ from .liveness import held_beyond
 from .memory import Buffer, bridge, check_size, copied, largest, lost, memory
 from .nodes import Node, blank, from_host, reserve
 from .queues import Nodes, Queue, all_queues, queue_of, share_queue
+from .symbols import concrete
 from .window import Window, counts
 
 #: nodes collected before a window is sent although nobody reads
@@ -53,7 +54,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     elif i.work > LITTLE:  # only what is large can reach the watermark
-        size = i.out.numel
+        size = concrete(i.out.numel)
         if size > LITTLE:
             nbytes = size * i.out.dtype.itemsize
             if nbytes > WATERMARK:

@@ -73,7 +73,7 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     return ("as it is", type(x), x), ()
 
 
-def _of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
+def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
     """The same of an instruction; and of each number, whether it is one of a view."""
     r = i.structure
     if r is None:
@@ -95,7 +95,7 @@ class Sized:
         """more: whatever else the planning depends on. Nodes know their positions in the window, inputs theirs."""
         self.nodes = nodes
         self.inputs = inputs
-        found = [_of_inst(n.inst) for n in nodes]
+        found = [of_inst(n.inst) for n in nodes]
         key: list[Any] = [form for form, _, _ in found]
         key += [s.pos for n in nodes for s in n.srcs]
         key.append(more)
@@ -175,7 +175,7 @@ class _Shadows:
         return self._take((x,))[0] if sized and type(x) is int else x
 
     def _inst(self, i: Inst) -> Inst:
-        form, numbers, _ = _of_inst(i)
+        form, numbers, _ = of_inst(i)
         key = form, tuple(self._pattern[self._at : self._at + len(numbers)])
         shown = self._insts.get(key)
         if shown is not None:

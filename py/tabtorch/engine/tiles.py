@@ -54,6 +54,10 @@ def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
     return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
 
 
+#: workgroups of 256 threads that a large GPU has at a time: two on each of 132 processors. WebGPU does not tell how many there are
+_RESIDENT = 264
+
+
 def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
     """(threads of a workgroup along x and along y, in how many parts k is cut, how long one is) on a GPU.
 
@@ -64,10 +68,12 @@ def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
     if t.software:
         return 4, 4, 1, k
     most = min(k // 128, 65535 // batch, 64)  # parts
-    for side, wanted in ((16, 96), (8, 192)):
+    for side, wanted, full in ((16, 96, _RESIDENT), (8, 192, 384)):
         tiles = -(-m // (8 * side)) * -(-n // (8 * side)) * batch
-        cut = 1 if tiles >= wanted else min(-(-2 * wanted // tiles), most)
-        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64):
+        cut = 1 if tiles >= wanted else min(full // tiles, most)
+        # a little more than the device has at a time: the rest would keep it waiting as long as the first
+        late = cut <= 1 and _RESIDENT < tiles <= _RESIDENT * 8 // 5
+        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64 and not late):
             break
     if cut <= 2:  # half as long is not worth another launch
         return side, side, 1, k
