@@ -188,7 +188,7 @@ class Graph:
 
     def _stored_product(self, n: Any) -> bool:
         """Whether this is a contraction that several nodes read, or a map that follows such a one."""
-        if n.inst.op.kind == "contract":
+        if n.inst.op.rereads:
             return self.live[n.pos] or len(self.readers[n.pos]) > 1
         return n.pos in self.after_product
 
@@ -207,8 +207,10 @@ class Graph:
             if n.srcs and 2 * sum(_elements(m) for m in n.inst.ins) <= n.inst.out.numel:
                 # nor is what is mostly broadcast: there is less to read in what it is made of
                 outside, limit = True, min(most, CHEAP)
-            if pos in self.after_product and any(
-                self.nodes[r].inst.op.kind == "reduce" or (r in out and r in self.after_product) for r, _ in readers
+            reading = [self.nodes[r].inst.op for r, _ in readers]
+            if pos in self.after_product and (
+                any(op.fused and op.reduces for op in reading)
+                or any(r in out and r in self.after_product for r, _ in readers)
             ):
                 outside, limit = True, min(limit, CHEAP)  # the reduction reads the product, rather than this besides
             for r, i in readers:

@@ -1,0 +1,244 @@
+"""A kernel while it is written: parameters, bindings, loads and stores, statements.
+
+No size stands in the text. A kernel asks for each size, stride, offset or scalar by the role it plays (`Kernel.dim`,
+`Kernel.scalar`) and gets a parameter word; what the word holds belongs to the launch. So two launches that differ only in
+sizes share one pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .expr import Complex, Expr, const, fit, variable
+from .render import renderer_of
+from .view import CONJ, NEG
+
+U0 = const(0, "u32")
+
+
+class Ref:
+    """Something a launch binds: a slot of the plan (`key`), seen as elements of a dtype, and with the mark of a view."""
+
+    __slots__ = ("dtype", "key", "mark")
+
+    def __init__(self, key: Any, dtype: Any, mark: int = 0) -> None:
+        self.key = key
+        self.dtype = dtype
+        self.mark = mark
+
+
+def shown(v: Any, dtype: Any, mark: int) -> Any:
+    """What a view with that mark shows of an element."""
+    if mark & CONJ:
+        v = Complex(v.re, -v.im)
+    return fit(-v, dtype.name) if mark & NEG else v
+
+
+class Kernel:
+    """One kernel being written for the device with that number, with the launch data of this use of it."""
+
+    def __init__(self, device: int, name: str) -> None:
+        self.device = device
+        self.name = name
+        self.r: Any = renderer_of(device)()
+        self.words: list[int] = []
+        self.patches: list[tuple[int, Any, str]] = []  # (word, scalar key, type)
+        self.roles: dict[Any, int] = {}
+        self.bindings: list[tuple[Any, str, str]] = []  # (slot key, element type, access)
+        self.names: dict[tuple[Any, str], str] = {}
+        self.atomics: set[str] = set()
+        self.globals: list[str] = []
+        self.arrays: list[tuple[str, str]] = []  # (name, type) of those that a workgroup shares
+        self.taken = 0  # so many of them by the part that is being written
+        self.workgroup = (64, 1, 1)
+        self.constants: dict[str, float] = {}
+
+    def part(self) -> None:
+        """Begins a part that has nothing to do with what was written so far, see share.py."""
+        self.roles = {}
+        self.taken = 0
+
+    def shared_array(self, type: str) -> str:
+        """The name of an array with an element for each thread of a workgroup. Parts of a kernel use the same ones."""
+        for j in range(self.taken, len(self.arrays)):
+            if self.arrays[j][1] == type:
+                self.arrays[self.taken], self.arrays[j] = self.arrays[j], self.arrays[self.taken]
+                break
+        else:
+            name = f"sh{len(self.arrays)}"
+            self.globals.append(f"var<workgroup> {name}: array<{type}, {self.workgroup[0]}>;")
+            self.arrays.insert(self.taken, (name, type))
+        self.taken += 1
+        return self.arrays[self.taken - 1][0]
+
+    # ---- parameters
+
+    def dim(self, value: int, role: Any = None) -> Expr:
+        """A size, stride or offset as a u32 parameter. Equal roles share a word."""
+        if role is not None and role in self.roles:
+            return Expr("param", "u32", (), self.roles[role])
+        w = len(self.words)
+        self.words.append(value & 0xFFFFFFFF)
+        if role is not None:
+            self.roles[role] = w
+        return Expr("param", "u32", (), w)
+
+    def scalar(self, key: Any, type: str) -> Any:
+        """The node scalar `key` = (position of the node, which); a c64 one takes two."""
+        if type in ("c64", "c128"):
+            t = "f32" if type == "c64" else "f64"
+            return Complex(self.scalar((*key, 0), t), self.scalar((*key, 1), t))
+        role = ("scalar", key)
+        if role not in self.roles:
+            wide = type in ("i64", "f64")
+            if wide and len(self.words) % 2:
+                self.words.append(0)
+            w = len(self.words)
+            self.words.extend([0, 0] if wide else [0])
+            self.roles[role] = w
+            self.patches.append((w, key, type))
+        return Expr("param", type, (), self.roles[role])
+
+    def offset(self, key: tuple[int, int]) -> Expr:
+        """Where view `key` = (position of the node, which of its views) begins: a scalar of the node."""
+        role = ("begin", key)
+        if role not in self.roles:
+            self.roles[role] = len(self.words)
+            self.patches.append((len(self.words), ("begin", *key), "u32"))
+            self.words.append(0)
+        return Expr("param", "u32", (), self.roles[role])
+
+    # ---- buffers
+
+    def bind(self, ref: Ref, access: str = "r") -> str:
+        """The name of a buffer in the text."""
+        el = self.r.element_type(ref.dtype)
+        k = (ref.key, el)
+        n = self.names.get(k)
+        if n is None:
+            for j, (key, _, other) in enumerate(self.bindings):
+                if key == ref.key and (access != "r" or other != "r"):
+                    raise AssertionError(f"{self.name}: buffer {key} is bound {j} as another type and written")
+            n = self.names[k] = f"b{len(self.bindings)}"
+            self.bindings.append((ref.key, el, access))
+        elif access == "rw":
+            j = int(n[1:])
+            self.bindings[j] = (ref.key, el, "rw")
+        return n
+
+    def bind_vector(self, ref: Ref) -> str:
+        """The name of a float32 buffer that is read in vectors of four (webgpu), which begin at multiples of four."""
+        k = (ref.key, "vec4<f32>")
+        if k not in self.names:
+            self.names[k] = f"b{len(self.bindings)}"
+            self.bindings.append((ref.key, "vec4<f32>", "r"))
+        return self.names[k]
+
+    def load(self, ref: Ref, i: Expr) -> Any:
+        """Element `i` (u32) of a buffer, in the dtype's compute type."""
+        n = self.bind(ref)
+        d = ref.dtype
+        if d.is_complex:
+            t = "f32" if d.name == "complex64" else "f64"
+            v: Any = Complex(
+                Expr("load", t, (i,), (n, d.name, 0)),
+                Expr("load", t, (i,), (n, d.name, 1)),
+            )
+        else:
+            v = Expr("load", d.compute, (i,), (n, d.name, 0))
+        return shown(v, d, ref.mark)
+
+    def store(self, ref: Ref, i: Expr, v: Any) -> None:
+        """Writes element `i`. A packed dtype may only be stored where one thread owns the word (see `map_kernel`)."""
+        n = self.bind(ref, "rw")
+        r = self.r
+        if isinstance(v, Complex):
+            at = r.text(i)
+            r.store_complex(n, at, r.text(v.re), r.text(v.im))
+        else:
+            at = r.text(i)
+            r.store(n, ref.dtype.name, at, r.text(v))
+
+    def store_bits(self, ref: Ref, i: Expr, v: Expr) -> None:
+        """Writes element `i` of any real dtype from any thread; packed ones with compare-and-exchange on their word."""
+        r = self.r
+        d = ref.dtype.name
+        if r.packs(d) == 1:
+            self.store(ref, i, v)
+            return
+        n = self.bind(ref, "rw")
+        self.atomics.add(n)
+        at = r.text(r.let(i))
+        r.exchange(n, d, at, r.text(r.let(v)))
+
+    def atomic_add(self, ref: Ref, i: Expr, v: Any) -> None:
+        """Adds to element `i`, whichever threads do so at once. Types: float32, int32, int64, complex64 (on cpu all)."""
+        r = self.r
+        n = self.bind(ref, "rw")
+        self.atomics.add(n)
+        at = r.text(r.let(i))
+        if isinstance(v, Complex):
+            for part, x in ((0, v.re), (1, v.im)):
+                r.add(n, "float32", f"{at} * {r.uint(2)} + {r.uint(part)}", r.text(x))
+        else:
+            r.add(n, ref.dtype.name, at, r.text(r.let(v)))
+
+    def write_once(self, ref: Ref, words: list[Expr]) -> None:
+        """Writes int64 words to the beginning of a buffer, if the first word there is 0; one thread does."""
+        n = self.bind(ref, "rw")
+        self.atomics.add(n)
+        self.r.write_once(n, [self.r.text(self.r.let(w)) for w in words])
+
+    # ---- statements for custom kernels
+
+    def let(self, e: Any, hint: str = "v") -> Any:
+        if isinstance(e, Complex):
+            return Complex(self.r.let(e.re, hint), self.r.let(e.im, hint))
+        return self.r.let(e, hint)
+
+    def let_copy(self, e: Expr, hint: str = "v") -> Expr:
+        """Reads a variable or array element once, into a name."""
+        n = self.r.name(hint)
+        self.r.declare(n, e.type, str(e.value))
+        return variable(n, e.type)
+
+    def var(self, e: Expr, hint: str = "acc") -> Expr:
+        return self.r.var(e, hint)
+
+    def assign(self, v: Expr, e: Expr) -> None:
+        self.r.assign(v, e)
+
+    def loop(self, end: Expr, start: Expr = U0, hint: str = "k", step: Expr | None = None) -> Block:
+        """`with k.loop(n) as i:`"""
+        i = self.r.name(hint)
+        s, e = self.r.text(start), self.r.text(end)
+        st = self.r.uint(1) if step is None else self.r.text(step)
+        return Block(self, lambda: self.r.loop(i, s, e, st), variable(i, "u32"))
+
+    def when(self, cond: Expr) -> Block:
+        """`with k.when(condition):`"""
+        c = self.r.text(cond)
+        return Block(self, lambda: self.r.push(f"if ({c})"), None)
+
+    # ---- the finished thing
+
+    def source(self, body_head: list[str]) -> str:
+        """The whole text: declarations, the functions that it uses, and the body behind `body_head`."""
+        return str(self.r.source(self, body_head))
+
+
+class Block:
+    """A `with` block that opens and closes a scope of the text."""
+
+    def __init__(self, k: Kernel, opened: Callable[[], None], value: Any) -> None:
+        self.k = k
+        self.opened = opened
+        self.value = value
+
+    def __enter__(self) -> Any:
+        self.opened()
+        return self.value
+
+    def __exit__(self, *exc: Any) -> None:
+        self.k.r.pop()
