@@ -102,7 +102,7 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
         return host
     i = node.inst
     f = _INTEGER.get(i.op.name)
-    if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or i.op.kind != "map":
+    if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or not i.op.elementwise:
         return None
     operands = []
     srcs = node.srcs

@@ -56,7 +56,7 @@ class Part:
         self.size = size
         self.exact = exact
         self.threads = size or threads
-        self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `rows.States`
+        self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `row_chunks.States`
         self.writes = set(writes)
 
 
@@ -158,8 +158,10 @@ class Parts:
 
     def _kept(self, waiting: list[_Waiting]) -> int:
         """Bytes of values that live on only because one of these parts waits that reads them."""
-        keys = {key for w in waiting for key, _ in w.binds}
-        return sum(self.b.nbytes(key[1]) for key in keys if key[0] == "p" and not self.b.graph.live[key[1]])
+        b = self.b
+        now = b.place[b.group.index] if b.group else 0
+        keys = {key for w in waiting for key, _ in w.binds if key[0] == "p" and not b.graph.live[key[1]]}
+        return sum(b.nbytes(key[1]) for key in keys if b.last_read.get(key[1], now) <= now)
 
     def before(self, bindings: list[tuple[Any, str, str]]) -> None:
         """To be called before a step that touches these buffers: sends what has to run first."""

@@ -6,7 +6,7 @@ import tabtorch as torch
 from tabtorch.core.layout import suggested_order
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
-from tabtorch.ops.neural.batch_norm import batch_norm as with_batch_statistics
+from tabtorch.ops.neural import standardize
 from tabtorch.ops.shaping.convert import recorded_in_order
 from tabtorch.ops.shaping.pad import pad
 
@@ -74,8 +74,8 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     _check_normalized_shape(input, shape, weight, bias, "*, ")
     _check_norm_kernel("LayerNormKernelImpl", input, weight, bias)
     dims = tuple(range(-len(shape), 0))
-    y, _, _ = _standardized(widened(input.contiguous()), dims, eps)
-    return named(_scaled(y, weight, bias, input.dtype), "NativeLayerNormBackward0", input, weight, bias)
+    y = standardize.layer_norm(input.contiguous(), dims, weight, bias, eps).to(input.dtype)
+    return named(y, "NativeLayerNormBackward0", input, weight, bias)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
@@ -144,16 +144,16 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()
     order = suggested_order(input._meta)
-    x = widened(recorded_in_order(input, order))
+    x = recorded_in_order(input, order)
     w, b = _per_channel(weight, ndim), _per_channel(bias, ndim)
     if training:
-        y, mean, var = with_batch_statistics(x, (0, *range(2, ndim)), w, b, eps)
+        y, mean, var = standardize.batch_norm(x, (0, *range(2, ndim)), w, b, eps)
         y = y.to(input.dtype)
         if (running_mean is not None or running_var is not None) and input.numel():
             _update_running(running_mean, running_var, mean, var, input.numel() // channels, momentum)
     else:
         mean, var = widened(running_mean), widened(running_var)
-        y = (x - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
+        y = (widened(x) - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
         y = _scaled(y, w, b, input.dtype)
     return named(recorded_in_order(y, order), "NativeBatchNormBackward0", input, weight, bias)
 

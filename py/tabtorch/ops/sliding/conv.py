@@ -188,13 +188,20 @@ def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
     return d if b is None else wide_dtype(d)
 
 
+#: multiplications of a product that reads through a frame
+_THROUGH = 1 << 27
+
+
 def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor:
-    """`x` in a frame of zeros (none: as it is), for a product of these sizes. On a GPU that computes it in tiles, the frame need
-    not be stored: each value is read a few times only."""
+    """`x` in a frame of zeros (none: as it is), for a product of these sizes.
+
+    On a GPU that computes it in tiles, the frame need not be stored. What that takes to find each value makes a large product
+    a fifth slower, and is less than a launch in a small one.
+    """
     if not frame:
         return x
     t = target(x._meta.device.number)
-    if t.barriers and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
+    if t.barriers and batch * m * n * k <= _THROUGH and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
         return framed_for_tiles(x, frame)
     return framed(x, frame)
 

@@ -1,0 +1,116 @@
+"""Values brought to mean 0 and variance 1, with the gradients in closed form: batch and layer normalization.
+
+With xn what is normalized over n values and gy = g · weight, gx = (gy - mean(gy) - xn · mean(gy · xn)) / sqrt(var + eps) (Ioffe and
+Szegedy, 2015, section 3). It is made of the input, which is there anyway, so nothing else of that size is kept.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tabtorch.autograd.grad_mode import STATE, quiet
+from tabtorch.autograd.tape import record
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.expr import const, maximum
+from tabtorch.engine.graph import Reduce
+from tabtorch.ops.reductions.reduce import mean, reduce, sum
+
+Ints = tuple[int, ...]
+
+
+def _join(a: tuple, b: tuple) -> tuple:
+    """Count, mean and squared distances from it of two sets as one (Chan, Golub and LeVeque, 1979). No square of a difference
+    stands alone: it could be infinite beside a count of zero."""
+    count = a[0] + b[0]
+    off = b[1] - a[1]
+    part = off * (b[0] / maximum(count, const(1, count.type)))
+    return count, a[1] + part, a[2] + b[2] + off * a[0] * part
+
+
+#: the squared distances from the mean, summed, without a walk that finds the mean first
+SQUARES_OFF = Reduce(
+    "squares off",
+    lambda t: (const(0, t), const(0, t), const(0, t)),
+    lambda v, k: (const(1, v.type), v, const(0, v.type)),
+    _join,
+    lambda s: s[2],
+)
+
+
+def _wide(x: Any) -> Any:
+    """Halves are computed with as float32."""
+    return x.float() if x.dtype.itemsize == 2 else x
+
+
+def _statistics(x: Any, dims: Ints) -> tuple[Tensor, Any]:
+    """Mean and biased variance over `dims`, which are kept."""
+    middle = mean(x, dims, True)
+    off: Any = x - middle
+    return middle, mean(off * off, dims, True)
+
+
+def _in_one_walk(x: Any, dims: Ints) -> tuple[Tensor, Any]:
+    """The same where rows are too long to be walked twice. Not recorded."""
+    total: Any = reduce(SQUARES_OFF, x, dims, True)
+    return mean(x, dims, True), total * (1 / _count(x, dims))
+
+
+def _count(x: Any, dims: Ints) -> int:
+    return max(1, prod(x.shape[d] for d in dims))
+
+
+def _normalized(x: Any, middle: Any, root: Any, weight: Any, bias: Any) -> Any:
+    y = (x - middle) * root
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+def batch_norm(x: Tensor, dims: Ints, weight: Any, bias: Any, eps: float) -> tuple[Any, Tensor, Tensor]:
+    """(x normalized over `dims`, times `weight`, plus `bias`, mean, biased variance).
+
+    weight, bias: of size 1 over `dims`, as the statistics, or None. What is computed of halves is float32.
+    """
+    with quiet():
+        wide = _wide(x)
+        middle, var = _in_one_walk(wide, dims)
+        root: Any = (var + eps).rsqrt()
+        y = _normalized(wide, middle, root, weight, bias)
+    n = _count(x, dims)
+
+    def back(g: Any, x: Any, middle: Any, root: Any, weight: Any) -> Any:
+        x = _wide(x)
+        if STATE.grad:  # to be differentiated again, by way of the statistics, too
+            middle, var = _statistics(x, dims)
+            root = (var + eps).rsqrt()
+        xn = (x - middle) * root
+        gb = sum(g, dims, True)
+        gw = sum(g * xn, dims, True)
+        scale = root if weight is None else root * weight
+        return (g - (gb + xn * gw) * (1 / n)) * scale, None if weight is None else gw, gb
+
+    record("NativeBatchNormBackward0", (x, weight, bias), y, back, (x, middle, root, weight))
+    return y, middle, var
+
+
+def layer_norm(x: Tensor, dims: Ints, weight: Any, bias: Any, eps: float) -> Any:
+    """x normalized over `dims`, the last ones, times `weight`, plus `bias` (of their sizes, or None). Halves give float32."""
+    with quiet():
+        wide = _wide(x)
+        middle, var = _statistics(wide, dims)
+        root: Any = (var + eps).rsqrt()
+        y = _normalized(wide, middle, root, weight, bias)
+
+    def back(g: Any, x: Any, middle: Any, root: Any, weight: Any) -> Any:
+        x = _wide(x)
+        if STATE.grad:
+            middle, var = _statistics(x, dims)
+            root = (var + eps).rsqrt()
+        xn = (x - middle) * root
+        gy = g if weight is None else g * weight
+        gx = (gy - mean(gy, dims, True) - xn * mean(gy * xn, dims, True)) * root
+        return gx, None if weight is None else g * xn, g
+
+    record("NativeLayerNormBackward0", (x, weight, bias), y, back, (x, middle, root, weight))
+    return y
