@@ -110,7 +110,7 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     """What a tab loads of `files`: all but HOST_ONLY, in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
 
     LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. First come the names,
-    a line each, then the texts in the same order, divided by zeros.
+    a line each, then the texts in the same order, divided by zeros. Four spaces are a tab there, which saves 1 %; no file has tabs.
     """
 
     def place(name: str) -> tuple[int, str]:
@@ -118,7 +118,9 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
         return -1 if name.endswith(".js") else FIRST.index(part) if part in FIRST else len(FIRST), name
 
     inside = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
-    parts = ["\n".join(inside).encode(), *(files[name] for name in inside)]
+    if tabs := [name for name in inside if b"\t" in files[name]]:
+        raise SystemExit(f"write \\t, for a tab stands for four spaces in the tab's wheel: {', '.join(tabs)}")
+    parts = ["\n".join(inside).encode(), *(files[name].replace(b"    ", b"\t") for name in inside)]
     return {name: files[name] for name in OPENERS} | {
         "tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)
     }

@@ -43,7 +43,7 @@ def archived(wheel: Path) -> dict[str, str]:
     """Name -> text, of what is in the tab's archive."""
     with zipfile.ZipFile(wheel) as file:
         names, *texts = lzma.decompress(file.read("tabtorch/library.xz")).decode().split("\0")
-    return dict(zip(names.split("\n"), texts, strict=True))
+    return {name: text.replace("\t", "    ") for name, text in zip(names.split("\n"), texts, strict=True)}
 
 
 def metadata(wheel: Path) -> str:

@@ -26,7 +26,7 @@ class Library:
         self._lzma = lzma.LZMADecompressor()
         self._lock = _thread.RLock()
         self._begun = b""  # the beginning of a text whose end is not unpacked yet
-        #: the names of the files, a line each, then their texts, in the same order
+        #: the names of the files, a line each, then their texts, in the same order, with a tab for four spaces
         self._parts: list[bytes] = []
         self.places = {name: k for k, name in enumerate(self._part(0).decode().split("\n"), 1)}
 
@@ -48,7 +48,7 @@ class Library:
     def read(self, name: str) -> bytes | None:
         """A file; None: there is none."""
         k = self.places.get(name)
-        return None if k is None else self._part(k)
+        return None if k is None else self._part(k).replace(b"\t", b"    ")
 
 
 #: where an archive lies -> what is in it
