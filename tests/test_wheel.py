@@ -42,8 +42,8 @@ def wheel(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path
 def archived(wheel: Path) -> dict[str, str]:
     """Name -> text, of what is in the tab's archive."""
     with zipfile.ZipFile(wheel) as file:
-        parts = lzma.decompress(file.read("tabtorch/library.xz")).decode().split("\0")
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+        names, *texts = lzma.decompress(file.read("tabtorch/library.xz")).decode().split("\0")
+    return {name: text.replace("\t", "    ") for name, text in zip(names.split("\n"), texts, strict=True)}
 
 
 def metadata(wheel: Path) -> str:
@@ -114,6 +114,35 @@ else:
     raise AssertionError("no error")
 assert "Tensor" in str(inspect.signature(tabtorch.conv2d)), inspect.signature(tabtorch.conv2d)
 """.replace("{ROOT}", str(ROOT))
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
+
+
+def test_the_archive_is_unpacked_as_far_as_it_is_used(tab_wheel: Path, tmp_path: Path) -> None:
+    """`import tabtorch` unpacks less than half of it; what stands last is there all the same, and an archive cut short is an error."""
+    with zipfile.ZipFile(tab_wheel) as file:
+        file.extractall(tmp_path)
+    script = """
+import pkgutil, sys
+import tabtorch
+from tabtorch import _archive
+(library,) = _archive._libraries.values()
+assert len(library._parts) < len(library.places) / 2, len(library._parts)
+assert {m.name for m in pkgutil.iter_modules(tabtorch.__path__)} >= {"nn", "safetensors"}
+assert len(library._parts) < len(library.places) / 2, "looking at names unpacks nothing"
+last = list(library.places)[-1]
+text = library.read(last)
+assert text and len(library._parts) == len(library.places) + 1 and library.read("tabtorch/nothing.py") is None
+path = tabtorch.__path__[0] + "/library.xz"
+data = open(path, "rb").read()
+open(path, "wb").write(data[: len(data) // 2])
+try:
+    _archive.Library(path).read(last)
+except OSError as error:
+    assert "not complete" in str(error)
+else:
+    raise AssertionError("no error")
+"""
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 from importlib.abc import SourceLoader
@@ -10,25 +11,68 @@ from typing import Any
 
 __all__ = ["extend", "text"]
 
-#: name of a file in the archive -> its text
-_files: dict[str, str] = {}
+#: bytes that are unpacked at a time
+STEP = 1 << 17
 
 
-def _unpack(archive: str) -> None:
-    import lzma
+class Library:
+    """The files of an archive, which is unpacked as far as the last one that was asked for: what is first used stands first."""
 
-    with open(archive, "rb") as file:
-        parts = lzma.decompress(file.read()).decode().split("\0")
-    _files.update(zip(parts[::2], parts[1::2]))
+    def __init__(self, path: str) -> None:
+        import lzma
+
+        with open(path, "rb") as file:
+            self._packed = file.read()
+        self._lzma = lzma.LZMADecompressor()
+        self._lock = _thread.RLock()
+        self._begun = b""  # the beginning of a text whose end is not unpacked yet
+        #: the names of the files, a line each, then their texts, in the same order, with a tab for four spaces
+        self._parts: list[bytes] = []
+        self.places = {name: k for k, name in enumerate(self._part(0).decode().split("\n"), 1)}
+
+    def _part(self, k: int) -> bytes:
+        with self._lock:
+            parts = self._parts
+            while len(parts) <= k:
+                done = self._lzma.eof
+                data = b"" if done else self._lzma.decompress(self._packed, STEP)
+                self._packed = b""  # the decompressor has it now
+                if done or not (data or self._lzma.eof):
+                    raise OSError("tabtorch: the package's archive is not complete")
+                *whole, self._begun = (self._begun + data).split(b"\0")
+                parts += whole
+                if self._lzma.eof:
+                    parts.append(self._begun)
+            return parts[k]
+
+    def read(self, name: str) -> bytes | None:
+        """A file; None: there is none."""
+        k = self.places.get(name)
+        return None if k is None else self._part(k).replace(b"\t", b"    ")
+
+
+#: where an archive lies -> what is in it
+_libraries: dict[str, Library] = {}
+
+
+def _library(archive: str) -> Library:
+    found = _libraries.get(archive)
+    if found is None:
+        found = _libraries[archive] = Library(archive)
+    return found
 
 
 def text(package: str, name: str) -> str | None:
     """A file of the archive in the folder `package`, of the package of that name; None: there is none."""
-    return _files.get(f"{os.path.basename(package)}/{name}")
+    for library in _libraries.values():
+        found = library.read(f"{os.path.basename(package)}/{name}")
+        if found is not None:
+            return found.decode()
+    return None
 
 
 class Archive(SourceLoader):
-    """Finds and loads what lies in one folder of the archive, which is unpacked when it is first asked."""
+    """Finds and loads what lies in one folder of the archive, which is opened when it is first asked."""
 
     def __init__(self, archive: str, folder: str) -> None:
         self.archive = archive
@@ -36,10 +80,9 @@ class Archive(SourceLoader):
 
     def _place(self, fullname: str) -> str:
         """The file of a module, or nothing."""
-        if not _files:
-            _unpack(self.archive)
+        places = _library(self.archive).places
         name = self.folder + fullname.rpartition(".")[2]
-        return next((each for each in (f"{name}/__init__.py", f"{name}.py") if each in _files), "")
+        return next((each for each in (f"{name}/__init__.py", f"{name}.py") if each in places), "")
 
     def find_spec(self, fullname: str, target: Any = None) -> Any:
         """The module's spec, or None. A package's folder is searched in the same way."""
@@ -55,9 +98,8 @@ class Archive(SourceLoader):
 
     def iter_modules(self, prefix: str = "") -> list[tuple[str, bool]]:
         """For `pkgutil`: the modules of this folder, and whether each is a package."""
-        if not _files:
-            _unpack(self.archive)
-        here = (name[len(self.folder) :].split("/") for name in _files if name.startswith(self.folder))
+        names = _library(self.archive).places
+        here = (name[len(self.folder) :].split("/") for name in names if name.startswith(self.folder))
         found = {parts[0].removesuffix(".py"): len(parts) > 1 for parts in here if parts[-1].endswith(".py")}
         return [(prefix + name, package) for name, package in sorted(found.items()) if name != "__init__"]
 
@@ -70,10 +112,10 @@ class Archive(SourceLoader):
 
     def get_data(self, path: str) -> bytes:
         """A file of the archive. OSError if there is none: so Python looks for no compiled one."""
-        name = os.path.relpath(path, self.archive).replace(os.sep, "/")
-        if name not in _files:
+        found = _library(self.archive).read(os.path.relpath(path, self.archive).replace(os.sep, "/"))
+        if found is None:
             raise OSError(f"no file {path}")
-        return _files[name].encode()
+        return found
 
 
 def extend(path: list[str], name: str) -> None:
