@@ -12,7 +12,8 @@ import tabtorch
 from sidebyside import DEVICES
 from slices import sliced
 from tabtorch.bridge import get_bridge
-from tabtorch.engine import schedules
+from tabtorch.engine import graph, schedules
+from tabtorch.engine.target import target
 
 schedules.strict = True
 
@@ -57,3 +58,18 @@ def whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     something else keeps the machine busy."""
     always = property(lambda bridge: inf, lambda bridge, portion: None)
     monkeypatch.setattr(type(get_bridge()), "portion", always, raising=False)
+
+
+@pytest.fixture(scope="module")
+def made_up_gpu() -> Iterator[None]:
+    """Kernels have the forms that they have on a real GPU while the tests of a module run: with barriers, of which a software
+    adapter, for which they are dear, gets none. So sizes should be small."""
+    graph.flush()
+    t = target(0)
+    before = t.software, t.barriers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "_plans", {})
+        t.software, t.barriers = False, True
+        yield
+        graph.flush()
+        t.software, t.barriers = before

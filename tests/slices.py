@@ -28,6 +28,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_nn_recurrent.py", "webgpu-", 3),
     ("tests/test_scan_kernels.py", "", 3),
+    ("tests/test_sort_kernels.py", "", 3),
     ("tests/test_soak.py", "grows_on", 3),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 5),

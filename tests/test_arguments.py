@@ -137,3 +137,20 @@ def test_nextafter_of_halves(name: str, device: str) -> None:
     mine = [tabtorch.tensor(t.tolist(), dtype=getattr(tabtorch, name), device=device) for t in (x, y)]
     got = torch.tensor(tabtorch.nextafter(*mine).tolist(), dtype=getattr(torch, name))
     torch.testing.assert_close(got, torch.nextafter(x, y), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_reflected_operator_called_by_name() -> None:
+    """With something that is no tensor in the tensor's place, also when there are classes that override functions."""
+
+    class Overrides:
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
+            return "overridden"
+
+    x = tabtorch.ones(2)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="doesn't apply to a 'int' object"):
+            type(x).__radd__(2, x)
+        assert type(x).__radd__(x, 2).tolist() == [3, 3]
+        assert tabtorch.add(x, Overrides()) == "overridden"
+    assert x.__radd__("a") is NotImplemented

@@ -3,7 +3,6 @@ software adapter takes the formula always; here it is told that it is a GPU, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from torch.nn.functional import scaled_dot_product_attention
 import tabtorch
 from sidebyside import to_tab
 from tabtorch.engine import graph
-from tabtorch.engine.target import target
 from tabtorch.engine.template import Template, template
 from tabtorch.ops.neural import attention
 from test_counts import counted
@@ -21,17 +19,7 @@ from test_counts import counted
 ours = tabtorch.nn.functional.scaled_dot_product_attention
 
 
-@pytest.fixture(autouse=True, scope="module")
-def as_on_a_gpu() -> Iterator[None]:
-    graph.flush()
-    t = target(0)
-    before = t.software, t.barriers
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph, "_plans", {})
-        t.software, t.barriers = False, True
-        yield
-        graph.flush()
-        t.software, t.barriers = before
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
 
 def draw(*shape: int) -> torch.Tensor:

@@ -3,7 +3,7 @@ elements a thread. A software adapter gets others, because barriers are dear the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +11,8 @@ import torch
 
 import tabtorch
 from sidebyside import to_tab
-from tabtorch.engine import graph
-from tabtorch.engine.target import target
 
-
-@pytest.fixture(autouse=True, scope="module")
-def as_on_a_gpu() -> Iterator[None]:
-    graph.flush()
-    t = target(0)
-    before = t.software, t.barriers
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph, "_plans", {})
-        t.software, t.barriers = False, True
-        yield
-        graph.flush()
-        t.software, t.barriers = before
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
 
 def agree(f: Callable[..., Any], *xs: torch.Tensor, **tolerance: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,21 +11,9 @@ import torch
 import tabtorch
 from sidebyside import to_tab
 from tabtorch.engine import graph
-from tabtorch.engine.target import target
 from test_counts import counted
 
-
-@pytest.fixture(autouse=True, scope="module")
-def as_on_a_gpu() -> Iterator[None]:
-    graph.flush()
-    t = target(0)
-    before = t.software, t.barriers
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph, "_plans", {})
-        t.software, t.barriers = False, True
-        yield
-        graph.flush()
-        t.software, t.barriers = before
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
 
 def draw(*shape: int) -> torch.Tensor:
@@ -102,3 +90,10 @@ def test_views() -> None:
     agree(lambda x: x[1:, :, 5:].cumsum(-1), x, 1, rtol=1e-5, atol=1e-5)
     agree(lambda x: x.transpose(0, 1)[::2].cumsum(2), x, 1, rtol=1e-5, atol=1e-5)
     agree(lambda x: x.permute(2, 0, 1).contiguous().permute(1, 2, 0).cumsum(2), x, rtol=1e-5, atol=1e-5)
+
+
+def test_a_schedule_serves_all_lengths_of_a_class() -> None:
+    before = graph.counts["schedules"]
+    for n in (600, 777, 2048, 1500):
+        agree(lambda x: x.cumsum(-1), draw(3, n), 1, rtol=1e-6, atol=1e-5)
+    assert graph.counts["schedules"] == before + 1

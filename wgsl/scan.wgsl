@@ -4,7 +4,8 @@
 // that threads side by side read what lies side by side; then a thread takes a run of RUN neighbours. Of the states of the
 // runs, LANES threads join SHARE each, those are scanned by doubling (Hillis & Steele, 1986), and handed back: fewer
 // joins than if all threads doubled, for an exact sum is a dozen operations. Where a row has several chunks, a first pass with
-// TOTALS keeps each chunk's state alone, a second scans those, and this one begins with what they say.
+// TOTALS keeps each chunk's state alone, a second scans those, and this one begins with what they say. What lies behind a
+// row's end, in its last block, is joined like the rest: it only reaches what is behind the end too, which is never kept.
 //
 // The engine writes: State, Value and Result, types; neutral(), join(a, b); fetch(row, i), lifted(value, i); finish(state);
 // keep(row, i, result); size_N(), size_chunk(); before(row, chunk), the state of all before; keep_total(row, chunk, state);
@@ -38,13 +39,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     for (var i = 0u; i < RUN; i++) {  // unroll
       let at = thread + i * THREADS;
-      if (block + at < end) { stage[padded(at)] = fetch(row, block + at); }
+      stage[padded(at)] = fetch(row, min(block + at, end - 1u));
     }
     workgroupBarrier();
+    var value: array<Value, RUN>;
     var state = neutral();
     for (var i = 0u; i < RUN; i++) {  // unroll
-      let at = block + first + i;
-      if (at < end) { state = join(state, lifted(stage[padded(first + i)], at)); }
+      value[i] = stage[padded(first + i)];
+      state = join(state, lifted(value[i], block + first + i));
     }
     states[own] = state;
     workgroupBarrier();
@@ -79,10 +81,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       state = join(carry, states[own]);
       for (var i = 0u; i < RUN; i++) {  // unroll
         let at = block + first + i;
-        if (at < end) {
-          state = join(state, lifted(stage[padded(first + i)], at));
-          if (STAGED) { stage_out(padded(first + i), finish(state)); } else { keep(row, at, finish(state)); }
-        }
+        state = join(state, lifted(value[i], at));
+        if (STAGED) { stage_out(padded(first + i), finish(state)); } else if (at < end) { keep(row, at, finish(state)); }
       }
       if (STAGED) {
         workgroupBarrier();

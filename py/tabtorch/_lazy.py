@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from tabtorch.ops.compatibility import settings as settings
     from tabtorch.ops.fourier import stft as stft
     from tabtorch.ops.functional import bags as bags
-    from tabtorch.ops.functional import linear as linear
     from tabtorch.ops.functional import norm as norm
     from tabtorch.ops.functional import vision as vision
     from tabtorch.ops.indexing import gather as gather
@@ -164,7 +163,6 @@ _MODULES = {
     "layout": "tabtorch.core.layout",
     "legacy_format": "tabtorch.serialization.legacy_format",
     "library": "tabtorch.library",
-    "linear": "tabtorch.ops.functional.linear",
     "lowrank_multivariate_normal": "tabtorch.distributions.lowrank_multivariate_normal",
     "module": "tabtorch.nn.modules.module",
     "modules_lazy": "tabtorch.nn.modules.lazy",

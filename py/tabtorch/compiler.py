@@ -49,8 +49,9 @@ def compile(
     """A function (or module) that does what `model` does, as one kept plan; without `model`, a decorator.
 
     fullgraph: what breaks the plan (a read of a value) raises `torch._dynamo.exc.Unsupported`, else it warns once.
-    dynamic, mode, options, backend: accepted. Sizes are parameters of a kernel here, so another size compiles no shader
-    anyway, and there is one backend. disable: gives back `model`.
+    dynamic: True: sizes of arguments may vary, and one recording serves them; False: each size is recorded; None: a size is
+    recorded with the others that it has had once it has varied. 0 and 1 are always static, and so are sizes that Python needs.
+    mode, options, backend: accepted; there is one backend. disable: gives back `model`.
     Inside it the range of indices and classes is checked where arguments have values that the host knows, and not elsewhere, on
     cpu neither: that would read values, and break the plan. What a draw says of bad probabilities comes at the next read.
     RuntimeError: an unknown mode, or mode and options both. InvalidBackend: an unknown name.
@@ -72,8 +73,8 @@ def compile(
     if disable:
         return model
     if isinstance(model, Module):
-        return OptimizedModule(model, fullgraph)
-    return wrapped(model, Compiled(getattr(model, "_torchdynamo_orig_callable", model), fullgraph))
+        return OptimizedModule(model, fullgraph, dynamic)
+    return wrapped(model, Compiled(getattr(model, "_torchdynamo_orig_callable", model), fullgraph, dynamic))
 
 
 def wrapped(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,16 +92,17 @@ def wrapped(function: Callable[..., Any], call: Callable[..., Any]) -> Callable[
 class OptimizedModule(Module):
     """A module whose call is compiled. It has the attributes of the original, which is its child `_orig_mod`."""
 
-    def __init__(self, mod: Module, fullgraph: bool = False) -> None:
+    def __init__(self, mod: Module, fullgraph: bool = False, dynamic: bool | None = None) -> None:
         super().__init__()
         self._modules["_orig_mod"] = mod
         self.__dict__["_fullgraph"] = fullgraph
+        self.__dict__["_dynamic"] = dynamic
         self.__dict__.pop("training")
         self._compile()
 
     def _compile(self) -> None:
         mod = self._modules["_orig_mod"]
-        self.__dict__["forward"] = Compiled(mod, self._fullgraph)
+        self.__dict__["forward"] = Compiled(mod, self._fullgraph, self._dynamic)
 
     @property
     def training(self) -> bool:

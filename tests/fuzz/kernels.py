@@ -1,5 +1,5 @@
-"""Random programs for the engine: maps, reductions along any dims, broadcasts, views, products, halves, bools and in-place writes, so
-that every form of kernel and every way to fuse them is met. Each result must be PyTorch's.
+"""Random programs for the engine: maps, reductions along any dims, sorts, scans, Fourier transforms, broadcasts, views, products,
+halves, bools and in-place writes, so that every form of kernel and every way to fuse them is met. Each result must be PyTorch's.
 
     cd tests && python -m fuzz.kernels --seconds 60                 fresh seeds, on all targets
     cd tests && python -m fuzz.kernels --seed 17 --target gpu       one program again, with its text
@@ -72,6 +72,16 @@ _ROWS = (
     "({a}.float() > {a}.float().mean({d}, keepdim=True))",
     "{a}.float().log_softmax({one}).bfloat16()",
 )
+_ORDERS = (
+    "{a}.sort({one}, descending={k}, stable=True)[0]",
+    "{a}.long().sort({one}, descending={k})[0]",
+    "{a}.float().topk(1, {one}, largest={k})[0]",
+    "{a}.float().cumsum({one})",
+    "{a}.long().cumsum({one})",
+    "{a}.float().cummax({one})[0]",
+    "({a}.float() * 0.1).logcumsumexp({one})",
+    "torch.fft.rfft({a}.float(), dim={one}, norm='ortho').abs()",
+)
 _VIEWS = ("{a}.transpose({one}, {two})", "{a}.flatten()", "{a}.unsqueeze(0)", "{a}[..., ::2]", "{a}.flip({one})")
 _WRITES = (
     "{a}.copy_({b})",
@@ -115,14 +125,16 @@ class Draft:
         a = r.choice([*self.world, *list(self.world)[-2:]])
         x = self.world[a]
         b = r.choice(list(self.world))
-        kind = r.choice(["unary", "unary", "binary", "binary", "sum", "sum", "rows", "view", "write", "product"])
+        kind = r.choice(
+            ["unary", "unary", "binary", "binary", "sum", "sum", "rows", "orders", "view", "write", "product"]
+        )
         n = x.dim()
         dims = sorted(r.sample(range(n), r.randint(1, n))) if n else []
         words = {
             "a": a, "b": b, "d": dims, "k": r.random() < 0.5, "one": r.randrange(max(1, n)), "two": r.randrange(max(1, n)),
             "last": list(x.shape[-1:]),
         }  # fmt: skip
-        if n == 0 and kind in ("sum", "rows", "view"):
+        if n == 0 and kind in ("sum", "rows", "orders", "view"):
             return
         if kind == "product":
             y = self.world[b]
@@ -142,7 +154,14 @@ class Draft:
         elif kind == "write":
             text = r.choice(_WRITES).format(**words)
         else:
-            table = {"unary": _UNARY, "binary": _BINARY, "sum": _SUMS, "rows": _ROWS, "view": _VIEWS}[kind]
+            table = {
+                "unary": _UNARY,
+                "binary": _BINARY,
+                "sum": _SUMS,
+                "rows": _ROWS,
+                "orders": _ORDERS,
+                "view": _VIEWS,
+            }[kind]
             text = f"x{len(self.world)} = " + r.choice(table).format(**words)
         before = dict(self.world)
         try:

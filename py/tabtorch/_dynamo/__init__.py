@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tabtorch import _lazy
-from tabtorch._dynamo import config, exc
+from tabtorch._dynamo import config, exc, utils
 from tabtorch.base.thread_state import STATE
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "optimize",
     "reset",
     "run",
+    "utils",
 ]
 
 
@@ -51,11 +52,28 @@ def is_dynamo_supported() -> bool:
     return True
 
 
-def mark_dynamic(t: Any, index: Any = None, **bounds: Any) -> None:
-    """Says that a size varies. Sizes are parameters of a kernel here, so that it needs not be known."""
+def _mark(name: str, t: Any, index: Any) -> None:
+    if not isinstance(t, _lazy.tensor.Tensor):
+        raise TypeError(f"expected a tensor, but received {type(t)}")
+    own = f"_dynamo_{name}_indices"
+    marked = {*getattr(t, own, ()), *(index if isinstance(index, (list, tuple)) else (index,))}
+    setattr(t, own, marked)
 
 
-maybe_mark_dynamic = mark_static = mark_dynamic
+def mark_dynamic(t: Any, index: Any, *, hint_override: Any = None, min: Any = None, max: Any = None) -> None:
+    """Says that size `index` of `t`, or several, varies: compiled functions record it so at once, unless they were told
+    `dynamic=False`. It becomes static where Python needs the very number. min, max: accepted; guards are what is asked."""
+    _mark("dynamic", t, index)
+
+
+def maybe_mark_dynamic(t: Any, index: Any) -> None:
+    """The same as a hint."""
+    _mark("weak_dynamic", t, index)
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Says that a size (None: each) is to be recorded as it is."""
+    _mark("static", t, tuple(range(t.dim())) if index is None and isinstance(t, _lazy.tensor.Tensor) else index)
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:

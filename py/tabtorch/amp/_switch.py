@@ -198,10 +198,10 @@ def _make_layer() -> Layer:
         setattr(Tensor, name, f)
         layer.meet(f, partial(_call, row))
     for name in NAMES:
-        f = _lazy.functional.__dict__.get(name)
-        while f is not None:  # and what it guards, which composites call
-            layer.meet(f, partial(_call, name))
-            f = getattr(f, "__wrapped__", None)
+        shown = _lazy.functional.__dict__.get(name)
+        while shown is not None:  # and what it guards, which composites call
+            layer.meet(shown, partial(_call, name))
+            shown = getattr(shown, "__wrapped__", None)
     layer.meet(registry.overridable, _namespaced)
     for gradient in (OpFn.apply, RowFn.apply, PackedFn.apply, _lazy.forward_ad._gradients):
         layer.meet(gradient, _opaque)  # gradient formulas: one written by a user goes by the lists

@@ -10,6 +10,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.tape import GradFn
 from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery.registry import register
 from tabtorch.storage import UNRECORDED
 
 #: how often a hook was added to anything: who remembers that there is none looks again
@@ -28,40 +29,45 @@ def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
     return handle
 
 
-def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
-    if not t._rg:
+@register("register_hook", method=True, torch=False)
+def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
+    """Calls `hook(grad)` whenever the gradient of this tensor is known; what it returns replaces the gradient."""
+    if not self._rg:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    fn = t.grad_fn
+    fn = self.grad_fn
     if fn is None:
-        return add_hook(t, "_backward_hooks", hook)
+        return add_hook(self, "_backward_hooks", hook)
     if fn.tensor_hooks is None:
         fn.tensor_hooks = {}
-    hooks = fn.tensor_hooks.setdefault(t.output_nr, OrderedDict())
+    hooks = fn.tensor_hooks.setdefault(self.output_nr, OrderedDict())
     handle = _lazy.utils_hooks.RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
 
 
-def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[[Tensor], None]) -> Any:
-    if not t._rg:
+@register("register_post_accumulate_grad_hook", method=True, torch=False)
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> Any:
+    """Calls `hook(tensor)` after a gradient was added to the `.grad` of this leaf."""
+    if not self._rg:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    if t.grad_fn is not None:
+    if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
-    return add_hook(t, "_post_accumulate_grad_hooks", hook)
+    return add_hook(self, "_post_accumulate_grad_hooks", hook)
 
 
-def retain_grad(t: Tensor) -> None:
-    if not t._rg:
+@register("retain_grad", method=True, torch=False)
+def retain_grad(self: Tensor) -> None:
+    """Keeps the gradient of a tensor that is no leaf in its `.grad`."""
+    if not self._rg:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    fn = (
-        None if t._stale is UNRECORDED else t.grad_fn
-    )  # with no history until its base was written to: as PyTorch, a leaf
-    if fn is None or t._retain is not None:
+    # with no history until its base was written to: as PyTorch, a leaf
+    fn = None if self._stale is UNRECORDED else self.grad_fn
+    if fn is None or self._retain is not None:
         return
-    t._retain = True
+    self._retain = True
     if fn.retains is None:
         fn.retains = {}
-    fn.retains[t.output_nr] = weakref.ref(t)
+    fn.retains[self.output_nr] = weakref.ref(self)
 
 
 def move_retain(t: Tensor, fn: GradFn) -> None:

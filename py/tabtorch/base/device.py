@@ -1,6 +1,6 @@
 """Devices: `webgpu` (the GPU, through the bridge) and `cpu` (the same kernels as JavaScript).
 
-A tensor for which the script named no device roams. It lies on webgpu, or on the cpu while it is of a type that the GPU
+A tensor for which the script named no device has an implicit one. It lies on webgpu, or on the cpu while it is of a type that the GPU
 lacks; beside a tensor whose device was named it goes there, as in PyTorch, where both were on the cpu. Two tensors whose
 devices were named, and differ, are PyTorch's error. operand_devices.py has the rules.
 """
@@ -64,7 +64,9 @@ class device:
     host: bool  # see Backend
     implicit: bool  # of tensors that named no device
     public: device  # what `Tensor.device` shows of it
-    tensor_device: device  # what a tensor carries that is made there: compared with `is`
+    tensor_device: (
+        device  # the object that tensors made there have as their device, so that devices are compared by identity
+    )
     _known: dict[tuple[str, int | None], device] = {}
 
     def __new__(cls, type: Any = None, index: int | None = None, **kw: Any) -> device:
@@ -218,9 +220,9 @@ meta = device("meta")  # shapes and dtypes without values
 cuda = _another(webgpu, _CUDA, False)
 _cuda = _made(_CUDA, None, 0, _Shown)
 _cuda.tensor_device = cuda
-#: the devices of tensors that named none: what is made on what they show roams, too
-roaming_webgpu = _another(webgpu, "webgpu", True)
-roaming_cpu = _another(cpu, "cpu", True)
+#: the devices of tensors for which none was named. What is made on the device that they show has an implicit one, too
+implicit_webgpu = _another(webgpu, "webgpu", True)
+implicit_cpu = _another(cpu, "cpu", True)
 
 
 def check_has(on: device, dtype: Any, name: str = "") -> None:
@@ -245,10 +247,10 @@ def default_device() -> device:
         if _automatic is None:
             from tabtorch.bridge import get_bridge
 
-            _automatic = roaming_webgpu if get_bridge().info.get("webgpu") else cpu
+            _automatic = implicit_webgpu if get_bridge().info.get("webgpu") else cpu
         chosen = _automatic
-    if dtypes.get_default_dtype() is dtypes.float64 and chosen is roaming_webgpu:
-        return roaming_cpu  # the GPU lacks what most results would be
+    if dtypes.get_default_dtype() is dtypes.float64 and chosen is implicit_webgpu:
+        return implicit_cpu  # the GPU lacks what most results would be
     return chosen
 
 

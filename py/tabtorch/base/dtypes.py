@@ -180,6 +180,12 @@ CXX_NAMES = {
     "complex128": "c10::complex<double>",
 }
 
+
+def cxx_name(d: dtype) -> str:
+    """See `CXX_NAMES`."""
+    return CXX_NAMES[d.name]
+
+
 _default: dtype = float32
 
 

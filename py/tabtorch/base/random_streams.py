@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import warnings
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -59,6 +59,10 @@ class Draw(NamedTuple):
     scalars: tuple[int | float, ...]
     dtype: str
     elements: int
+
+    def with_sizes(self, number: Callable[[Any], Any]) -> Draw:
+        """The same with other numbers in the place of sizes that are not known (engine/symbols.py)."""
+        return self._replace(scalars=tuple(map(number, self.scalars)), elements=number(self.elements))
 
     @property
     def nbytes(self) -> int:

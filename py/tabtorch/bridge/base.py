@@ -88,7 +88,7 @@ class Bridge:
         self.alias: Callable[[int, int, int], int] = block.alias
         self.alloc: Callable[[int, int], int] = block.alloc
 
-    # -- carried by subclasses
+    # -- what each bridge implements
 
     def _execute(self, nbytes: int) -> str | None:
         """Send `block.data[:nbytes]`; errors that came back, as `takeErrors` gives them. Waits for nothing."""

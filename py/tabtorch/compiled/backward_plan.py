@@ -154,13 +154,13 @@ class Joint:
         cost: dict[int, int] = {}
         for n in first:
             op = n.inst.op
-            if op.kind != "map":
+            if not op.elementwise:
                 continue
             total = op.cost if n.srcs else 0
             for s in n.srcs:
                 if s.buf is not None or id(s) not in own:
                     continue
-                if id(s) in needed and s.inst.op.kind != "map":
+                if id(s) in needed and not s.inst.op.elementwise:
                     continue  # saved in any case
                 total += cost.get(id(s), 1 << 20)
             if total <= AGAIN:

@@ -21,6 +21,9 @@ from tabtorch.compiled import recording
 from tabtorch.compiled.guards import ours
 from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
+from tabtorch.engine.nodes import blank
+from tabtorch.engine.symbols import concrete, fixed
+from tabtorch.engine.view import concrete_meta, pinned_meta
 from tabtorch.random import HostGenerator, PhiloxGenerator
 
 _SEEDING = [(c, n) for c in (HostGenerator, PhiloxGenerator) for n in ("_start", "_restore")]
@@ -107,7 +110,7 @@ class Capture:
 
     @staticmethod
     def place() -> tuple[str, int, str]:
-        """File, line and text of the line of the user's that is being carried out."""
+        """File, line and text of the user's line that runs now."""
         f: Any = sys._getframe(1)
         while f is not None:
             if not ours(f.f_globals.get("__name__")):
@@ -130,7 +133,7 @@ class Capture:
         copy, upload, alloc, following, draw = self._before
 
         def copied(dev: int, source: int, nbytes: int) -> int:
-            ident = copy(dev, source, nbytes)
+            ident = copy(dev, source, concrete(nbytes))
             if not self.mine():
                 return ident
             if source in self.uploads:  # still what was uploaded
@@ -160,13 +163,18 @@ class Capture:
             k = len(self.words)
             self.words.append(generator)
             self.raw.append(following(generator))
-            return tuple([symbolic_int(w, f"r[{k}][{j}]") for j, w in enumerate(self.raw[k])])
+            return tuple([symbolic_int(w, ("r", k, j)) for j, w in enumerate(self.raw[k])])
 
         def drawn(generator: HostGenerator, distribution: Any, out: Any, inputs: tuple[Any, ...] = ()) -> Any:
             if get_ident() != self._thread:
                 return draw(generator, distribution, out, inputs)
+            if inputs:
+                out = pinned_meta(out)
+                distribution = distribution.with_sizes(fixed)
             with self.aside():
-                node: Any = draw(generator, distribution, out, inputs)
+                node: Any = draw(generator, distribution.with_sizes(concrete), concrete_meta(out), inputs)
+            if out.symbolic:
+                node.inst = blank(out).inst
             self.uploads.pop(node.buf.id, None)
             self.made[node.buf.id] = len(self.ahead)
             self.alive.append(node)

@@ -106,6 +106,8 @@ def marks(t: Tensor) -> dict[str, Any]:
 
 #: names in the dict of a tensor without either
 _ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
+#: what `mark_dynamic` and `mark_static` leave: see dynamic.py
+_ORDINARY |= {f"_dynamo_{kind}_indices" for kind in ("dynamic", "weak_dynamic", "static")}
 
 
 class Guards:
@@ -130,6 +132,7 @@ class Guards:
 
     def _clear(self) -> None:
         self.opaque = ""
+        self.asks_types = False  # whether it may look at the very type of a number
         self.tensors: list[Tensor] = []
         self.optimizers: list[Optimizer] = []
         #: (dict, key) of the numbers of optimizers, which may change: see symbolic_numbers.py
@@ -328,6 +331,8 @@ class Guards:
         for name in sorted(self._code(f.__code__)):
             if name in space or not hasattr(builtins, name):
                 self._item(space, name)
+            elif name == "type":
+                self.asks_types = True
             elif name in _DOING:
                 self.opaque = f"it calls {name}()"
 

@@ -12,14 +12,17 @@ Where those do not lead to such a tensor, `refresh` makes a history from the bas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from tabtorch.autograd import engine
+from tabtorch.autograd.match_input import fit_gradient
 from tabtorch.autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
 from tabtorch.autograd.views import PLAIN
 from tabtorch.compiled.backward_plan import Joint, check_hooks, output
 from tabtorch.compiled.storage_offsets import Begins
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import concrete_meta
 
 
 class ViewsBackward(GradFn):
@@ -37,6 +40,12 @@ def _formula(fn: GradFn) -> Callable[[Any], Tensor] | None:
     """That of the gradient of a view, which takes the gradient alone; None: it is none."""
     formula: Any = getattr(fn, "backward", None)
     return None if getattr(fn, "saved", ()) or len(fn.edges) != 1 or not callable(formula) else formula
+
+
+def _fitting(fn: GradFn) -> Callable[[Any], Any]:
+    """A gradient that `fn` has given as one of its input: summed where that was broadcast."""
+    m = concrete_meta(fn.metas[0])
+    return lambda g: fit_gradient(g, m, fn, 0)
 
 
 def _among(nr: int, count: int) -> Callable[[Any], Any]:
@@ -186,6 +195,7 @@ class Histories:
                 return (e if id(e) in self.known else None), formulas
             if output(e) in there:
                 return there[output(e)], formulas
+            formulas.append(_fitting(fn))
             fn = e.fn
             if e.is_port:
                 formulas.append(_among(e.nr, len(fn.outs)))
@@ -248,6 +258,12 @@ class Histories:
         self.edges = [[("tensor", at[id(e[1])]) if e[0] == "tensor" else e for e in edges] for edges in self.edges]
         self.outputs = [(at[id(t)], step, nr) for t, step, nr in self.outputs]
         self.inputs, self.points, self.made, self.level, self.before = {}, {}, {}, {}, set()
+
+    def with_joints(self, joints: list[Joint]) -> Histories:
+        """The same of other sizes, with these instead of its own. All its steps are such."""
+        new = copy(self)
+        new.steps, new.joints = [*joints], joints
+        return new
 
     def signature(self) -> Any:
         """What two runs have in common that have the same histories."""

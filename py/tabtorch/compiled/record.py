@@ -12,21 +12,25 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch.autograd.tape import GradFn, freed_error, grad_class
-from tabtorch.autograd.views import refresh
+from tabtorch.autograd.views import PLAIN, refresh
 from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
+from tabtorch.compiled.dynamic import DynamicRecording, Numbers, Sizes, WindowPlan, ahead_with, settled
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.memory import separated, twin_of, unshared
-from tabtorch.compiled.replay import Replay
+from tabtorch.compiled.replay import Replay, alike
 from tabtorch.compiled.results import Bases, differentiable, oddity
-from tabtorch.compiled.storage_offsets import Begins
-from tabtorch.compiled.tree import Unknown, altered, describe
+from tabtorch.compiled.storage_offsets import Begin, Begins
+from tabtorch.compiled.tree import Unknown, altered, describe, with_sizes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 from tabtorch.engine.graph import Node, Window
 from tabtorch.engine.liveness import by, held_beyond
 from tabtorch.engine.plan import make_plan
+from tabtorch.engine.symbols import concrete, fixed
+from tabtorch.engine.view import concrete_meta
+from tabtorch.ops.machinery.integer_bounds import Range
 from tabtorch.optim._state import NumberStorage
 
 
@@ -58,14 +62,6 @@ def _number(x: Any) -> Any:
     )
 
 
-def _alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What two runs have in common that draw, or copy, the same."""
-    if a[0] == "copy":
-        return (a[1], a[3])
-    _, generator, draw, m, inputs = a
-    return (id(generator), draw.kernel.name, draw.scalars, m, len(inputs))
-
-
 def _memory(node: Any) -> Any:
     """The whole of the buffer that a value lies in."""
     return node.buf.base or node.buf
@@ -79,8 +75,21 @@ class CallRecorder:
     """One run of `function`, whose tensors are those of the arguments and those of `scope`."""
 
     def __init__(
-        self, scope: Guards, arguments: list[Tensor], boxes: list[Any], plain: bool, plans: dict[Any, Any]
+        self,
+        scope: Guards,
+        arguments: list[Tensor],
+        boxes: list[Any],
+        plain: bool,
+        plans: dict[Any, Any],
+        sizes: Sizes | None = None,
+        varying: bool = False,
     ) -> None:
+        """sizes: Symbols for sizes of the arguments that may vary. varying: whether what is recorded is for other sizes, too."""
+        self.sizes = sizes
+        self.varying = varying
+        self.recording: DynamicRecording | None = None
+        self.refused = False  # whether the function failed with Symbols
+        self.refusal = ""  # why the run serves no other sizes
         self.scope = scope
         self.boxes = boxes
         self.plans = plans
@@ -99,11 +108,16 @@ class CallRecorder:
             except (RuntimeError, NotImplementedError) as e:  # a tensor has no value: the function may not mind
                 hold.reason = str(e)
             self._make_numbers_symbolic()
+            if self.sizes is not None:
+                self.sizes.put()
             try:
-                out = call()
+                out = self._called(call)
                 self._differentiate(out)
             finally:
                 self._make_numbers_plain()
+                if self.sizes is not None:
+                    self.given_metas = [(t, shown) for t, _, shown, _, _ in self.sizes.before]
+                    self.sizes.take()
         with graph.LOCK:
             try:
                 recording.settle()
@@ -121,8 +135,57 @@ class CallRecorder:
                     t._fn, t._stale = fn, False
             finally:
                 self.histories = []
+                if self.sizes is not None:
+                    out = settled(out)
+                    for t in [*self.tensors, *self.leaves]:
+                        settled(t)
+                        settled(t._grad)
                 graph.flush()
         return out, made
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        """Runs the function; where it fails for Symbols, again without."""
+        if self.sizes is None:
+            return call()
+        try:
+            return call()
+        except Exception:
+            if not self._undone():
+                raise
+        return call()
+
+    def _undone(self) -> bool:
+        """Makes the world as it was before the run, which has failed. Whether that could be done."""
+        hold = self.hold
+        if hold.reason or hold.ahead or hold.words or hold.disturbed or self.sizes is None:
+            return False
+        if list(map(hooks_of, self.tensors)) != self.hooks:
+            return False
+        for t, had in zip(self.tensors, self.marks, strict=True):
+            if (now := marks(t)).keys() != had.keys() or any(now[k] is not had[k] for k in now):
+                return False
+        if altered(self.boxes) or any(s.version != v for s, v in zip(self.scope.counters, self.counter_versions)):
+            return False
+        self.sizes.take()
+        self._make_numbers_plain()
+        if self.after or not self.scope.unchanged():
+            return False
+        for q in graph.all_queues():
+            q.nodes.take()
+            q.windows = []
+        for root, node, version in zip(self.roots, self.nodes, self.versions, strict=True):
+            root.node, root.version = node, version
+        for leaf, g in zip(self.leaves, self.grads, strict=True):
+            leaf._grad = g
+        for t, fn in zip(self.tensors, self.fns, strict=True):
+            t._fn = fn
+        hold.uploads.clear()
+        hold.looks.clear()
+        hold.freed.clear()
+        hold.asked = False
+        self.sizes, self.refused = None, True
+        self._make_numbers_symbolic()
+        return True
 
     # ---- the world before, and numbers in it
 
@@ -172,14 +235,14 @@ class CallRecorder:
         self.values: list[Any] = [*[dict.get(d, k) for d, k in self.numbers], *self.begins.values]
         if not self.plain:
             for i, (d, k) in enumerate(self.numbers):
-                dict.__setitem__(d, k, symbolic_numbers.symbolic(self.values[i], f"v[{i}]"))
+                dict.__setitem__(d, k, symbolic_numbers.symbolic(self.values[i], ("v", i, -1)))
 
     def _make_numbers_plain(self) -> None:
         """Plain numbers again; notes which of them were changed."""
         self.after: list[tuple[int, Any]] = []
         for i, (d, k) in enumerate(self.numbers):
             now = dict.get(d, k)
-            if getattr(now, "recipe", "") == f"v[{i}]" or now is self.values[i]:
+            if getattr(now, "recipe", None) == ("v", i, -1) or now is self.values[i]:
                 dict.__setitem__(d, k, self.values[i])
                 continue
             self.after.append((i, now))
@@ -217,6 +280,8 @@ class CallRecorder:
         self.hold.fixed = True
         try:
             views = self._views(results)
+            if self.varying and all(t._view_state == PLAIN for t in views):
+                views = []  # their histories are made from their bases, when they are asked for
             if self.outputs or views:
                 self.tape = Histories(self.outputs, views, inputs, known)
         except Exception as e:  # it says so again when it is asked for
@@ -290,6 +355,7 @@ class CallRecorder:
         self.begins.tie([self.index[id(t._storage.root)] for t in self.arguments], self.notes)
         self.fresh = [*new, *self.views]
         saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
+        self.shown_saved = [n.inst.out for n in saved]
         queues = [q for q in graph.all_queues() if q.nodes]
         with graph.undisturbed():
             windows = [Window(q) for q in queues]
@@ -342,7 +408,8 @@ class CallRecorder:
 
     def looked(self) -> list[tuple[int, Any, Any, int | None]]:
         """What the host has looked at of values that were there: (place, view, Range, the number with which the view moves)."""
-        found = [(self.place[i], m, wanted) for i, m, wanted in self.hold.looks if i in self.place]
+        looks = [(self.place[i], concrete_meta(m), wanted) for i, m, wanted in self.hold.looks if i in self.place]
+        found = [(i, m, Range(*map(fixed, wanted))) for i, m, wanted in looks]
         whole = [m is self.nodes[i].inst.out for i, m, _ in found]
         return [
             (*look, None if all_of_it else self.begins.of.get(look[0]))
@@ -353,7 +420,13 @@ class CallRecorder:
         """Plans the windows so that results get memory of their own, and new values of old storages the memory of those."""
         waiting = {id(n): (w, n.pos) for w, window in enumerate(windows) for n in window.nodes}
         place_of = {id(n): flat for window in windows for n, flat in window.aliased}
-        self.scalars = [x for window in windows for x in self.begins.scalars(window.nodes, self.place)]
+        self.scalars = [x for w in windows for x in self.begins.scalars(w.nodes, self.place)]
+        self.symbolic_scalars: list[Any] = []
+        if self.sizes is not None:
+            shown = [self.begins.scalars(w.nodes, self.place, w.symbolic) for w in windows]
+            self.symbolic_scalars = [x for each in shown for x in each]
+        self.expressions = Numbers()
+        self.planned: list[WindowPlan] = []
 
         def ref(node: Any) -> tuple[Any, ...]:
             found = waiting.get(id(node))
@@ -365,6 +438,9 @@ class CallRecorder:
         fresh: list[Any] = []  # storages
         refs: list[tuple[Any, ...]] = []
         self.hidden = [*[g for _, g in self.new_grads if all(g is not t for t in results)], *self.views, *saved]
+        self.shown: dict[int, Any] = {}  # which of the results has which view, where that has Symbols
+        if self.sizes is not None:
+            self._settle([*results, *self.hidden], len(saved))
         for t in [*results, *self.hidden]:
             root = t._storage.root
             if id(root) not in self.index and all(root is not x for x in fresh):
@@ -408,6 +484,8 @@ class CallRecorder:
             if {i for i, _ in replaced} & {r[1] for r in self.tape.refs if r[0] == "old"}:
                 raise Unrecorded("its backward pass needs a value that is written over")
             self.tape.place(everyone)
+        self.shown_ahead = self.hold.ahead
+        self.hold.ahead = [ahead_with(a, concrete, concrete_meta) for a in self.hold.ahead]
         self.sources = [
             [self._source(a[2])] if a[0] == "copy" else [self._source(n.buf.id) for n in a[4]] for a in self.hold.ahead
         ]
@@ -422,7 +500,7 @@ class CallRecorder:
             steps.append((plan, found_in[w], window))
         self.signature: Any = (
             [(tuple(x.key), [r[:1] if r[0] == "constant" else r for r in ins]) for _, ins, x in steps],
-            [_alike(a) for a in self.hold.ahead],
+            [alike(a) for a in self.hold.ahead],
         )
         self.uploads = list(self.hold.uploads.values())
         values = self.nodes.copy()
@@ -432,18 +510,52 @@ class CallRecorder:
         for _, members in flats.values():
             for new, i in members:
                 new.buf = self.nodes[i].buf
+        self.spec = spec
         if self.tape is not None:
             self.signature = (*self.signature, self.tape.signature())
+            if self.sizes is not None:
+                self.symbolic_scalars += self.tape.scalars
+                for joint in self.tape.joints:
+                    joint.scalars = [x.plain() if type(x) is Begin else concrete(x) for x in joint.scalars]
+                self.tape.scalars = [x for joint in self.tape.joints for x in joint.scalars]
             self.scalars += self.tape.scalars
         made = Replay(
-            self, [(p, ins, len(x.scalars)) for p, ins, x in steps], spec, results, fresh, refs, changed, rebound
+            self,
+            [(p, ins, len(x.scalars)) for p, ins, x in steps],
+            with_sizes(spec, concrete),
+            results,
+            fresh,
+            refs,
+            changed,
+            rebound,
         )
         if self.tape is not None:
             at = {id(t): k for k, t in enumerate([*results, *self.hidden])}
             made.differentiated(self.tape, [at[id(t)] for t in self.fresh], len(at) - len(saved))
+        if self.sizes is not None:
+            try:
+                self.recording = DynamicRecording(self.sizes, made, self)
+            except ValueError as e:
+                self.refusal = str(e)
+        if self.tape is not None:
             scalars = [_number(x) for x in self.tape.scalars]
             self.tape.attach(everyone, self.fresh, saved, values, self.roots, scalars)
         return made
+
+    def _settle(self, tensors: list[Tensor], saved: int) -> None:
+        """Gives tensors that outlive the run plain views; `shown` has those with Symbols. The last ones are what is saved."""
+        first = len(tensors) - saved
+        shown = {id(t): t._meta for t in tensors if t._meta.symbolic}
+        self.shown = {k: shown[id(t)] for k, t in enumerate(tensors) if id(t) in shown}
+        self.shown |= {first + k: m for k, m in enumerate(self.shown_saved) if m.symbolic}
+        for t in tensors:
+            settled(t)
+        self.shown_looks = [
+            (place, m, wanted, k)
+            for (place, _, wanted, k), (_, m, _) in zip(
+                self.looked(), [x for x in self.hold.looks if x[0] in self.place], strict=True
+            )
+        ]
 
     def _source(self, ident: int) -> tuple[str, int]:
         """("old", place) or ("made", k) of a buffer that is read ahead of the plan."""
@@ -458,6 +570,8 @@ class CallRecorder:
         """Where a value comes from, in this run and in those to come."""
         if id(node) in self.place:
             return ("old", self.place[id(node)])
+        if node.buf is None:  # it waits, and not here
+            raise Unrecorded("another thread takes part in it")
         k = self.hold.made.get(node.buf.id)
         if k is not None:
             return ("made", k)
@@ -559,6 +673,8 @@ class CallRecorder:
         own = {k for p, k in targets if p not in keep and sum(r is roots[k] for r in roots) == 1}
         free = [k in own for k in range(len(roots))]
         key = (tuple(window.key), tuple(live), tuple(free), tuple(targets), keep)
+        if self.sizes is not None:
+            self.planned.append(WindowPlan(self.expressions, window, (live, free, targets, keep)))
         plan = self.plans.get(key)
         if plan is None:
             graph.counts["plans"] += 1

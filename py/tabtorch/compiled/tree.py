@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import is_
 from typing import Any
 
 from tabtorch.compiled.guards import PLAIN, about, marked
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.symbols import is_number
 from tabtorch.engine.view import Size, started
 
 
-def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any]) -> Any:
+def flatten(
+    x: Any,
+    tensors: list[Tensor],
+    objects: list[Any],
+    boxes: list[Any],
+    form: Callable[[Tensor], Any] = lambda t: None,
+) -> Any:
     """What can be told of an argument without its tensors' elements, as a key; `objects` are told apart by identity.
+
+    form: what counts of a tensor instead; None: all of it.
 
     boxes: the lists and dicts in it, and what is in them, so that it can be seen whether they were changed.
     """
     if isinstance(x, Tensor):
         tensors.append(x)
+        if (found := form(x)) is not None:
+            return found
         if marked(x):
             objects.append(x)
             return (about(x), id(x))
@@ -28,10 +40,10 @@ def flatten(x: Any, tensors: list[Tensor], objects: list[Any], boxes: list[Any])
     if t is list or t is tuple or (isinstance(x, tuple) and hasattr(x, "_fields")):
         if t is list:
             boxes.append((x, list(x)))
-        return (t, *[flatten(v, tensors, objects, boxes) for v in x])
+        return (t, *[flatten(v, tensors, objects, boxes, form) for v in x])
     if t is dict:
         boxes.append((x, [*x, *x.values()]))
-        return (t, *x, *[flatten(v, tensors, objects, boxes) for v in x.values()])
+        return (t, *x, *[flatten(v, tensors, objects, boxes, form) for v in x.values()])
     objects.append(x)
     return (t, id(x))
 
@@ -59,6 +71,8 @@ def describe(x: Any, known: dict[int, Any], tensors: list[Tensor], boxes: list[A
         tensors.append(x)
         return ("tensor", len(tensors) - 1)
     kind: Any = type(x)
+    if is_number(x) or (kind is Size and any(map(is_number, x))):
+        return ("size", x)
     if kind in PLAIN or id(x) in known or kind is Size:
         return ("same", x)
     if any(x is box for box, _ in boxes):
@@ -68,6 +82,16 @@ def describe(x: Any, known: dict[int, Any], tensors: list[Tensor], boxes: list[A
     if isinstance(x, dict) and type(x).__init__ is dict.__init__:
         return (kind, list(x), [describe(v, known, tensors, boxes) for v in x.values()])
     raise Unknown(f"it returns an object of type {kind.__qualname__}")
+
+
+def with_sizes(spec: Any, number: Callable[[Any], Any]) -> Any:
+    """The spec with these numbers in the place of sizes that are not known."""
+    kind = spec[0]
+    if kind == "size":
+        return ("same", Size(map(number, spec[1])) if type(spec[1]) is Size else number(spec[1]))
+    if kind in ("tensor", "same"):
+        return spec
+    return (*spec[:-1], [with_sizes(s, number) for s in spec[-1]])
 
 
 def build(spec: Any, tensors: list[Any]) -> Any:

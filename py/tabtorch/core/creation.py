@@ -12,14 +12,15 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
-from tabtorch.base.device import check_has, cpu, default_device, resolve, roaming_cpu
+from tabtorch.base.device import check_has, cpu, default_device, implicit_cpu, resolve
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
 from tabtorch.core.layout import check_layout, format_strides, preserve_format
-from tabtorch.core.shapes import dense_strides, integer, ints, type_name
+from tabtorch.core.shapes import as_float, dense_strides, integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, cast, const, where
 from tabtorch.engine.graph import Inst, Map, emit, inst
+from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.view import contiguous_meta, meta, ordered_strides
 from tabtorch.ops.machinery.inplace import write_out
 from tabtorch.ops.machinery.out_types import dtype_with_out, same
@@ -37,12 +38,12 @@ def placed(dtype: Dtype, device: Any, name: str = "") -> Any:
     wide = dtype is dtypes.float64 or dtype is dtypes.complex128
     if device is None:
         d = default_device()
-        return roaming_cpu if wide and d is not cpu else d
+        return implicit_cpu if wide and d is not cpu else d
     if name and not isinstance(device, (str, int)) and not hasattr(device, "implicit"):
         raise TypeError(f"{name}(): argument 'device' must be torch.device, not {type(device).__name__}")
     d = resolve(device)
     if d.implicit:
-        return roaming_cpu if wide else default_device() if d is roaming_cpu else d
+        return implicit_cpu if wide else default_device() if d is implicit_cpu else d
     check_has(d, dtype)
     return d
 
@@ -103,12 +104,12 @@ def number(value: Any, dtype: Dtype) -> Any:
             raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
         value = value.real
     if c == 2:
-        return float(value)
+        return as_float(value)
     if c == 0:
         return bool(value)
     if isinstance(value, float) and not math.isfinite(value):
         raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
-    n = int(value)
+    n = whole(value)
     bits = dtype.itemsize * 8
     if not -(1 << (bits - 1)) <= n < (1 << (bits if dtype.name == "uint8" else bits - 1)):
         if not (dtype.name == "uint8" and -255 <= n < 0):
@@ -375,6 +376,11 @@ def plain(v: Any) -> Any:
     return v.item() if hasattr(v, "item") else v
 
 
+def whole(v: Any) -> Any:
+    """`int(v)`; a size that is not known yet (engine/symbols.py) stays what it is."""
+    return v if type(v) is Symbol else int(v)
+
+
 _NEW = {"out", "dtype", "layout", "device", "pin_memory", "requires_grad"}
 
 
@@ -419,12 +425,12 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
     check_kernel("arange_cpu", dtype, REAL_NUMBERS)
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if dtype.category == 1 and int(step) == 0:
+    if dtype.category == 1 and whole(step) == 0:
         raise ValueError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
+    if not all(type(v) is Symbol or math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if name == "arange" and dtype is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = whole(start), whole(end), whole(step)
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
@@ -435,9 +441,9 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
     m = contiguous_meta((n,), dtype, where_)
     c = dtype.compute
     if dtype.category == 1:
-        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (int(start), int(step))), m)
+        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (whole(start), whole(step))), m)
     elif c == "f64":
-        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (float(start), float(step))), m)
+        r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c)), (), (as_float(start), as_float(step))), m)
     else:
         high, low = _split_number(float(step))
         scalars = (float(start), high, low)

@@ -16,8 +16,9 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import before_write, check_inplace
 from tabtorch.autograd.views import view as track
 from tabtorch.base import dtypes
-from tabtorch.core.shapes import TYPE_NAMES, remembered, slice_bounds
+from tabtorch.core.shapes import TYPE_NAMES, as_int, remembered, slice_bounds
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.view import Meta
 from tabtorch.ops.indexing.gather import index_prepared, prepared
 from tabtorch.ops.indexing.masked import fill_at
@@ -75,7 +76,7 @@ def _basic(m: Meta, parts: tuple[Part, ...]) -> Basic:
             name = "UnsqueezeBackward0"
             continue
         n, st = m.shape[d], m.strides[d]
-        if type(p) is int:
+        if type(p) is int or type(p) is Symbol:
             if not -n <= p < n:
                 raise IndexError(f"index {p} is out of bounds for dimension {at} with size {n}")
             i = p + n if p < 0 else p
@@ -136,7 +137,7 @@ def _slice_end(v: Any) -> int | None:
     if v is None or type(v) is int:
         return v
     try:
-        return v.__index__()
+        return as_int(v)
     except (AttributeError, TypeError):
         raise TypeError("slice indices must be integers or None or have an __index__ method") from None
 
@@ -154,7 +155,7 @@ def _slice(s: slice) -> Part:
 def _simple(p: Any) -> Part:
     """A part of a basic index, or NotImplemented for what is none."""
     t = type(p)
-    if t is int or p is None or p is Ellipsis:
+    if t is int or p is None or p is Ellipsis or t is Symbol:
         return p
     if t is slice:
         return _slice(p)
@@ -224,7 +225,7 @@ class _Advanced:
         m = x._meta
         used = sum(self._width(p) for p in parts)
         if used > m.ndim:
-            if any(type(p) is int for p in parts):
+            if any(type(p) in (int, Symbol) for p in parts):
                 _too_many(m)
             raise IndexError(f"too many indices for tensor of dimension {m.ndim}")
         basic: list[Part] = []
@@ -289,7 +290,7 @@ class _Advanced:
         if q is None:
             self.tensors.append(None)
             return d
-        if type(q) is int:
+        if type(q) is int or type(q) is Symbol:
             if not -m.shape[d] <= q < m.shape[d]:
                 raise IndexError(f"index {q} is out of bounds for dimension {at} with size {m.shape[d]}")
             return d + 1
@@ -394,7 +395,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not isinstance(value, (Tensor, bool, int, float, complex)):
         value = _value(self, value)
     parts = None
-    if type(index) in (int, slice, tuple) or index is None or index is Ellipsis:
+    if type(index) in (int, slice, tuple, Symbol) or index is None or index is Ellipsis:
         parts = _basic_parts(index)
     if parts is not None:
         _assign(self if _is_whole(self._meta, parts) else _view(self, parts), value)

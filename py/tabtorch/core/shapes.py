@@ -8,14 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import wraps
 from math import prod
-from operator import index as _index
+from operator import index
 from typing import Any, TypeVar
 
 from tabtorch import _lazy
 from tabtorch.base.dtypes import TYPE_NAMES
+from tabtorch.engine.symbols import Symbol, is_number
 from tabtorch.engine.view import CONJ, Meta, meta, ordered_strides, view_strides
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def as_int(v: Any) -> Any:
+    """`operator.index(v)`; a size that is not known yet (engine/symbols.py) stays what it is. TypeError for what is no int."""
+    return v if type(v) is Symbol else index(v)
+
+
+def as_float(v: Any) -> Any:
+    """`float(v)`; a size that is not known yet stays what it is."""
+    return v if is_number(v) else float(v)
 
 
 def type_name(dtype: Any) -> str:
@@ -29,7 +40,7 @@ def _numbers(key: tuple) -> tuple:
         return key
     out = tuple(
         [
-            _numbers(k) if type(k) is tuple else _index(k) if hasattr(k, "__index__") and type(k) is not bool else k
+            _numbers(k) if type(k) is tuple else as_int(k) if hasattr(k, "__index__") and type(k) is not bool else k
             for k in key
         ]
     )
@@ -62,7 +73,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. Raises IndexError where it is not there; a 0-d tensor counts as 1-d."""
     n = ndim or 1
     if type(dim) is not int:
-        dim = _index(dim)
+        dim = as_int(dim)
     if not -n <= dim < n:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})")
     return dim + n if dim < 0 else dim
@@ -84,7 +95,7 @@ def integer(v: Any, name: str, arg: str, position: int) -> int:
     try:
         if isinstance(v, bool):
             raise TypeError
-        return _index(v)
+        return as_int(v)
     except TypeError:
         raise TypeError(
             f"{name}(): argument '{arg}' (position {position}) must be int, not {type(v).__name__}"
@@ -109,7 +120,7 @@ def _convert(args: Iterable[Any], name: str, arg: str, alone: bool = False) -> t
         try:
             if isinstance(a, bool):
                 raise TypeError
-            out.append(_index(a))
+            out.append(as_int(a))
         except TypeError:
             if k:  # what a first element says of the others
                 raise TypeError(

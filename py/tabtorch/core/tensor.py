@@ -1,12 +1,12 @@
 """`torch.Tensor`: a storage seen through a Meta, with its place on the autograd tape.
 
 Only what every tensor has stands here, and in `tensor_base.py` what can be asked of it. Operations come from the registry
-(`ops/core.py`): a method is put into the class when it is first asked for. Python's operators are in `operators.py`.
+(`ops/machinery/registry.py`): a method is put into the class when it is first asked for. Python's operators are in `operators.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tabtorch import _lazy
@@ -345,43 +345,15 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         if self._inference or value._inference:  # as PyTorch: the kind goes over too
             self._inference = (self._inference or DATA) if value._inference else UNVERSIONED
 
-    def retain_grad(self) -> None:
-        """Keeps the gradient of a tensor that is no leaf in its `.grad`."""
-        _lazy.autograd_hooks.retain_grad(self)
-
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad()` was called on what is no leaf."""
         return self._retain is not None
 
-    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Any:
-        """Calls `hook(grad)` whenever the gradient of this tensor is known; what it returns replaces the gradient."""
-        return _lazy.autograd_hooks.register_hook(self, hook)
-
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Any:
-        """Calls `hook(tensor)` after a gradient was added to the `.grad` of this leaf."""
-        return _lazy.autograd_hooks.register_post_accumulate_grad_hook(self, hook)
-
     def _is_view(self) -> bool:
         return self._base is not None
 
     # ---- to Python
-
-    def item(self) -> Any:
-        """The one element as a Python number. Waits for the device."""
-        return _lazy.to_host.item(self)
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers (a number for a 0-dimensional tensor). Waits for the device."""
-        return _lazy.to_host.tolist(self)
-
-    async def read(self) -> Any:
-        """`await t.read()`: what `tolist()` gives, without ever blocking; works in every browser."""
-        return await _lazy.to_host.read_async(self)
-
-    def numpy(self, *, force: bool = False) -> Any:
-        """A NumPy array with a copy of the elements. RuntimeError for a tensor that requires grad, unless `force`."""
-        return _lazy.to_host.to_numpy(self, force)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         a = _lazy.to_host.to_numpy(self, False)

@@ -18,8 +18,8 @@ from tabtorch.engine.view import CONJ, NEG, Meta, Size
 from tabtorch.storage import Storage, TypedStorage, UntypedStorage, first_warning
 
 _devices: Any = importlib.import_module("tabtorch.base.device")  # by its name: the package's `device` is the class
-share_queue(_devices.roaming_cpu, _devices.cpu)
-share_queue(_devices.roaming_webgpu, _devices.webgpu)
+share_queue(_devices.implicit_cpu, _devices.cpu)
+share_queue(_devices.implicit_webgpu, _devices.webgpu)
 share_queue(_devices.cuda, _devices.webgpu)
 
 

@@ -15,6 +15,7 @@ from tabtorch.engine import graph
 from tabtorch.engine.view import CONJ, NEG
 from tabtorch.ops.machinery.asserts import raise_found_async
 from tabtorch.ops.machinery.integer_bounds import Facts
+from tabtorch.ops.machinery.registry import register
 
 
 def _source(t: Tensor) -> tuple[graph.Node, int, int]:
@@ -101,7 +102,7 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
         return host
     i = node.inst
     f = _INTEGER.get(i.op.name)
-    if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or i.op.kind != "map":
+    if f is None or i.out.numel != 1 or i.out.dtype is not dtypes.int64 or not i.op.elementwise:
         return None
     operands = []
     srcs = node.srcs
@@ -147,17 +148,21 @@ def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
     return flat
 
 
-def item(t: Tensor) -> Any:
-    n = t._meta.numel
+@register("item", method=True, torch=False)
+def item(self: Tensor) -> Any:
+    """The one element as a Python number. Waits for the device. RuntimeError for another number of elements."""
+    n = self._meta.numel
     if n != 1:
         raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
-    if t.is_meta:
+    if self.is_meta:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-    return _flat(t)[0]
+    return _flat(self)[0]
 
 
-def tolist(t: Tensor) -> Any:
-    return _nest(_flat(t), t._meta.shape)
+@register("tolist", method=True, torch=False)
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers (a number for a 0-dimensional tensor). Waits for the device."""
+    return _nest(_flat(self), self._meta.shape)
 
 
 def tolists(tensors: list[Tensor]) -> list[list[Any]]:
@@ -168,8 +173,16 @@ def tolists(tensors: list[Tensor]) -> list[list[Any]]:
     return [decode(bytes(data), t._meta.dtype) for data, t in zip(found, tensors, strict=True)]
 
 
-async def read_async(t: Tensor) -> Any:
-    return _nest(decode(await to_bytes_async(t), t._meta.dtype), t._meta.shape)
+@register("read", method=True, torch=False)
+async def read(self: Tensor) -> Any:
+    """`await t.read()`: what `tolist()` gives, without ever blocking; works in every browser."""
+    return _nest(decode(await to_bytes_async(self), self._meta.dtype), self._meta.shape)
+
+
+@register("numpy", method=True, torch=False)
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """A NumPy array with a copy of the elements. RuntimeError for a tensor that requires grad, unless `force`."""
+    return to_numpy(self, force)
 
 
 def to_dlpack(t: Any, max_version: Any, copy: Any) -> Any:

@@ -16,7 +16,7 @@ from tabtorch.autograd.views import view as track
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core import shapes
 from tabtorch.core.layout import contiguous_format
-from tabtorch.core.shapes import ints, wrap_dim
+from tabtorch.core.shapes import as_int, ints, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, broadcast_shapes
 from tabtorch.ops.machinery.registry import register
@@ -261,7 +261,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Slice number `index` along `dim`, without that dimension."""
-    i = index if type(index) is int else index.__index__()
+    i = index if type(index) is int else as_int(index)
     m = _refreshed(input) if input._stale else input._meta
     return track(input, shapes.selected(m, dim, i), "SelectBackward0", _embedding(m, dim, i, None, 1))
 
@@ -285,9 +285,9 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
     if isinstance(start, Tensor) and (start._meta.ndim or start._meta.dtype.category != 1):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    at = start if type(start) is int else start.__index__()
+    at = start if type(start) is int else as_int(start)
     if type(length) is not int:
-        length = length.__index__()
+        length = as_int(length)
     m = input._meta
     return track(input, shapes.narrowed(m, dim, at, length), "SliceBackward0", _embedding(m, dim, at, length, 1))
 
@@ -367,7 +367,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         if m.ndim == 0:
             raise RuntimeError("split expects at least a 1-dimensional tensor")
         d = wrap_dim(dim, m.ndim)
-        size = split_size_or_sections.__index__()
+        size = as_int(split_size_or_sections)
         return _pieces(tensor, d, shapes.split_sizes(m.shape[d], size), "SplitBackward0")
     if m.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")

@@ -119,7 +119,7 @@ class Builder:
         for g in self.order:
             p = g.nodes[0]
             op = self.nodes[p].inst.op
-            if not (op.kind == "write" or (op.kind == "custom" and op.in_place)):
+            if not op.in_place:
                 continue
             base = self.nodes[p].srcs[0]
             others = list(self.nodes[p].srcs[1:])
@@ -144,7 +144,7 @@ class Builder:
             return self.shared[p] == ("in", k)
         g = self.graph.of.get(p)
         op = self.nodes[p].inst.op
-        if g is None or ("in", k) in self.shared.values() or op.kind == "write" or getattr(op, "in_place", False):
+        if g is None or ("in", k) in self.shared.values() or op.in_place:
             return False  # a write takes what it shares for its base
         root = _root(self.inputs[k])
         at = self.place[g.index]
@@ -325,14 +325,8 @@ class Builder:
     def emit(self, g: Group) -> None:
         """Writes what computes a group: one kernel, or a few."""
         self.group = g
-        if g.kind == "map":
-            self.emit_map(g)
-        elif g.kind == "write":
-            self.emit_write(g)
-        elif g.kind == "custom":
-            self.emit_custom(g)
-        else:
-            self.emit_row(g)
+        emit = {"map": self.emit_map, "write": self.emit_write, "custom": self.emit_custom}.get(g.kind, self.emit_row)
+        emit(g)
 
     def schedule(self) -> Schedule:
         try:

@@ -120,12 +120,8 @@ class Graph:
         """Whether the reader takes this input at its own point, so that both can stand in one kernel."""
         n = self.nodes[reader]
         m = n.inst.ins[i]
-        kind = n.inst.op.kind
-        if not m.flat or m.dtype is not self.nodes[pos].inst.out.dtype:
-            return False
-        if kind == "map":
-            return not n.inst.op.indexed and m.numel == self.nodes[pos].inst.out.numel
-        return kind == "reduce"
+        out = self.nodes[pos].inst.out
+        return m.flat and m.dtype is out.dtype and n.inst.op.takes_own_point(n.inst, i, out.numel)
 
     def _find_virtual(self) -> None:
         """Decision 2: which maps are recomputed by each reader, and what that costs. What a virtual map alone is made of is
@@ -137,7 +133,7 @@ class Graph:
             self.virtual = set()
             late: set[int] = set()
             for pos, n in enumerate(self.nodes):
-                if not self.needed[pos] or n.inst.op.kind != "map":
+                if not self.needed[pos] or not n.inst.op.elementwise:
                     continue
                 inner = [s for s in n.srcs if s.buf is None and s.pos in self.virtual]
                 cost = self.vcost[pos] = n.inst.op.cost + sum(self.vcost[s.pos] for s in inner)
@@ -164,17 +160,17 @@ class Graph:
         per_row: set[int] = set()  # reductions of this window, and maps of as many points that follow them
         out: set[int] = set()
         for pos, n in enumerate(self.nodes):
-            kind = n.inst.op.kind
+            op = n.inst.op
             size = n.inst.out.numel
-            if kind in ("reduce", "contract") or any(
+            if op.reduces or any(
                 s.buf is None
                 and s.pos in per_row
                 and s.inst.out.numel == size
-                and (kind != "map" or self._joinable(s.pos, pos, i))
+                and (not op.elementwise or self._joinable(s.pos, pos, i))
                 for i, s in enumerate(n.srcs)
             ):
                 per_row.add(pos)
-            if not self.needed[pos] or kind != "map" or self.live[pos]:
+            if not self.needed[pos] or not op.elementwise or self.live[pos]:
                 continue
             if any(
                 s.buf is None and self._joinable(s.pos, pos, i) and self._stored_product(s)
@@ -195,10 +191,7 @@ class Graph:
                 ok = ok and n.inst.out.dtype.name in PACKED  # stored in place of the product
             if n.srcs and self.sizes.get(pos) == 1:
                 ok = False  # the last resort of a kernel that binds too much: each node by itself
-            if ok and not any(
-                x.op.kind == "custom" or (x.op.kind == "write" and i == 0) or x.ins[i].dtype is not n.inst.out.dtype
-                for x, i in readers
-            ):
+            if ok and not any(x.op.wants_buffer(i) or x.ins[i].dtype is not n.inst.out.dtype for x, i in readers):
                 out.add(pos)
         return out
 
@@ -232,7 +225,7 @@ class Graph:
                 if not self._joinable(pos, r, i):
                     outside = True
                     grows = ri.ins[i].numel > 2 * n.inst.out.numel
-                    again = grows or ri.op.kind == "contract"
+                    again = grows or ri.op.rereads
                     often = often or again
                     limit = min(limit, CHEAP if again or len(readers) > 1 else SINGLE)
                 elif r in out:
@@ -263,13 +256,12 @@ class Graph:
         here: list[tuple[int, Meta]] = []
         other: set[int] = set()
         n = self.nodes[pos]
-        kind = n.inst.op.kind
-        stack = [(pos, kind in ("map", "reduce") and not getattr(n.inst.op, "indexed", False))]
+        stack = [(pos, n.inst.op.fused and not n.inst.op.indexed)]
         seen: set[tuple[int, bool]] = set()
         while stack:
             p, at_point = stack.pop()
             n = self.nodes[p]
-            indexed = n.inst.op.kind == "map" and n.inst.op.indexed
+            indexed = n.inst.op.indexed
             for i, s in enumerate(n.srcs):
                 if s.buf is not None:
                     continue
@@ -295,9 +287,9 @@ class Graph:
                 continue
             here, other = self.reads[pos] = self.paths(pos)
             self.deps[pos] = other | {q for q, _ in here}
-            kind = n.inst.op.kind
+            op = n.inst.op
             joined = None
-            if kind in ("map", "reduce"):
+            if op.fused:
                 seen = set()
                 for q, _ in sorted(here, key=lambda x: -x[0]):
                     g = self.of[q]
@@ -310,9 +302,9 @@ class Graph:
                         joined = g
                         break
             if joined is None:
-                joined = self._new(pos, kind)
+                joined = self._new(pos)
             self._need(joined, {self.of[q].index for q in self.deps[pos]} - {joined.index})
-            if kind in ("map", "reduce"):
+            if op.fused:
                 for q, _ in here:
                     if self.of[q] is not self.of[pos] and not self._long_before(self.of[q], self.of[pos], pos):
                         self._merge(self.of[pos], self.of[q])
@@ -431,7 +423,7 @@ class Graph:
                 return False
             n = self.nodes[p].inst
             mine = [(q, m) for q, m in here if q in members]
-            if n.op.kind in ("reduce", "contract"):
+            if n.op.reduces:
                 if mine and not (n.ins[0].flat and self._aligned(g, mine, "full")):
                     return False
                 g.level[p] = "row"
@@ -446,20 +438,13 @@ class Graph:
             g.phase[p] = max([g.phase[q] for q, _ in mine], default=1 if g.kind == "contract" else 0)
         return True
 
-    def _new(self, pos: int, kind: str) -> Group:
+    def _new(self, pos: int) -> Group:
         ins = self.nodes[pos].inst
-        k = 1
-        o = ins.out.numel
-        if kind == "reduce":
-            k = ins.ins[0].numel // max(1, o)
-        elif kind == "contract":
-            k = 1
-            for n in ins.ins[0].shape[ins.ins[0].ndim - ins.static[3] :]:
-                k *= n
-        g = Group("row" if kind == "reduce" else kind, len(self.groups), pos, o, k)
-        if kind == "reduce":
+        op = ins.op
+        g = Group(op.group, len(self.groups), pos, *op.points(ins))
+        if op.group == "row":
             g.near = all(m.flat or m.strides[-1:] in ((0,), (1,)) for m in ins.ins)
-        if kind in ("reduce", "contract"):
+        if op.reduces:
             g.level[pos] = "row"
             g.phase[pos] = 1
         else:
@@ -486,10 +471,9 @@ class Graph:
             return False
         mine = [(q, m) for q, m in here if self.of[q] is g]
         out = n.inst.out
-        if n.inst.op.kind == "reduce":
-            src = n.inst.ins[0]
-            o, k = out.numel, src.numel // max(1, out.numel)
-            if not src.flat or k == 1:
+        if n.inst.op.reduces:
+            o, k = n.inst.op.points(n.inst)
+            if not n.inst.ins[0].flat or k == 1:
                 return False
             if g.kind == "map":
                 if g.O != o * k or not all(m.flat for _, m in mine):

@@ -20,11 +20,12 @@ from .. import bridge as _bridges
 from ..bridge.base import LOCK
 from . import queues
 from .instructions import Inst, inst
-from .kinds import FUSED, Contract, Custom, Map, Op, Reduce, Write
+from .kinds import Contract, Custom, Map, Op, Reduce, Write
 from .liveness import held_beyond
 from .memory import Buffer, bridge, check_size, copied, largest, lost, memory
 from .nodes import Node, blank, from_host, reserve
 from .queues import Nodes, Queue, all_queues, queue_of, share_queue
+from .symbols import concrete
 from .window import Window, counts
 
 #: nodes collected before a window is sent although nobody reads
@@ -53,7 +54,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
         flush_queue(q)
         bridge().flush()  # so that the device works while Python goes on
     elif i.work > LITTLE:  # only what is large can reach the watermark
-        size = i.out.numel
+        size = concrete(i.out.numel)
         if size > LITTLE:
             nbytes = size * i.out.dtype.itemsize
             if nbytes > WATERMARK:
@@ -64,7 +65,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
                         if n in nodes:
                             nodes.remove(n)
                     raise
-            if i.op.kind not in FUSED:
+            if not i.op.fused:
                 q.bytes += nbytes
         q.work += i.work
         for s in srcs:
@@ -88,7 +89,7 @@ def _weight(q: Queue) -> int:
     reads: dict[int, int] = {}
     inputs: list[Node] = []
     for n in nodes[:]:
-        if n.inst.op.kind not in FUSED:
+        if not n.inst.op.fused:
             total += n.inst.out.numel * n.inst.out.dtype.itemsize
         for s in n.srcs:
             if s.buf is not None:

@@ -8,7 +8,8 @@ from tabtorch.base.device import check_has
 
 from .kinds import Op
 from .queues import queue_of
-from .view import Meta, started
+from .symbols import concrete, given, is_number
+from .view import Meta, concrete_meta, started
 
 
 class Inst:
@@ -19,7 +20,22 @@ class Inst:
     as it takes scalars. So a window that slides over data, or a position that grows, schedules nothing anew.
     """
 
-    __slots__ = ("base", "compute", "ins", "offsets", "op", "out", "queue", "scalars", "static", "structure", "work")
+    __slots__ = (
+        "asked",
+        "base",
+        "compute",
+        "concrete",
+        "ins",
+        "offsets",
+        "op",
+        "out",
+        "queue",
+        "scalars",
+        "static",
+        "structure",
+        "work",
+    )
+    work: int
 
     def __init__(
         self,
@@ -44,26 +60,56 @@ class Inst:
         self.static = static
         self.compute = compute or out.dtype.compute
         self.queue = queue_of(out.device)
-        self.work = _work(op, ins, out)
         self.structure: Any = None  # see schedules.py
         self.base: Inst = self
         self.offsets: tuple[int, ...] = ()
-        if op.kind != "custom" or getattr(op, "sliding", False):
+        #: where sizes are Symbols of a capture (compiled/dynamic.py), the same with those at hand
+        self.concrete: Inst | None = None
+        if given[0] and (known := _known(op, ins, out, static)) is not None:
+            at_hand: Inst = inst(op, known[0], known[1], scalars, known[2], compute)
+            self.concrete = at_hand
+            self.work, self.base, self.offsets = at_hand.work, at_hand.base, at_hand.offsets
+            self.asked = compute  # what `inst` was given
+            return
+        self.work = _work(op, ins, out)
+        if op.sliding:
             self.offsets = tuple(m.offset for m in self.views() if m.offset)
             if any(x != 1 for x in self.offsets):
                 begun = tuple(started(m) for m in ins)
-                region = started(static) if op.kind == "write" else static
-                self.base = inst(op, begun, out, scalars, region, compute)
+                self.base = inst(op, begun, out, scalars, op.started(static), compute)
 
     def views(self) -> tuple[Meta, ...]:
         """The views whose beginnings vary: those of the inputs, and the region of a write."""
-        return (*self.ins, self.static) if self.op.kind == "write" else self.ins
+        return self.op.views(self)
+
+
+def _known(op: Op, ins: tuple[Meta, ...], out: Meta, static: Any) -> tuple[tuple[Meta, ...], Meta, Any] | None:
+    """Views and `static` with the numbers that their Symbols have; None where there are none. Where numbers in `static` are
+    no parameters of kernels, those become guards."""
+    shown = tuple([concrete_meta(m) for m in ins]), concrete_meta(out), _known_static(static, op.sized)
+    if shown[1] is out and shown[2] is static and all(a is b for a, b in zip(shown[0], ins, strict=True)):
+        return None
+    return shown
+
+
+def _known_static(x: Any, sized: bool) -> Any:
+    if type(x) is Meta:
+        return concrete_meta(x)
+    if type(x) is tuple:
+        found = tuple([_known_static(y, sized) for y in x])
+        return x if all(a is b for a, b in zip(x, found, strict=True)) else found
+    if hasattr(x, "of_parts"):
+        sizes = x.sizes()
+        found = _known_static(sizes, True)
+        return x if found is sizes else type(x).of_parts(found, x.rest())
+    if is_number(x):
+        return concrete(x) if sized else x.pinned()
+    return x
 
 
 def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
-    """Roughly what it is for a device, in elements of a map. What is contracted takes longer: it is read, multiplied and added."""
-    most = max([out.numel, *(m.numel for m in ins)])
-    return 8 * most if op.kind == "contract" else most
+    """Roughly what it is for a device, in elements of a map."""
+    return op.weight * max([out.numel, *(m.numel for m in ins)])
 
 
 _insts: dict[tuple, Inst] = {}

@@ -76,10 +76,6 @@ class Kernel:
         self.taken += 1
         return self.arrays[self.taken - 1][0]
 
-    @property
-    def js(self) -> bool:
-        return bool(self.r.serial)
-
     # ---- parameters
 
     def dim(self, value: int, role: Any = None) -> Expr:

@@ -11,6 +11,7 @@ from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 
 from .. import bridge as _bridges
 from ..bridge.base import LOCK
+from .symbols import concrete
 from .view import Meta
 
 
@@ -93,7 +94,7 @@ _bridges.on_close(_runtime_ended)
 def copied(b: Buffer, device: int, nbytes: int) -> Buffer:
     """Another buffer, on `device`, with the first bytes of `b`."""
     with LOCK:
-        return Buffer(bridge().copy(device, b.id, nbytes), nbytes, device)
+        return Buffer(bridge().copy(device, b.id, nbytes), concrete(nbytes), device)
 
 
 def largest(device: int) -> int:

@@ -92,7 +92,7 @@ def once(nodes: list[Any]) -> list[Any]:
                 pos = n.pos
                 n = Node(n.inst, srcs, n.scalars)
                 n.pos = pos
-        if n.inst.op.kind in ("map", "reduce", "contract") and not n.inst.scalars and not n.inst.offsets:
+        if n.inst.op.pure and not n.inst.scalars and not n.inst.offsets:
             i = n.inst
             # views are interned; an input's place is below 0
             key = (i.op, i.compute, i.static, *map(id, i.ins), id(i.out), *(s.pos for s in n.srcs))

@@ -84,7 +84,7 @@ def emit_chunks(b: Builder, g: Group, count: int, length: int) -> None:
     """Long rows: a launch for each pass over them, and one for what is left to do for each row."""
     chunks = Chunks(count, length)
     wide = b.target.barriers and neighbours(b, g)
-    reduces = {p: g.phase[p] for p in g.nodes if b.nodes[p].inst.op.kind in ("reduce", "contract")}
+    reduces = {p: g.phase[p] for p in g.nodes if b.nodes[p].inst.op.reduces}
     for phase in range(max(g.phase[p] for p in g.nodes) + 1):
         before = [p for p, at in reduces.items() if at == phase]
         mine = [p for p, at in reduces.items() if at == phase + 1]

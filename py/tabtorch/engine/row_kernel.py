@@ -6,12 +6,13 @@ walks a row and joins the threads' states in shared memory. `row_registers.py` a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.base import dtypes
 
-from .expr import Complex, Expr, cast, const, fit, isnan, minimum, variable, where
-from .lower import PACKED, U0, Factor, Kernel, Ref, index_of, map_kernel
+from .expr import Expr, cast, const, fit, isnan, minimum, variable, where
+from .lower import U0, Factor, Kernel, Ref, index_of, map_kernel
 from .share import Part
 from .wgsl import TYPES
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 #: a thread adds so many elements before it adds their sum to what came before
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
-_AT_ONCE = 16
+_AT_ONCE = 8
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
 _EXCHANGED = 1 << 20
 
@@ -39,10 +40,8 @@ def neighbours(b: Builder, g: Group) -> bool:
 def initial(b: Builder, p: int) -> tuple:
     """The neutral state of a reduction or contraction."""
     n = b.nodes[p].inst
-    if n.op.kind == "contract":
-        zero = const(0, n.compute)
-        return (zero.re, zero.im) if isinstance(zero, Complex) else (zero,)
-    return n.op.init(n.compute)
+    state: tuple = n.op.init(n.compute)
+    return state
 
 
 def launch(b: Builder, g: Group, form: type[RowKernel], *args: Any) -> None:
@@ -107,6 +106,12 @@ class RowKernel:
         self.neighbours = neighbours(b, g)
         self.wide = b.target.barriers and g.K >= 128 and self.neighbours
         self.size = self._size(g.K)
+        self.joins = 0
+        self.pools: tuple[dict[str, list[str]], ...] = ({}, {})
+        #: where a workgroup has several rows: the first thread of this one's, and the first of the next
+        self.several: tuple[str, str] | None = None
+        #: the same: whether there is such a row
+        self.exists: Expr | None = None
 
     def _size(self, longest: int) -> int:
         """Threads of a workgroup."""
@@ -126,31 +131,20 @@ class RowKernel:
 
     def reduce_state(self, p: int) -> tuple[Any, Any, Any]:
         """(init, lift, combine) of a reduction or contraction."""
-        n = self.b.nodes[p].inst
-        init = initial(self.b, p)
-        if n.op.kind == "contract":
-            return (
-                init,
-                (lambda v, k: (v.re, v.im)) if len(init) == 2 else (lambda v, k: (v,)),
-                lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
-            )
-        return init, n.op.lift, n.op.combine
+        op = self.b.nodes[p].inst.op
+        return initial(self.b, p), op.lift, op.combine
 
     def operand(self, p: int, factors: list[Factor]) -> Any:
         n = self.b.nodes[p].inst
-        if n.op.kind == "contract":
-            x = cast(self.v.source(p, 0, factors), n.compute)
-            y = cast(self.v.source(p, 1, factors), n.compute)
-            return x * y
-        return cast(self.v.source(p, 0, factors), n.compute)
+        return n.op.element(*[cast(self.v.source(p, i, factors), n.compute) for i in range(n.op.operands)])
 
-    def lost(self, p: int, state: list[Any]) -> list[Any]:
+    def lost(self, p: int, state: Sequence[Any]) -> list[Any]:
         """What rounding takes from the sums of a state: a variable for each part that is one."""
         op = self.b.nodes[p].inst.op
-        sums = not self.k.js and (op.kind == "contract" or op.sums)
+        sums = op.sums and not self.k.r.doubles
         return [self.k.var(const(0, "f32")) if sums and x.type == "f32" else None for x in state]
 
-    def join(self, p: int, state: list[Any], lost: list[Any], new: Any) -> None:
+    def join(self, p: int, state: Sequence[Any], lost: list[Any], new: Any) -> None:
         """Joins a block's state to that of those before; the errors of sums are added up (Knuth's two-sum)."""
         k = self.k
         totals = [k.let(x, "s") for x in self.reduce_state(p)[2](tuple(state), tuple(new))]
@@ -160,7 +154,7 @@ class RowKernel:
                 k.assign(c, c + ((var - (total - part)) + (x - part)))
             k.assign(var, total)
 
-    def settle(self, state: list[Any], lost: list[Any]) -> None:
+    def settle(self, state: Sequence[Any], lost: list[Any]) -> None:
         """Gives back what was lost; where a sum is infinite or NaN that is no number."""
         for var, c in zip(state, lost, strict=True):
             if c is not None:
@@ -168,18 +162,14 @@ class RowKernel:
 
     def finish(self, p: int, state: tuple) -> Any:
         n = self.b.nodes[p].inst
-        if n.op.kind == "contract":
-            v = Complex(state[0], state[1]) if len(state) == 2 else state[0]
-        else:
-            v = n.op.result(state)
-        return fit(cast(v, n.out.dtype.compute), n.out.dtype.name)
+        return fit(cast(n.op.result(state), n.out.dtype.compute), n.out.dtype.name)
 
     def put(self, p: int, at: Expr, v: Any) -> None:
         """Stores a value of the group. Of a packed dtype several elements share a word: where they are few they are exchanged in
         it, else they go out as 32-bit words, and are packed by a launch after this one."""
         n = self.b.nodes[p]
         ref = self.b.ref_of(n)
-        if self.k.js or ref.dtype.name not in PACKED:
+        if self.k.r.packs(ref.dtype.name) == 1:
             self.k.store(ref, at, v)
             return
         if n.inst.out.numel <= _EXCHANGED:
@@ -200,7 +190,7 @@ class RowKernel:
                 self.k.let(index_of(self.k, m, [o, (U0, kf[0], kf[1])], (p, i)), "base")
 
     def _is_reduce(self, p: int) -> bool:
-        return self.b.nodes[p].inst.op.kind in ("reduce", "contract")
+        return self.b.nodes[p].inst.op.reduces
 
     # ---- statements
 
@@ -233,12 +223,16 @@ class RowKernel:
         """`first`: the condition under which it is this workgroup, or thread, that stores values of the row."""
         if p not in self.b.stored:
             return
-        conditions = [x for x in (first, "lid == 0u" if self.wide else "") if x]
+        conditions = [x for x in (first, self.leader()) if x]
         if conditions:
             self.k.r.push(f"if ({' && '.join(conditions)})")
         self.put(p, o, self.v.inside[p])
         if conditions:
             self.k.r.pop()
+
+    def leader(self) -> str:
+        """The condition under which a thread is the one of its row that stores; empty where each is."""
+        return "lid == 0u" if self.wide else ""
 
     def walk(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
         """One walk along the row, or a chunk of it: stores these values, and gives the states of these reductions."""
@@ -248,7 +242,7 @@ class RowKernel:
             return self._by_several(o, reduces, full, start, end)
         k = self.k
         states = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
-        if k.js or not self._is_float(reduces):
+        if k.r.doubles or not self._is_float(reduces):
             with k.loop(end, start) as ke:
                 self.update(states, self.element(o, ke, states, full))
             return states
@@ -290,7 +284,7 @@ class RowKernel:
         if blocks:
             for p in reduces:
                 self.settle(states[p], lost[p])
-        return self.join_threads(states) if self.wide else states
+        return self.join_threads(states) if self.wide and states else states
 
     def _at_once(self, reduces: list[int], full: list[int]) -> int:
         """How many elements are written out: fewer where the text for each is long."""
@@ -327,11 +321,12 @@ class RowKernel:
             new[p] = tuple(k.let(x, "s") for x in joined)
         if full:
             at = k.let(o * k.dim(g.K, "length") + ke, "i")
-            if counts is not None:
-                k.r.push(f"if ({k.r.text(counts)})")
+            conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
+            if conditions:
+                k.r.push(f"if ({' && '.join(conditions)})")
             for p in full:
                 self.put(p, at, v.inside[p])
-            if counts is not None:
+            if conditions:
                 k.r.pop()
         for p in known:
             del v.inside[p]
@@ -372,12 +367,29 @@ class RowKernel:
                     stack.append(q)
         return out
 
+    def _arrays(self, states: dict[int, tuple]) -> dict[int, list[str]]:
+        """Names of shared arrays for these states. Every other time they are the same ones: no thread comes to the barrier of one
+        time before all have read what they joined the time before."""
+        pool: dict[str, list[str]] = self.pools[self.joins % 2]
+        self.joins += 1
+        used: dict[str, int] = {}
+        arrays: dict[int, list[str]] = {}
+        for p, state in states.items():
+            arrays[p] = []
+            for type in (TYPES[x.type] for x in state):
+                at = used[type] = used.get(type, -1) + 1
+                names = pool.setdefault(type, [])
+                if at == len(names):
+                    names.append(self.k.shared_array(type))
+                arrays[p].append(names[at])
+        return arrays
+
     def join_threads(self, states: dict[int, tuple]) -> dict[int, tuple]:
-        """The workgroup's states joined in shared memory, for all threads: some threads join those of several each, then every
-        thread joins theirs. So it takes two barriers, whatever there is to join."""
+        """The threads' states of a row joined in shared memory, for all of them: some threads join those of several each, then every
+        thread joins theirs. So it takes two barriers, whatever there is to join; where a workgroup has several rows, one."""
         k, r = self.k, self.k.r
         some = 1 << self.size.bit_length() // 2
-        arrays = {p: [k.shared_array(TYPES[x.type]) for x in state] for p, state in states.items()}
+        arrays = self._arrays(states)
 
         def put(p: int, state: tuple) -> None:
             for name, x in zip(arrays[p], state, strict=True):
@@ -386,10 +398,10 @@ class RowKernel:
         def get(p: int, at: str) -> tuple:
             return tuple(k.let_copy(variable(f"{n}[{at}]", x.type)) for n, x in zip(arrays[p], states[p], strict=True))
 
-        def joined(p: int, first: str, start: str, end: int, step: int) -> tuple:
+        def joined(p: int, first: str, start: str, end: str, step: int) -> tuple:
             state = tuple(k.var(x) for x in get(p, first))
             at = r.name("j")
-            r.loop(at, start, f"{end}u", f"{step}u")
+            r.loop(at, start, end, f"{step}u")
             new = self.reduce_state(p)[2](tuple(k.let_copy(x) for x in state), get(p, at))
             self.update({p: state}, {p: tuple(k.let(x, "s") for x in new)})
             r.pop()
@@ -398,9 +410,12 @@ class RowKernel:
         for p, state in states.items():
             put(p, state)
         r.line("workgroupBarrier();")
+        if self.several is not None:
+            first, end = self.several
+            return {p: joined(p, first, f"{first} + 1u", end, 1) for p in states}
         r.push(f"if (lid < {some}u)")
         for p in states:
-            put(p, joined(p, "lid", f"lid + {some}u", self.size, some))
+            put(p, joined(p, "lid", f"lid + {some}u", f"{self.size}u", some))
         r.pop()
         r.line("workgroupBarrier();")
-        return {p: joined(p, "0u", "1u", some, 1) for p in states}
+        return {p: joined(p, "0u", "1u", f"{some}u", 1) for p in states}

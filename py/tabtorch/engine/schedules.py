@@ -8,7 +8,7 @@ fused and no text written. See symbols.py for what a guard is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from .. import bridge as _bridges
 from .instructions import Inst
 from .memory import bridge, largest
 from .nodes import Node
-from .recipes import compiled
+from .recipes import Recipe, recipe_of
 from .symbols import Trace, concrete
 from .temporaries import Places, lay_out
 from .view import Meta, Size
@@ -73,7 +73,7 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     return ("as it is", type(x), x), ()
 
 
-def _of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
+def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
     """The same of an instruction; and of each number, whether it is one of a view."""
     r = i.structure
     if r is None:
@@ -95,7 +95,7 @@ class Sized:
         """more: whatever else the planning depends on. Nodes know their positions in the window, inputs theirs."""
         self.nodes = nodes
         self.inputs = inputs
-        found = [_of_inst(n.inst) for n in nodes]
+        found = [of_inst(n.inst) for n in nodes]
         key: list[Any] = [form for form, _, _ in found]
         key += [s.pos for n in nodes for s in n.srcs]
         key.append(more)
@@ -175,7 +175,7 @@ class _Shadows:
         return self._take((x,))[0] if sized and type(x) is int else x
 
     def _inst(self, i: Inst) -> Inst:
-        form, numbers, _ = _of_inst(i)
+        form, numbers, _ = of_inst(i)
         key = form, tuple(self._pattern[self._at : self._at + len(numbers)])
         shown = self._insts.get(key)
         if shown is not None:
@@ -238,7 +238,7 @@ class Schedule:
         self.template = 0  # the plan that the runtime knows it by
         self.users = 0  # plans, and the table, that need that
         self.used = 0
-        self._bind: Callable[[Sequence[int]], list[int]] | None = None
+        self.recipe: Recipe | None = None  # how they come about: made when another size is first asked for
 
     def made_for(self, trace: Trace, pattern: Sequence[int]) -> None:
         """Keeps what it takes to bind it to other sizes. pattern: the symbol of each number of the window."""
@@ -256,12 +256,12 @@ class Schedule:
         sizes = [values[at] for at in self._firsts]
         if sizes and self._spread(sizes) != values:
             return None
-        if self._bind is None:
+        if self.recipe is None:
             assert self._trace is not None
-            self._holds, self._bind = compiled(self._trace, self.numbers)
+            self.recipe = recipe_of(self._trace, self.numbers)
             self._trace = None
             self.numbers = []
-        return self._bind(sizes) if self._holds(sizes) else None
+        return self.recipe.values(sizes) if self.recipe.holds(sizes) else None
 
     def at_hand(self) -> list[int]:
         """The numbers for the window it was made for."""

@@ -56,7 +56,7 @@ class Part:
         self.size = size
         self.exact = exact
         self.threads = size or threads
-        self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `rows.States`
+        self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `row_chunks.States`
         self.writes = set(writes)
 
 

@@ -13,10 +13,13 @@ Every number that stands for a Symbol at first is at least 2: 0, 1 and negative 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
+#: whether a script was ever given Symbols: what is made of views has to look for them from then on
+given = [False]
 #: the hash of every Symbol: tables that have them in their keys compare them, and that is noted
 _HASH = 0x53796D626F6C
 
@@ -44,7 +47,29 @@ class Symbol:
         self.least = least
 
     def __hash__(self) -> int:
-        return _HASH
+        """Own tables compare what they find, and that is noted. Those of a script have ints in them, and must not miss one."""
+        trace = self.trace
+        if not trace.captures:
+            return trace.hash
+        if trace.closed or str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "tabtorch":
+            return hash(self.pinned())
+        return trace.hash
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """Sizes that a script sees are ints to `isinstance`; to C code they are none, and so it asks for the value."""
+        return int if self.trace.captures else Symbol
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(int, name):
+            raise AttributeError(f"'int' object has no attribute '{name}'")
+        return getattr(self.pinned(), name)
+
+    def __reduce__(self) -> Any:
+        return int, (self.pinned(),)
+
+    def __deepcopy__(self, memo: Any) -> Symbol:
+        return self
 
     # ---- arithmetic
 
@@ -137,16 +162,26 @@ class Symbol:
         return float(self.pinned())
 
     def __truediv__(self, o: Any) -> Any:
-        return self.pinned() / o
+        return self.trace.real("/", self, o)
 
     def __rtruediv__(self, o: Any) -> Any:
-        return o / self.pinned()
+        return self.trace.real("/", o, self)
 
-    def __pow__(self, o: Any) -> Any:
-        return self.pinned() ** o
+    def __pow__(self, o: Any, modulus: Any = None) -> Any:
+        if modulus is None and type(o) is int and 0 < o < 5:
+            return self if o == 1 else self * self ** (o - 1)
+        return self.trace.real("**", self, o) if modulus is None else pow(self.pinned(), o, modulus)
 
     def __rpow__(self, o: Any) -> Any:
         return o ** self.pinned()
+
+    def __round__(self, digits: Any = None) -> Any:
+        return self if digits is None else round(self.pinned(), digits)
+
+    def __trunc__(self) -> Symbol:
+        return self
+
+    __floor__ = __ceil__ = __trunc__
 
     def __rand__(self, o: Any) -> Any:
         return o & self.pinned()
@@ -188,14 +223,109 @@ class Symbol:
 
 def concrete(x: Any) -> Any:
     """The number that a Symbol has for the window at hand; it is no guard."""
-    return x.value if type(x) is Symbol else x
+    return x.value if type(x) is Symbol or type(x) is Real else x
+
+
+def fixed(x: Any) -> Any:
+    """The same, which becomes a guard."""
+    return x.pinned() if is_number(x) else x
+
+
+def _plain(x: Any) -> bool:
+    return type(x) in (int, float, Symbol, Real)
+
+
+class Real:
+    """A float made of Symbols: `trace` knows how. Whatever is not arithmetic asks for its value, which pins the Symbols in it."""
+
+    __slots__ = ("parts", "trace", "value")
+
+    def __init__(self, trace: Trace, value: float, parts: tuple[str, Any, Any]) -> None:
+        """parts: operator and operands."""
+        self.trace = trace
+        self.value = value
+        self.parts = parts
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return float
+
+    def pinned(self) -> float:
+        """The value, which becomes a guard."""
+        stack: list[Any] = [self]
+        while stack:
+            x = stack.pop()
+            if type(x) is Real:
+                stack += x.parts[1:]
+            elif type(x) is Symbol:
+                x.pinned()
+        return self.value
+
+    __float__ = pinned
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(float, name):
+            raise AttributeError(f"'float' object has no attribute '{name}'")
+        return getattr(self.pinned(), name)
+
+    def __reduce__(self) -> Any:
+        return float, (self.pinned(),)
+
+    def __deepcopy__(self, memo: Any) -> Real:
+        return self
+
+    def __pos__(self) -> Real:
+        return self
+
+    def __neg__(self) -> Any:
+        return self.trace.real("*", self, -1.0)
+
+
+def _arithmetic(op: str, swapped: bool) -> Any:
+    return lambda a, b: a.trace.real(op, b, a) if swapped else a.trace.real(op, a, b)
+
+
+def _of_value(name: str) -> Any:
+    f = getattr(float, name)
+    return lambda a, *rest: f(a.pinned(), *[x.pinned() if type(x) in (Real, Symbol) else x for x in rest])
+
+
+for _name, _op in {"add": "+", "sub": "-", "mul": "*", "truediv": "/"}.items():
+    setattr(Real, f"__{_name}__", _arithmetic(_op, False))
+    setattr(Real, f"__r{_name}__", _arithmetic(_op, True))
+for _name in (
+    "lt le eq ne gt ge hash bool int trunc floor ceil round abs repr str format pow rpow floordiv rfloordiv mod rmod "
+    "divmod rdivmod"
+).split():
+    setattr(Real, f"__{_name}__", _of_value(f"__{_name}__"))
+
+
+def is_number(x: Any) -> bool:
+    """Whether it is a Symbol or a Real."""
+    return type(x) is Symbol or type(x) is Real
+
+
+_OF_REALS = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
 
 
 class Trace:
     """The symbols of one window, and what was asked about them."""
 
-    def __init__(self, values: Sequence[int]) -> None:
-        """values: the number that each symbol has, at least 2."""
+    def __init__(self, values: Sequence[int], captures: bool = False) -> None:
+        """values: the number that each symbol has, at least 2. captures: whether a script sees them, see compiled/dynamic.py."""
+        self.captures = captures
+        #: whether what was asked is known to have been all: what is asked later is no guard
+        self.closed = False
+        #: that of every Symbol. Those of a script stay in tables, where they must not meet those of another trace
+        self.hash = hash((_HASH, id(self))) if captures else _HASH
+        #: views of such sizes, each once
+        self.views: dict[Any, Any] = {}
         #: an index: a size of the window; else (operator, what it is applied to)
         self.atoms: list[tuple[str, Any, Any] | int] = []
         self._bounds: list[int] = []
@@ -251,6 +381,8 @@ class Trace:
         except (KeyError, TypeError):
             pass
         if isinstance(a, float) or isinstance(b, float):
+            if self.captures and op in "+-*":
+                return self.real(op, a, b)
             return _WITH_FLOATS[op](
                 a if isinstance(a, float) else a.pinned(), b if isinstance(b, float) else b.pinned()
             )
@@ -370,12 +502,22 @@ class Trace:
     def _key(x: Any) -> Any:
         return ("s", id(x)) if type(x) is Symbol else x  # Symbols are interned, and live as long as the trace
 
+    def real(self, op: str, a: Any, b: Any) -> Any:
+        """`a op b`, which is no whole number."""
+        if not (self.captures and _plain(a) and _plain(b)):
+            a, b = (x.pinned() if is_number(x) else x for x in (a, b))
+            return _OF_REALS[op](a, b)
+        value = _OF_REALS[op](concrete(a), concrete(b))
+        return Real(self, value, (op, a, b)) if type(value) is float else NotImplemented
+
     # ---- comparison
 
     def compare(self, op: str, a: Symbol, b: Any) -> Any:
         """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes."""
         if a is b:
             return op != "<"
+        if type(b) is Real:
+            b = b.pinned()
         if isinstance(b, float):
             n = a.pinned()
             return n == b if op == "==" else n < b if op == "<" else n <= b
@@ -405,6 +547,8 @@ class Trace:
         return False
 
     def _noted(self, op: str, a: Any, b: Any, answer: bool) -> bool:
+        if self.closed:
+            return answer
         key = (op, self._key(a), self._key(b))
         if op != "==" or (op, key[2], key[1]) not in self.guards:
             self.guards.setdefault(key, (op, a, b, answer))

@@ -23,10 +23,10 @@ from .view import Meta, meta
 
 #: what WGSL itself has, of what is called in `wgsl/`
 _BUILTIN = frozenset(
-    "abs array atomicAdd atomicLoad atomicStore bitcast bool clamp countOneBits countTrailingZeros exp f32 fma i32 log max min "
-    "override pow select sqrt storageBarrier u32 vec2 vec3 vec4 workgroupBarrier workgroupUniformLoad workgroup_size builtin "
-    "binding group if for while switch loop return fn dot subgroupAdd subgroupExclusiveAdd subgroupInclusiveAdd "
-    "subgroupMax subgroupShuffle".split()
+    "abs array atomicAdd atomicLoad atomicMax atomicMin atomicStore bitcast bool clamp countOneBits "
+    "countTrailingZeros exp f32 fma i32 log max min override pow select sqrt storageBarrier u32 vec2 vec3 vec4 "
+    "workgroupBarrier workgroupUniformLoad workgroup_size builtin binding group if for while switch loop return fn "
+    "dot subgroupAdd subgroupExclusiveAdd subgroupInclusiveAdd subgroupMax subgroupShuffle".split()
 )
 _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,

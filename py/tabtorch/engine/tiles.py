@@ -12,7 +12,7 @@ from tabtorch.base.dtypes import float32
 from tabtorch.base.package_files import kernel
 
 from .expr import Expr, cast, const, fit, idiv, imod, minimum, variable
-from .lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from .lower import U0, Factor, Kernel, Ref, index_of
 from .template import Filled
 from .view import Meta, meta
 
@@ -38,7 +38,7 @@ def sizes(inst: Any) -> tuple[int, int, int, int]:
 
 def contraction(b: Builder, g: Group) -> int:
     """Position of the contraction in its group."""
-    return next(p for p in g.nodes if b.nodes[p].inst.op.kind == "contract")
+    return next(p for p in g.nodes if b.nodes[p].inst.op.rereads)
 
 
 def serves(t: Target, inst: Any) -> bool:
@@ -54,6 +54,10 @@ def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
     return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
 
 
+#: workgroups of 256 threads that a large GPU has at a time: two on each of 132 processors. WebGPU does not tell how many there are
+_RESIDENT = 264
+
+
 def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
     """(threads of a workgroup along x and along y, in how many parts k is cut, how long one is) on a GPU.
 
@@ -64,10 +68,12 @@ def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
     if t.software:
         return 4, 4, 1, k
     most = min(k // 128, 65535 // batch, 64)  # parts
-    for side, wanted in ((16, 96), (8, 192)):
+    for side, wanted, full in ((16, 96, _RESIDENT), (8, 192, 384)):
         tiles = -(-m // (8 * side)) * -(-n // (8 * side)) * batch
-        cut = 1 if tiles >= wanted else min(-(-2 * wanted // tiles), most)
-        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64):
+        cut = 1 if tiles >= wanted else min(full // tiles, most)
+        # a little more than the device has at a time: the rest would keep it waiting as long as the first
+        late = cut <= 1 and _RESIDENT < tiles <= _RESIDENT * 8 // 5
+        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64 and not late):
             break
     if cut <= 2:  # half as long is not worth another launch
         return side, side, 1, k
@@ -88,9 +94,9 @@ def emit(b: Builder, g: Group) -> None:
     filled = Filled(k)
     function = filled.function
 
-    wx, wy, cut, length = (1, 1, 1, kk) if k.js else parts(b.target, inst)
+    wx, wy, cut, length = (1, 1, 1, kk) if k.r.serial else parts(b.target, inst)
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
-    if k.js:
+    if k.r.serial:
         dims["B"] = k.dim(batch)
     for x, e in dims.items():
         if x != "K" or not b.target.barriers:  # there each workgroup has its part of k
@@ -124,7 +130,7 @@ def emit(b: Builder, g: Group) -> None:
     operand(1, "b", "n", [B, no_m, N, no_k])
 
     # where k is cut, or several results share a word of memory, a second kernel finishes the values
-    packed = not k.js and any(b.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in b.stored)
+    packed = any(k.r.packs(b.nodes[p].inst.out.dtype.name) > 1 for p in g.nodes if p in b.stored)
     partial = Ref(b.temp(cut * g.O * 4), float32) if cut > 1 or packed else None
 
     def store() -> None:
@@ -143,8 +149,8 @@ def emit(b: Builder, g: Group) -> None:
                 k.store(b.ref_of(b.nodes[p]), i, v.inside[p])
 
     function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
-    if k.js:
-        b.launch(k, k.source([algorithm("matmul.js")]), [1, 1, 1])
+    if k.r.serial:
+        b.launch(k, k.source([algorithm("matmul." + k.r.language)]), [1, 1, 1])
         return
     if b.target.barriers:
         x, y = inst.ins

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .symbols import Symbol
+from .symbols import Symbol, concrete
 
 if TYPE_CHECKING:
     from tabtorch.base.device import device as Device
@@ -77,6 +77,7 @@ class Meta:
         "shape",
         "strides",
         "structure",
+        "symbolic",
         "whole",
     )
 
@@ -105,6 +106,7 @@ class Meta:
         self.flat = self.contiguous and offset == 0  # element i of the view lies where element i of the storage does
         self.whole = self.flat and not mark  # and is it
         self.structure: Any = None  # see schedules.py
+        self.symbolic = False  # whether some of its numbers are Symbols of a capture
 
     def view(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Meta:
         """The same elements, or some of them, in another geometry."""
@@ -130,12 +132,44 @@ def meta(
     m = _interned.get(key)
     if m is None:
         if Symbol in map(type, (*shape, *strides, offset)):
-            return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
+            return symbolic_meta(shape, strides, offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
         m = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
         m = _interned.setdefault((m.shape, m.strides, offset, dtype, device, mark), m)
     return m
+
+
+def symbolic_meta(
+    shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype: Dtype, device: Device, mark: int = 0
+) -> Meta:
+    """The same where some of the numbers are Symbols. Those of one capture are interned by which Symbols they have."""
+    numbers = (*shape, *strides, offset)
+    trace = next(n.trace for n in numbers if type(n) is Symbol)
+    if not trace.captures:
+        return Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
+    key = (tuple([(id(n),) if type(n) is Symbol else n for n in numbers]), dtype, device, mark)
+    m = trace.views.get(key)
+    if m is None:
+        m = trace.views[key] = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
+        m.symbolic = True
+    return m
+
+
+def concrete_meta(m: Meta) -> Meta:
+    """A view with the numbers that its Symbols have for the sizes at hand."""
+    if not m.symbolic:
+        return m
+    found = tuple(map(concrete, (*m.shape, *m.strides, m.offset)))
+    return meta(found[: m.ndim], found[m.ndim : -1], found[-1], m.dtype, m.device, m.mark)
+
+
+def pinned_meta(m: Meta) -> Meta:
+    """The same where its Symbols are not to vary: their values become guards."""
+    for n in (*m.shape, *m.strides, m.offset) if m.symbolic else ():
+        if type(n) is Symbol:
+            n.pinned()
+    return concrete_meta(m)
 
 
 def started(m: Meta) -> Meta:

@@ -100,8 +100,8 @@ PRELUDE = {
   let sign = (bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u;
   let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
   var m = vec2<i32>(i32((a & 0x7fffffu) | 0x800000u), i32(a >> 23u));
-  var n = vec2<i32>(i32((b & 0x7fffffu) | 0x800000u), i32(b >> 23u));
-  if (min(a, b) < 0x800000u) { m = tt_significand(a); n = tt_significand(b); }
+  if (a < 0x800000u) { m = tt_significand(a); }
+  let n = tt_significand(b);
   let less = m.x < n.x;
   let inverse = 1.0f / bitcast<f32>(n.x + 0x3f000000);
   let q = i32(bitcast<f32>(m.x + 0x3f000000) * inverse * select(8388608.0f, 16777216.0f, less));

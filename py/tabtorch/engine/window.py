@@ -5,19 +5,29 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any
 
+from .instructions import Inst
 from .liveness import by, held_beyond
 from .memory import Buffer, bridge
 from .nodes import Node
 from .queues import Queue
+from .symbols import concrete, given
 
 #: plans made (for sizes that were not there before), schedules made for them, and windows sent
 counts = {"plans": 0, "schedules": 0, "flushes": 0}
 
 
+def plain(n: Node) -> None:
+    """Puts the numbers that Symbols of a capture have in their place."""
+    if n.inst.concrete is not None:
+        n.inst = n.inst.concrete
+    if n.scalars:
+        n.scalars = tuple(map(concrete, n.scalars))
+
+
 class Window:
     """A window about to be sent: its structure (`key`, which `live` is to be added to), what it reads, its numbers."""
 
-    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars")
+    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars", "symbolic")
 
     def __init__(self, q: Queue) -> None:
         """In the LOCK."""
@@ -28,6 +38,12 @@ class Window:
         if waiting is q.nodes:
             aliases, q.windows = q.windows, []
         q.bytes = q.work = 0
+        #: the instructions with the Symbols of a capture, and scalars
+        self.symbolic: list[tuple[Inst, tuple]] = []
+        if given[0]:
+            self.symbolic = [(n.inst, n.scalars) for n in nodes]
+            for n in nodes:
+                plain(n)
         key: list[Any] = []
         add = key.append
         inputs: list[Node] = []
@@ -55,6 +71,9 @@ class Window:
                     add(p)
             if n.scalars:
                 scalars.extend(n.scalars)
+        if given[0]:
+            for n in inputs:
+                plain(n)
         n = s = None  # else the loop variables would count as holders
         self.live = live = held_beyond(nodes, [x.uses for x in nodes])
         self.free = free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]

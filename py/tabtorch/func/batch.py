@@ -21,7 +21,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import LEAF, next_seq, record
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph, philox, queues
-from tabtorch.engine.graph import Inst, Map, Node, Nodes, Op, emit, inst
+from tabtorch.engine.graph import Contract, Custom, Inst, Map, Node, Nodes, Op, emit, inst
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from tabtorch.ops.machinery.batching import batches
 
@@ -253,54 +253,33 @@ def _for_all(n: Node) -> None:
     i = n.inst
     srcs = [s.buf.node if level_of(s) is level else s for s in n.srcs]  # type: ignore[union-attr]
     views = tuple([_step(s, m) if level_of(s) is level else None for s, m in zip(n.srcs, i.ins)])
-    kind = i.op.kind
-    if kind == "custom":
+    if isinstance(i.op, Custom):
         values = _lazy.batch_kernels.custom(n, level, srcs)
-    elif kind == "write":
-        if views[0] is None:
-            srcs[0] = spread(srcs[0], level.size)
-        values = emit(_rule(i, level.size, (i.ins[0].numel, views[1]), False), tuple(srcs), n.scalars)
     else:
+        if i.op.in_place and views[0] is None:  # there is a base for each example, to be written to
+            srcs[0] = spread(srcs[0], level.size)
+            views = (i.ins[0].numel, *views[1:])
         as_drawn = i.op in _DRAWS and level in _draw_levels(n.scalars)
-        rule = _rule(i, level.size, views, as_drawn)
-        values = emit(rule, tuple(srcs[::-1] if rule.op.kind == "contract" and _turned(i, views) else srcs), n.scalars)
+        rule, turned = _rule(i, level.size, views, as_drawn)
+        values = emit(rule, tuple(srcs[::-1] if turned else srcs), n.scalars)
     n.srcs = ()
     n.buf = Batch(level, values)  # type: ignore[assignment]
 
 
 @lru_cache(20_000)
-def _rule(i: Inst, size: int, views: tuple[int | None, ...], whole: bool) -> Inst:
-    """The instruction over all examples. `views`: elements of each input's example, None where it is the same for all."""
+def _rule(i: Inst, size: int, views: tuple[int | None, ...], whole: bool) -> tuple[Inst, bool]:
+    """The instruction over all examples, and whether its operands are in the other order. `views`: elements of each input's
+    example, None where it is the same for all."""
     ins = tuple([
         m.view((size, *m.shape), (0 if n is None else n, *m.strides), m.offset)
         for m, n in zip(i.ins, views)
     ])  # fmt: skip
-    out = in_front(i.out, size)
-    op, static = i.op, i.static
-    if op.kind == "map":
-        if getattr(op, "indexed", False) and not whole:
-            op = _indexed(i.base)
-    elif op.kind == "reduce":
-        static = i.static + 1
-    elif op.kind == "contract":
-        batch, left, right, summed = i.static
-        if _turned(i, views):  # the second operand alone has examples: they are rows of a matrix as the first
-            ins, static = ins[::-1], (0, 1 + right, 0, summed) if not left else (0, 1, left, summed)
-        elif not batch and views[1] is None:
-            static = (0, left + 1, right, summed)
-        else:
-            static = (batch + 1, left, right, summed)
-    elif op.kind == "write":
-        flat = contiguous_meta((size * i.ins[0].numel,), i.out.dtype, i.out.device)
-        region = i.static
-        static = region.view((size, *region.shape), (i.ins[0].numel, *region.strides), region.offset)
-        ins, out = (flat, ins[1]), flat
-    return inst(op, ins, out, i.scalars, static, i.compute)
-
-
-def _turned(i: Inst, views: Any) -> bool:
-    batch, left, right, _ = i.static
-    return not batch and views[0] is None and views[1] is not None and (not left or not right)
+    over = i.op.over_examples(i, size, ins, views)
+    op = over.op
+    if op.indexed and not whole:
+        op = _indexed(i.base)
+    out = in_front(i.out, size) if over.out is None else over.out
+    return inst(op, over.ins, out, i.scalars, over.static, i.compute), over.turned
 
 
 @lru_cache(5_000)
@@ -541,7 +520,7 @@ def _summed_product(g: Tensor, level: Level) -> Tensor | None:
     """The sum over the examples of a product that has not run yet: the batch becomes one of the dimensions that it sums over."""
     b: Any = g._storage.node.buf
     n = b.node
-    if b.level is not level or n.buf is not None or n.inst.op.kind != "contract" or (STATE.grad and g._rg):
+    if b.level is not level or n.buf is not None or not isinstance(n.inst.op, Contract) or (STATE.grad and g._rg):
         return None
     return Tensor._wrap(emit(_summed(n.inst), (*n.srcs,)), g._meta)
 

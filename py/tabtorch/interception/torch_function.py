@@ -45,7 +45,7 @@ _METHOD = {
 #: what the class has itself and PyTorch does not give to overrides either
 LEFT_OUT = (
     "__dict__ __init__ __new__ __getattr__ __iter__ __hash__ __dir__ __delitem__ __torch_function__ as_subclass read "
-    "__dlpack_c__"
+    "__dlpack_c__ from_dlpack"
 ).split()
 
 
@@ -143,11 +143,14 @@ def _call(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _operator(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any."""
+    """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any.
+
+    Not so where it is called by name, with something that is no tensor in the tensor's place: that is the caller's mistake.
+    """
     try:
         return _call(func, plain, args, kwargs)
     except TypeError:
-        if len(args) == 1:
+        if len(args) == 1 or not isinstance(args[0], Tensor):
             raise
         return NotImplemented
 
@@ -217,7 +220,7 @@ class _Overrides(Layer):
 
     def meet_name(self, name: str) -> None:
         for n in (name, name + "_"):
-            if n in self._names:
+            if n in self._names or n in LEFT_OUT:
                 continue
             method, function = registry.guarded_method(n), registry.FUNCTIONS.get(n)
             if method is None and function is None:

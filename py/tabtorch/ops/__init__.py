@@ -15,11 +15,13 @@ ORDER = (
     "tabtorch.ops.rows.elementwise",
     "tabtorch.ops.rows.transcendental",
     "tabtorch.core.creation",
+    "tabtorch.core.to_host",
     "tabtorch.core.views",
     "tabtorch.ops.shaping.convert",
     "tabtorch.ops.reductions.reduce",
     "tabtorch.ops.linalg.matmul",
     "tabtorch.core.indexing",
+    "tabtorch.autograd.hooks",
     "tabtorch.random",
     "tabtorch.ops.composite.functional_names",
 )

@@ -100,10 +100,10 @@ class Elementwise(Optimizer):
     @classmethod
     def _start(cls, p, group):
         """The state of a parameter, without its tensors."""
-        return {"step": number_tensor(0, cls._home(p, group))}
+        return {"step": number_tensor(0, cls._step_device(p, group))}
 
     @classmethod
-    def _home(cls, p, group):
+    def _step_device(cls, p, group):
         """The device of the step count, as it reads."""
         return p.device if group.get("capturable") or group.get("fused") else "cpu"
 
@@ -114,7 +114,7 @@ class Elementwise(Optimizer):
                 own: dict[str, Any] = self.state.get(p) or {}
                 for key in own:
                     if key in NUMBERS and not isinstance(own[key], torch.Tensor):  # from old files
-                        own[key] = number_tensor(own[key], self._home(p, group))
+                        own[key] = number_tensor(own[key], self._step_device(p, group))
 
     @classmethod
     def _fills(cls, group, p) -> dict[str, Any]:

@@ -44,13 +44,13 @@ class ASGD(Elementwise):
     def _start(cls, p, group):
         state = super()._start(p, group)
         lr = _to_scalar(group["lr"])
-        home = cls._home(p, group)
-        state["eta"] = lr.detach().clone() if isinstance(lr, torch.Tensor) else number_tensor(lr, home)
-        state["mu"] = number_tensor(1.0, home)
+        device = cls._step_device(p, group)
+        state["eta"] = lr.detach().clone() if isinstance(lr, torch.Tensor) else number_tensor(lr, device)
+        state["mu"] = number_tensor(1.0, device)
         return state
 
     @classmethod
-    def _home(cls, p, group):
+    def _step_device(cls, p, group):
         return p.device
 
     @classmethod

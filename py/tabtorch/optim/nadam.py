@@ -56,7 +56,7 @@ class NAdam(Elementwise):
     @classmethod
     def _start(cls, p, group):
         state = super()._start(p, group)
-        state["mu_product"] = number_tensor(1.0, cls._home(p, group))
+        state["mu_product"] = number_tensor(1.0, cls._step_device(p, group))
         return state
 
     @classmethod

@@ -20,7 +20,7 @@ from zlib import crc32
 from tabtorch import _lazy
 from tabtorch import _weights_only_unpickler as _restricted
 from tabtorch.base import dtypes
-from tabtorch.base.device import cpu, meta, roaming_cpu
+from tabtorch.base.device import cpu, implicit_cpu, meta
 from tabtorch.base.device import device as Device
 from tabtorch.core.creation import empty, placed
 from tabtorch.serialization import zip_archive
@@ -192,7 +192,7 @@ def _target(location: str, named: bool, dtype: Any) -> Any:
             "use torch.load with map_location to map your storages to an existing device."
         )
     if dtype is dtypes.float64 or dtype is dtypes.complex128:
-        return roaming_cpu  # the GPU has no such type: there until it is converted
+        return implicit_cpu  # the GPU has no such type: there until it is converted
     return _lazy.device.resolve(kind)
 
 

@@ -82,7 +82,7 @@ def _root(k: Kernel, a: Expr, d: int, real: str) -> Complex:
     o = k.let(idiv(eight, e), "o")
     b = k.let(eight - o * e, "b")
     b = where((o & 1) == 1, e - b, b)
-    if k.js:
+    if k.r.doubles:
         angle = cast(b, real) * (const(math.pi / 4, real) / cast(e, real))
     else:
         unit = k.dim(struct.unpack("<I", struct.pack("<f", math.pi / 4 / d))[0], ("unit", d))
@@ -99,7 +99,7 @@ def _roots(k: Kernel, a: Expr, d: int, r: int, real: str) -> list[Complex]:
     w: list[Any] = [None]
     for t in range(1, r):
         top = 1 << (t.bit_length() - 1)
-        if t == 1 or (t == top and not k.js):
+        if t == 1 or (t == top and not k.r.doubles):
             w.append(_root(k, k.let(a * t, "a"), d, real))
         else:
             other = t - top or t // 2
@@ -263,9 +263,9 @@ class _Passes:
         """Element j of a row: of the work of the last pass (a buffer, or an array of the workgroup), or (None) of the input."""
         n = k.dim(self.n, "n")
         if isinstance(source, str):
-            z = k.r.name("x")
-            k.r.line(f"let {z} = {source}[{k.r.text(row * n + j)}];")
-            return Complex(variable(f"{z}.x", "f32"), variable(f"{z}.y", "f32"))
+            name = k.r.name("x")
+            k.r.line(f"let {name} = {source}[{k.r.text(row * n + j)}];")
+            return Complex(variable(f"{name}.x", "f32"), variable(f"{name}.y", "f32"))
         if source is not None:
             return k.let(k.load(source, k.let(row * n + j, "at")), "x")
         m = self.m
@@ -365,7 +365,7 @@ def _chirp(i: Inst, low: Lowering) -> None:
     def body(k: Kernel, t: Expr) -> None:
         j = k.let(minimum(t, k.dim(size, "size") - t), "j")
         turns = k.dim(2 * n, "turns")
-        if k.js:  # exact up to 2^53
+        if k.r.doubles:  # exact up to 2^53
             a = call("fmod", "f64", cast(j, "f64") * cast(j, "f64"), cast(turns, "f64"))
         else:
             a = imod(cast(j, "i64") * cast(j, "i64"), cast(turns, "i64"))

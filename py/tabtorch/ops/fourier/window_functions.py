@@ -11,8 +11,8 @@ from tabtorch.base import dtypes
 from tabtorch.core.creation import finished
 from tabtorch.core.layout import check_layout
 from tabtorch.core.tensor import Tensor
-from tabtorch.ops.machinery.operation import into
 from tabtorch.ops.machinery.registry import register
+from tabtorch.ops.machinery.signatures import NEW, listed, wrong_arguments
 
 
 def _options(d: Any, device: Any) -> str:
@@ -34,13 +34,19 @@ def _window(
     device: Any = None,
     pin_memory: bool = False,
     requires_grad: bool = False,
-    out: Tensor | None = None,
+    **unknown: Any,
 ) -> Tensor:
-    """`formula(n, N)` of n = 0 … length - 1; a periodic window is the symmetric one of a length more without its last."""
+    """`formula(n, N)` of n = 0 … length - 1; a periodic window is the symmetric one of a length more without its last.
+
+    TypeError for other keywords: PyTorch has no `out` here.
+    """
+    if unknown:
+        heads = ("int window_length, *", "int window_length, bool periodic, *")
+        raise wrong_arguments(name, (length,), unknown, listed(*(f"{h}, {NEW.partition(', ')[2]}" for h in heads)))
     if not hasattr(type(length), "__index__") or isinstance(length, bool):
         raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {type(length).__name__}")
     length = length.__index__()
-    d = dtype or (out.dtype if out is not None else dtypes.get_default_dtype())
+    d = dtype or dtypes.get_default_dtype()
     check_layout(layout)
     if d.category < 2:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {_options(d, device)}")
@@ -55,14 +61,14 @@ def _window(
     else:
         at = ops.arange(length, dtype=dtypes.float32 if d.itemsize == 2 else d, device=device)
         w = formula(at, length + bool(periodic)).to(d)
-    return finished(into(out, w), requires_grad)
+    return finished(w, requires_grad)
 
 
 @register("hamming_window")
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
 ) -> Tensor:
-    """alpha - beta · cos(2π n / (N - 1)). Keywords: dtype, layout, device, pin_memory, requires_grad, out."""
+    """alpha - beta · cos(2π n / (N - 1)). Keywords: dtype, layout, device, pin_memory, requires_grad."""
     return _window(
         "hamming_window",
         window_length,
@@ -74,7 +80,7 @@ def hamming_window(
 
 @register("hann_window")
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """(1 - cos(2π n / (N - 1))) / 2. Keywords: dtype, layout, device, pin_memory, requires_grad, out."""
+    """(1 - cos(2π n / (N - 1))) / 2. Keywords: dtype, layout, device, pin_memory, requires_grad."""
     return _window(
         "hann_window",
         window_length,
@@ -86,7 +92,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
 
 @register("blackman_window")
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """0.42 - 0.5 cos(2π n / (N - 1)) + 0.08 cos(4π n / (N - 1)). Keywords: dtype, layout, device, requires_grad, out."""
+    """0.42 - 0.5 cos(2π n / (N - 1)) + 0.08 cos(4π n / (N - 1)). Keywords: dtype, layout, device, requires_grad."""
 
     def formula(at: Any, n: int) -> Any:
         a = at * (math.pi / (n - 1))
@@ -97,7 +103,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
 
 @register("bartlett_window")
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """1 - |2 n / (N - 1) - 1|. Keywords: dtype, layout, device, pin_memory, requires_grad, out."""
+    """1 - |2 n / (N - 1) - 1|. Keywords: dtype, layout, device, pin_memory, requires_grad."""
 
     def formula(at: Any, n: int) -> Any:
         w = at * (2 / (n - 1))
@@ -108,7 +114,7 @@ def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -
 
 @register("kaiser_window")
 def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> Tensor:
-    """i0(beta · sqrt(1 - (2 n / (N - 1) - 1)²)) / i0(beta). Keywords: dtype, layout, device, requires_grad, out."""
+    """i0(beta · sqrt(1 - (2 n / (N - 1) - 1)²)) / i0(beta). Keywords: dtype, layout, device, requires_grad."""
 
     def formula(at: Any, n: int) -> Any:
         x = at * (2 / (n - 1)) - 1

@@ -8,6 +8,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base import dtypes
+from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import where
@@ -62,7 +63,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
         broadcast_shapes(mask._meta.shape, m.shape)
     if mask._meta.dtype is not dtypes.bool_:
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {_lazy.resizing.c_type(mask._meta.dtype.name)}"
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {CXX_NAMES[mask._meta.dtype.name]}"
         )
     tensor_value = value if isinstance(value, Tensor) else None
     if tensor_value is not None and tensor_value._meta.ndim:

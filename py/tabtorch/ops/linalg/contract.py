@@ -13,6 +13,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
+from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.shapes import remembered, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Contract, Inst, Map, inst
@@ -175,7 +176,7 @@ def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
                 f"mat1 and mat2 must have the same dtype, but got {type_name(x.dtype)} and {type_name(y.dtype)}"
             )
         raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {c_name(x.dtype)} != {c_name(y.dtype)}"
+            f"expected m1 and m2 to have the same dtype, but got: {cxx_name(x.dtype)} != {cxx_name(y.dtype)}"
             if name == "mm"
             else f"expected scalar type {type_name(x.dtype)} but found {type_name(y.dtype)}"
         )
@@ -192,7 +193,3 @@ _ARGUMENTS = {
     "dot": (("self", "tensor"), "_dot"),
 }
 _KERNELS = {"mm": "addmm_impl_cpu_", "mv": "addmv_impl_cpu", "bmm": "baddbmm_with_gemm", "addmm": "addmm_impl_cpu_"}
-
-
-def c_name(d: Any) -> str:
-    return dtypes.CXX_NAMES[d.name]

@@ -7,11 +7,12 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
+from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import type_name, unsqueezed, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.compatibility.deprecated_overloads import beta_and_alpha_among
-from tabtorch.ops.linalg.contract import _back, c_name, contract, plan, plus, product, same_types, wide_dtype
+from tabtorch.ops.linalg.contract import _back, contract, plan, plus, product, same_types, wide_dtype
 from tabtorch.ops.machinery.dispatch import layout_of
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import in_place, into, operation
@@ -245,8 +246,8 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
         raise RuntimeError(
             f"self and mat2 must have the same dtype, but got {_type(c)} and {_type(b)}"
             if spec is not _BMM
-            else f"Input dtypes must be the same, got: input {c_name(c.dtype)}, batch1: {c_name(a.dtype)}, "
-            f"batch2: {c_name(b.dtype)}"
+            else f"Input dtypes must be the same, got: input {cxx_name(c.dtype)}, batch1: {cxx_name(a.dtype)}, "
+            f"batch2: {cxx_name(b.dtype)}"
         )
     try:
         _expandable(c._meta.shape, shown.shape)

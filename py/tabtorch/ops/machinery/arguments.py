@@ -6,6 +6,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.symbols import is_number
 from tabtorch.ops.machinery.registry import Row, missing
 
 _NUMBERS = (bool, int, float, complex)
@@ -19,7 +20,7 @@ def as_operand(x: Any) -> Any:
         return x
     for kind in _NUMBERS:
         if isinstance(x, kind):
-            return x if type(x) is kind else kind(x)  # type: ignore[arg-type]
+            return x if type(x) is kind or is_number(x) else kind(x)  # type: ignore[arg-type]
     if type(x).__module__ == "numpy" and getattr(x, "ndim", 1) == 0 and hasattr(x, "item"):
         return as_operand(x.item())
     return None
@@ -68,7 +69,7 @@ def bind(row: Row, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             v = given[n]
             if isinstance(v, Tensor):
                 v = v.item()
-            if n in row.defaults and type(v) is not bool and v == row.defaults[n]:
+            if n in row.defaults and type(v) is not bool and not is_number(v) and v == row.defaults[n]:
                 continue
             options[n] = v
         elif n not in row.defaults:

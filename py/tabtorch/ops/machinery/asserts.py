@@ -233,7 +233,7 @@ def _append(node: Node, m: Meta, wanted: Range, site: _Site) -> None:
 
 
 def _line() -> tuple[str, int]:
-    """File and line of the script's that is being carried out."""
+    """File and line of the script that runs now."""
     f: Any = sys._getframe(2)
     while f is not None:
         if str(f.f_globals.get("__name__")).partition(".")[0] not in ("tabtorch", "torch"):

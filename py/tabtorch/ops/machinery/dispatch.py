@@ -16,6 +16,7 @@ from tabtorch.base.device import check_has
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, fit
 from tabtorch.engine.graph import Inst, Map, emit, inst
+from tabtorch.engine.symbols import Symbol, is_number
 from tabtorch.engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta, ordered_strides
 from tabtorch.ops.machinery.arguments import as_operand, bind, class_name
 from tabtorch.ops.machinery.operand_devices import device_of, together
@@ -59,6 +60,10 @@ def scalar_value(x: Any, compute: str, d: Any) -> Any:
         return x if d not in _HALVES else dtypes.rounded(x, d)
     if compute in ("c64", "c128"):
         return complex(x)
+    if type(x) is Symbol:  # no number yet
+        bits = 63 if compute == "i64" else 8 * d.itemsize - (d is not dtypes.uint8)
+        if -(2**bits) <= x < 2**bits:
+            return x
     if compute == "i64":
         x = int(x)
         if not -(2**63) <= x < 2**63:
@@ -521,7 +526,7 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
             r = overridden(binary, (a, b), {}) if method and y is None else NOTHING
             return NotImplemented if r is NOTHING else r
         operands = [x, y]
-        if not isinstance(x, Tensor) or type(y) in (bool, complex):
+        if not isinstance(x, Tensor) or type(y) in (bool, complex) or is_number(y):
             return apply(f, operands, {})
         if isinstance(y, Tensor):
             if x._meta.device.number != y._meta.device.number:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import inf, isnan
 from typing import Any, NamedTuple
 
+from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.view import Meta
 
 Bounds = tuple[int, int]
@@ -222,6 +223,8 @@ class _Made:
     def number(self, k: int) -> Bounds | None:
         """Scalar `k`, if it is a plain integer: one of a compiled function may change from call to call."""
         s = self.node.scalars
+        if k < len(s) and type(s[k]) is Symbol:
+            return s[k], s[k]
         return (int(s[k]), int(s[k])) if k < len(s) and type(s[k]) in (int, bool) else None
 
     @property

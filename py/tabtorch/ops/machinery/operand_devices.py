@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tabtorch.base import dtypes
-from tabtorch.base.device import roaming_cpu, roaming_webgpu
+from tabtorch.base.device import implicit_cpu, implicit_webgpu
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Meta
 
@@ -56,7 +56,7 @@ def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
             raise mismatch(first, other, metas, detail)
         return here
     top = max(m.dtype.category for m in lead)
-    return roaming_cpu if wide or any(m.dtype in WIDE and m.dtype.category > top for m in metas) else roaming_webgpu
+    return implicit_cpu if wide or any(m.dtype in WIDE and m.dtype.category > top for m in metas) else implicit_webgpu
 
 
 def moved(t: Tensor, device: Any) -> Tensor:
@@ -104,6 +104,6 @@ def device_of(metas: Sequence[Meta]) -> Any:
     """The device of a result, of operands that are on devices of one number."""
     first = metas[0].device
     for m in metas:
-        if m.device is not first:  # so that a float64 can go home, and that a named GPU stays named
-            return roaming_cpu if first.host else m.device if first.implicit else first
+        if m.device is not first:  # an implicit device stays implicit, and a named GPU named
+            return implicit_cpu if first.host else m.device if first.implicit else first
     return first

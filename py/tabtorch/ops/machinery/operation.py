@@ -11,6 +11,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import Saved, edge
 from tabtorch.autograd.views import before_write, check_inplace, rebase
+from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.shapes import dense_strides, remembered, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, emit
@@ -85,8 +86,8 @@ def in_place(
         d = kw.get("dtype")
         if d is not None and d is not self._meta.dtype:
             raise RuntimeError(
-                f"Bad in-place call: input tensor dtype {_lazy.resizing.c_type(self._meta.dtype.name)} and output tensor dtype "
-                f"{_lazy.resizing.c_type(d.name)} should match"
+                f"Bad in-place call: input tensor dtype {CXX_NAMES[self._meta.dtype.name]} and output tensor dtype "
+                f"{CXX_NAMES[d.name]} should match"
             )
         # where it is recorded, it is recorded of the tensor as it was: its own value is gone by the time of backward
         recording = STATE.grad and (self._rg or any(isinstance(x, Tensor) and x._rg for x in args))

@@ -39,7 +39,7 @@ def common_dtype(operands: list[Any]) -> dtype:
             continue
         m = getattr(x, "_meta", None)
         if m is None:
-            numbers = _join(numbers, dtypes.scalar_dtype(type(x)))
+            numbers = _join(numbers, dtypes.scalar_dtype(x.__class__))
         elif m.ndim:
             dims = _join(dims, m.dtype)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import own, record
 from tabtorch.base import dtypes
-from tabtorch.core.shapes import remembered
+from tabtorch.core.shapes import as_float, remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import sqrt
 from tabtorch.engine.graph import Map, inst
@@ -56,9 +56,9 @@ def _moments(x: Tensor, dim: Any, correction: float, keepdim: bool, root: bool, 
             stacklevel=4,
         )
     total = run(s, s.out, x)
-    mu = run(mean_inst, mean_shown, total, scalars=(float(n),))
+    mu = run(mean_inst, mean_shown, total, scalars=(as_float(n),))
     squares = run(off, off.out, x, mu)
-    r = run(last, shown, run(s2, s2.out, squares), scalars=(float(free if free > 0 else 0),))
+    r = run(last, shown, run(s2, s2.out, squares), scalars=(as_float(free if free > 0 else 0),))
     return r, mu
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
-from tabtorch.core.shapes import remembered, type_name, wrap_dim, wrap_dims
+from tabtorch.core.shapes import as_float, remembered, type_name, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, Expr, absolute, cast, const, isnan, sqrt, where
 from tabtorch.engine.graph import Inst, Map, Reduce, inst
@@ -271,7 +271,7 @@ _REAL_SCALAR = {"c64": "f32", "c128": "f64"}
 
 
 @remembered
-def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst, Meta, tuple, float]:
+def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst, Meta, tuple, Any]:
     d = dtypes.given_dtype("mean", dtype) or m.dtype
     if d.category < 2:
         what = "Input dtype" if dtype is None else "Optional dtype"
@@ -284,7 +284,7 @@ def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst
     n = math.prod(m.shape[k] for k in dims)
     o = i.out
     scale = inst(MEAN, (o,), contiguous_meta(o.shape, d, m.device), (_REAL_SCALAR.get(d.compute, d.compute),))
-    return i, scale, contiguous_meta(shown.shape, d, m.device), dims, float(n)
+    return i, scale, contiguous_meta(shown.shape, d, m.device), dims, as_float(n)
 
 
 @operation("mean")

@@ -1,7 +1,8 @@
 """Sorting along a dimension: always stable, NaN last (first where descending).
 
-What is sorted is a permutation. Blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds
-its rank in the other run by binary search: log2(n / 32) launches, every element a thread, any dtype.
+What is sorted is a permutation. On GPUs workgroups sort and merge rows of more than a few elements, see sort_kernel.py. Else
+blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds its rank in the other run by
+binary search: log2(n / 32) launches, every element a thread, any dtype.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tabtorch.ops.machinery.operation import into, into_two, named, operation, r
 from tabtorch.ops.machinery.out_types import EXACT, same
 from tabtorch.ops.machinery.promotion import REAL_NUMBERS, check_kernel
 from tabtorch.ops.reductions.reduce import greater, less, quiet
+from tabtorch.ops.reductions.sort_kernel import SortKernel
 
 _BLOCK = 32
 
@@ -81,8 +83,8 @@ class _Keys:
                 )
                 for row in (a, b)
             )
-            k.r.line(f"if ({k.r.text(self.before(x, y))}) {{ {order.value} = 1{'' if k.js else 'u'}; break; }}")
-            k.r.line(f"if ({k.r.text(self.before(y, x))}) {{ {order.value} = 2{'' if k.js else 'u'}; break; }}")
+            k.r.line(f"if ({k.r.text(self.before(x, y))}) {{ {order.value} = {k.r.uint(1)}; break; }}")
+            k.r.line(f"if ({k.r.text(self.before(y, x))}) {{ {order.value} = {k.r.uint(2)}; break; }}")
         return order == 1, order == 2
 
 
@@ -91,6 +93,10 @@ def _lower(i: Inst, low: Lowering) -> None:
     n = keys.n
     total = n * keys.rows
     if total == 0:
+        return
+    tuned = SortKernel(keys, low)
+    if tuned.serves():
+        tuned.lower()
         return
     widths = []
     w = _BLOCK

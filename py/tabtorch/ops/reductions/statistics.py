@@ -8,6 +8,7 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.base import dtypes
+from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.shapes import one_or_more, type_name, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import check_reals, every_example
@@ -122,10 +123,6 @@ _EDGES_OUT = same(
 )
 
 
-def _c_type(t: Tensor) -> str:
-    return {"float32": "float", "float64": "double"}.get(t.dtype.name, t.dtype.name)
-
-
 def _edges(x: Tensor, bins: int, bounds: Any, k: int, who: str) -> Tensor:
     """bins + 1 edges from the smallest to the largest of `x`, or between `bounds`."""
     if bins <= 0:
@@ -183,7 +180,7 @@ def _histogram(
         if b.dtype is not x.dtype:
             raise RuntimeError(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
-                f"{_c_type(x)} and bins for dimension {k} with dtype {_c_type(b)}"
+                f"{CXX_NAMES[x.dtype.name]} and bins for dimension {k} with dtype {CXX_NAMES[b.dtype.name]}"
             )
         if b.numel() == 0:
             raise RuntimeError(
@@ -220,7 +217,7 @@ def _check_weight(x: Tensor, shape: tuple[int, ...], weight: Any) -> None:
     if weight.dtype is not x.dtype:
         raise RuntimeError(
             "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but "
-            f"got input({_c_type(x)}), and weight({_c_type(weight)})"
+            f"got input({CXX_NAMES[x.dtype.name]}), and weight({CXX_NAMES[weight.dtype.name]})"
         )
     if tuple(weight.shape) != shape[:-1]:
         raise RuntimeError(

@@ -9,7 +9,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record, unsupported
 from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh, view
 from tabtorch.base import dtypes
-from tabtorch.base.device import check_has, resolve, roaming_cpu
+from tabtorch.base.device import check_has, implicit_cpu, resolve
 from tabtorch.base.device import device as Device
 from tabtorch.core.layout import contiguous_format, is_contiguous, order_of, preserve_format, suggested_format
 from tabtorch.core.shapes import remembered
@@ -184,20 +184,20 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     if STATE.inference:
         out._inference = True
     elif t._rg and STATE.grad and d.category > 1:
-        home = m.device
-        record("ToCopyBackward0", (t,), out, (lambda g: g) if home is device else lambda g: g.to(home))
+        before = m.device
+        record("ToCopyBackward0", (t,), out, (lambda g: g) if before is device else lambda g: g.to(before))
     return out
 
 
-def home_of(t: Tensor, d: dtypes.dtype) -> Any:
+def device_of_result(t: Tensor, d: dtypes.dtype) -> Any:
     """Where a conversion to `d` goes if no device is named.
 
-    A 64-bit float that named no device lives on cpu only because the GPU has no such type: converted to one it has, it
-    goes home.
+    A 64-bit float for which no device was named is on cpu only because the GPU has no such type: converted to one that the
+    GPU has, it goes to the default device.
     """
     here = t._meta.device
     if here.implicit and (d in WIDE or t._meta.dtype in WIDE):
-        return roaming_cpu if d in WIDE else resolve(None)
+        return implicit_cpu if d in WIDE else resolve(None)
     return here
 
 
@@ -239,13 +239,13 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         given, d = d, dtypes.as_dtype(d)
         if d is None:
             raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
-    where = home_of(self, d) if device is None else resolve(device)
-    return convert(self, d, roaming_cpu if where.implicit and d in WIDE else where, memory_format, copy)
+    where = device_of_result(self, d) if device is None else resolve(device)
+    return convert(self, d, implicit_cpu if where.implicit and d in WIDE else where, memory_format, copy)
 
 
 def _cast_method(name: str, d: dtypes.dtype) -> None:
     def cast(self: Tensor, memory_format: Any = None) -> Tensor:
-        return convert(self, d, home_of(self, d), memory_format)
+        return convert(self, d, device_of_result(self, d), memory_format)
 
     cast.__name__ = cast.__qualname__ = name
     cast.__doc__ = f"`to({d!r})`."
@@ -291,7 +291,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
             raise ValueError(f"invalid type: '{dtype.__name__}'")
         where = None if dtype is Tensor else getattr(dtype, "device", None)
         dtype = found
-    return convert(self, dtype, home_of(self, dtype) if where is None else resolve(where))
+    return convert(self, dtype, device_of_result(self, dtype) if where is None else resolve(where))
 
 
 @register("type_as", torch=False, method=True)

@@ -10,6 +10,7 @@ from typing import Any
 from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import check_inplace
+from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.creation import fill_node
 from tabtorch.core.layout import format_strides, preserve_format
 from tabtorch.core.layout import memory_format as memory_format_type
@@ -87,23 +88,6 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
     return resize_(self, tuple(the_template.shape), memory_format=memory_format)
 
 
-def c_type(name: str) -> str:
-    """What PyTorch's messages call the C++ type of a dtype."""
-    return {
-        "float32": "float",
-        "float64": "double",
-        "int64": "long int",
-        "int32": "int",
-        "int16": "short int",
-        "int8": "signed char",
-        "uint8": "unsigned char",
-        "float16": "c10::Half",
-        "bfloat16": "c10::BFloat16",
-        "complex64": "c10::complex<float>",
-        "complex128": "c10::complex<double>",
-    }.get(name, name)
-
-
 @register("set_", method=True, torch=False)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Makes it a view of the storage of `source` (a tensor or a storage), of that size and those strides; no source: empty."""
@@ -115,7 +99,7 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
     if isinstance(source, Tensor):
         if source.dtype is not m.dtype:
             raise RuntimeError(
-                f"Could not set tensor of type {c_type(source.dtype.name)} to a tensor of type {c_type(m.dtype.name)}"
+                f"Could not set tensor of type {CXX_NAMES[source.dtype.name]} to a tensor of type {CXX_NAMES[m.dtype.name]}"
             )
         storage, there = source._storage, source.device
         if size is None:

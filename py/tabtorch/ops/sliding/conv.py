@@ -13,6 +13,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, type_string
 from tabtorch.base import dtypes
+from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import permuted, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
@@ -20,7 +21,7 @@ from tabtorch.engine import tiles
 from tabtorch.engine.graph import Inst, Map, inst
 from tabtorch.engine.target import target
 from tabtorch.engine.view import Meta, contiguous_meta, meta, ordered_strides
-from tabtorch.ops.linalg.contract import CONTRACT, c_name, wide_dtype
+from tabtorch.ops.linalg.contract import CONTRACT, wide_dtype
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import run, view_meta
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, NUMBERS, check_kernel
@@ -358,7 +359,7 @@ def _check(
                 f"Kernel size: ({' x '.join(map(str, need))}). Kernel size can't be greater than actual input size"
             )
     if b is not None and b.dtype is not x.dtype:
-        raise RuntimeError(f"Input type ({c_name(x.dtype)}) and bias type ({c_name(b.dtype)}) should be the same")
+        raise RuntimeError(f"Input type ({cxx_name(x.dtype)}) and bias type ({cxx_name(b.dtype)}) should be the same")
     if x.dtype is not w.dtype:
         raise RuntimeError(f"expected scalar type {type_name(x.dtype)} but found {type_name(w.dtype)}")
     if x.numel():

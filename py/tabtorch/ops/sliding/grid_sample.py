@@ -11,7 +11,7 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.shapes import type_name
+from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
@@ -123,8 +123,8 @@ def _sampler(name: str) -> None:
         _check(input, grid, name)
         if input.dtype is not grid.dtype:
             raise RuntimeError(
-                f"grid_sampler(): expected input and grid to have same dtype, but input has {c_name(input)} and grid has "
-                f"{c_name(grid)}"
+                f"grid_sampler(): expected input and grid to have same dtype, but input has {cxx_name(input.dtype)} and grid has "
+                f"{cxx_name(grid.dtype)}"
             )
         check_kernel(f"grid_sampler_{input.ndim - 2}d_cpu", input.dtype, FLOATING)
         if interpolation_mode == BICUBIC and input.ndim == 5:
@@ -156,11 +156,6 @@ def _sampler(name: str) -> None:
         return r.sum(2).to(input.dtype).reshape(n, channels, *shape)
 
     grid_sampler.__name__ = grid_sampler.__qualname__ = name
-
-
-def c_name(t: Tensor) -> str:
-    """The type's name in PyTorch's C++."""
-    return {"float32": "float", "float64": "double"}.get(t.dtype.name, type_name(t.dtype))
 
 
 for _name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"):

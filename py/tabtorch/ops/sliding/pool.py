@@ -13,7 +13,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
 from tabtorch.core.layout import suggested_order
-from tabtorch.core.shapes import remembered, type_name, unsqueezed
+from tabtorch.core.shapes import as_float, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Expr, cast, const, idiv, maximum, minimum, where
 from tabtorch.engine.graph import Map, inst
@@ -187,7 +187,7 @@ def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
         return ops.div(y, int(divisor), rounding_mode="trunc")
     if divisor is not None:
         i = inst(_DIVIDE, (m,), contiguous_meta(m.shape, m.dtype, m.device), (m.dtype.compute,))
-        return run(i, i.out, y, scalars=(float(divisor),))
+        return run(i, i.out, y, scalars=(as_float(divisor),))
     wide = dtypes.float64 if m.dtype is dtypes.float64 else dtypes.float32
     c = inst(_COUNT, (), contiguous_meta(out, wide, m.device), (), (*geo, with_pad))
     count = run(c, c.out)
