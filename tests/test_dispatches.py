@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import tabtorch as torch
 from tabtorch import nn
 from tabtorch.bridge import close, get_bridge
-from tabtorch.engine import graph, plan
+from tabtorch.engine import builder, graph, plan
 from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
 
@@ -38,6 +39,11 @@ def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setattr(t, name, value)
     monkeypatch.setattr(graph, "_plans", {})
     monkeypatch.setattr(get_bridge(), "portion", float("inf"))
+    numbers = count(1)
+    monkeypatch.setattr(builder, "_kernels", {})
+    for name in ("define_kernel", "define_plan", "bind_plan"):  # nor compiled
+        monkeypatch.setattr(get_bridge(), name, lambda *args: next(numbers))
+    monkeypatch.setattr(get_bridge(), "forget_plans", lambda ids: None)
 
     def send(self: plan.Plan, ids: list[int], scalars: list[Any]) -> None:
         labels.extend(s["label"] for s in self.steps if "kernel" in s)
@@ -160,20 +166,59 @@ class Convolutional(nn.Module):
         return self.out(F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1))
 
 
+class Residual(nn.Module):
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(before, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        self.past: nn.Module = nn.Identity()
+        if stride > 1:
+            self.past = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x: Any) -> Any:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(y)) + self.past(x))
+
+
+def resnet18() -> nn.Module:
+    widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
+    blocks = [Residual(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:])]
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=1e-2, momentum=0.9)
+
+
+def adamw(parameters: Any) -> Any:
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+# most bytes: of native PyTorch on CUDA, and a tenth more
 @pytest.mark.parametrize(
-    ("model", "shape", "labels", "most"),
+    ("model", "optim", "shape", "labels", "most", "most_bytes"),
     [
-        (Perceptron, (64, 784), (64,), 15),
-        (Convolutional, (64, 1, 28, 28), (64,), 33),
-        (lambda: GPT(4, 4, 128, 64), (12, 64), (12, 64), 140),
+        (Perceptron, adamw, (128, 784), (128,), 12, None),
+        (Convolutional, adamw, (64, 1, 28, 28), (64,), 20, None),
+        (lambda: GPT(4, 4, 128, 64), adamw, (12, 64), (12, 64), 120, None),
+        (lambda: GPT(6, 6, 384, 256), adamw, (64, 256), (64, 256), 170, 2_831e6 * 1.1),
+        (resnet18, sgd, (32, 3, 224, 224), (32,), 240, 986e6 * 1.1),
     ],
-    ids=["perceptron", "convolutional", "gpt"],
+    ids=["perceptron", "convolutional", "gpt", "larger gpt", "resnet18"],
 )
 def test_compiled_training_steps(
-    sent: list[str], model: Callable[[], Any], shape: tuple[int, ...], labels: tuple[int, ...], most: int
+    sent: list[str],
+    model: Callable[[], Any],
+    optim: Callable[[Any], Any],
+    shape: tuple[int, ...],
+    labels: tuple[int, ...],
+    most: int,
+    most_bytes: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     m = model()
-    optimizer = torch.optim.AdamW(m.parameters(), lr=1e-3)
+    optimizer = optim(m.parameters())
     x = torch.zeros(shape, dtype=torch.long) if isinstance(m, GPT) else torch.ones(shape)
     y = torch.zeros(labels, dtype=torch.long)
 
@@ -185,4 +230,16 @@ def test_compiled_training_steps(
         optimizer.step()
         return loss.detach()
 
+    plans: list[Any] = []
+    send_first = plan.Plan.send
+
+    def send(self: plan.Plan, ids: list[int], scalars: list[Any]) -> None:
+        plans.append(self)
+        send_first(self, ids, scalars)
+
+    monkeypatch.setattr(plan.Plan, "send", send)
     assert dispatches(sent, lambda: step(x, y), 7) <= most, sent
+    if most_bytes is not None:
+        kept = [t for p in m.parameters() for t in (p, p.grad, *optimizer.state[p].values()) if t is not None]
+        outside = sum(t.numel() * t.element_size() for t in (*kept, x))
+        assert outside + sum(plans[-1].temps) <= most_bytes, (outside, plans[-1].temps)

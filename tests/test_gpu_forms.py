@@ -163,3 +163,17 @@ def test_many_elements_take_a_thread_for_four() -> None:
     x = draw((1 << 22) + 77)
     agree(lambda _, x: (x * 2 + 1).clamp(-3, 3), x)
     agree(lambda _, x: x * 2 > 1, x)
+
+
+@pytest.mark.parametrize("stride, padding, dilation", [(1, 1, 1), (2, (2, 1), 1), (1, (0, 2), 2)])
+def test_convolutions_that_read_through_their_frame(stride: int, padding: Any, dilation: int) -> None:
+    """Zeros around, and between for the input's gradient, are not stored; the input is a part of a larger tensor."""
+
+    def f(m: Any, x: Any, w: Any) -> Any:
+        x = x[1:, 2:].requires_grad_()
+        w = w.requires_grad_()
+        y = m.nn.functional.conv2d(x, w, None, stride, padding, dilation)
+        gx, gw = m.autograd.grad((y * y).sum(), (x, w))
+        return m.cat([y.flatten(), gx.flatten(), gw.flatten()]).detach()
+
+    agree(f, draw(3, 18, 9, 7), draw(16, 16, 3, 3) / 8, rtol=1e-4, atol=1e-3)

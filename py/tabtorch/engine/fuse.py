@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .lower import split_dims
+from .lower import PACKED, split_dims
 from .view import Meta
 
 if TYPE_CHECKING:
@@ -180,6 +180,15 @@ class Graph:
             readers = [(self.nodes[r].inst, i) for r, i in self.readers[pos]]
             # what follows a reduction belongs in its kernel, where the rest of the row can read it
             ok = pos not in per_row or all(x.ins[i].numel <= size for x, i in readers)
+            if any(
+                s.buf is None
+                and s.inst.op.kind == "contract"
+                and len(self.readers[s.pos]) == 1
+                and not self.live[s.pos]
+                and self._joinable(s.pos, pos, i)
+                for i, s in enumerate(n.srcs)
+            ):
+                ok = ok and n.inst.out.dtype.name in PACKED  # stored in place of the product
             if n.srcs and self.sizes.get(pos) == 1:
                 ok = False  # the last resort of a kernel that binds too much: each node by itself
             if ok and not any(x.op.wants_buffer(i) or x.ins[i].dtype is not n.inst.out.dtype for x, i in readers):

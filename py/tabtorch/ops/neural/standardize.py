@@ -60,13 +60,6 @@ def _count(x: Any, dims: Ints) -> int:
     return max(1, prod(x.shape[d] for d in dims))
 
 
-def _normalized(x: Any, middle: Any, root: Any, weight: Any, bias: Any) -> Any:
-    y = (x - middle) * root
-    if weight is not None:
-        y = y * weight
-    return y if bias is None else y + bias
-
-
 def batch_norm(x: Tensor, dims: Ints, weight: Any, bias: Any, eps: float) -> tuple[Any, Tensor, Tensor]:
     """(x normalized over `dims`, times `weight`, plus `bias`, mean, biased variance).
 
@@ -76,7 +69,10 @@ def batch_norm(x: Tensor, dims: Ints, weight: Any, bias: Any, eps: float) -> tup
         wide = _wide(x)
         middle, var = _in_one_walk(wide, dims)
         root: Any = (var + eps).rsqrt()
-        y = _normalized(wide, middle, root, weight, bias)
+        # so short that it is computed again by what follows it, and not stored
+        y: Any = (wide - middle) * (root if weight is None else root * weight)
+        if bias is not None:
+            y = y + bias
     n = _count(x, dims)
 
     def back(g: Any, x: Any, middle: Any, root: Any, weight: Any) -> Any:
@@ -100,7 +96,11 @@ def layer_norm(x: Tensor, dims: Ints, weight: Any, bias: Any, eps: float) -> Any
         wide = _wide(x)
         middle, var = _statistics(wide, dims)
         root: Any = (var + eps).rsqrt()
-        y = _normalized(wide, middle, root, weight, bias)
+        y: Any = (wide - middle) * root
+        if weight is not None:
+            y = y * weight
+        if bias is not None:
+            y = y + bias
 
     def back(g: Any, x: Any, middle: Any, root: Any, weight: Any) -> Any:
         x = _wide(x)
