@@ -249,9 +249,11 @@ export class Runtime {
     });
   }
 
-  /** Sets the counters to nought; memory is not counted, it is there. */
+  /** Sets the counters to nought, and the peaks of memory to what is there. */
   resetStats(): void {
     this.counters.reset();
+    this.cpu.peakBytes = this.cpu.liveBytes;
+    if (this.gpu) this.gpu.buffers.peakBytes = this.gpu.buffers.liveBytes;
   }
 
   /** Times dispatches on the GPU until `takeTimes`: "true", or "false" where it cannot. */

@@ -55,6 +55,8 @@ test("an observer is called after each block; the most memory that was live is k
   assert.equal(calls, 2);
   const now = stats(runtime);
   assert.ok(now.gpuPeakBytes >= before + (1 << 18) && now.gpuBytes < 1 << 18, JSON.stringify(now));
+  runtime.resetStats();
+  assert.equal(stats(runtime).gpuPeakBytes, stats(runtime).gpuBytes);
   runtime.observer = null;
   await execute(runtime, new Block().free(6));
   assert.equal(calls, 2);

@@ -204,7 +204,8 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that `memory_allocated` has been since the start or `reset_peak_memory_stats`."""
+    """The most that `memory_allocated` has been since the start or `reset_peak_memory_stats`: what tensors held. With what kernels
+    needed beside them it is `memory_stats()["gpuPeakBytes"]`, which `reset_accumulated_memory_stats` starts anew."""
     return int(_memory().peak[0])
 
 
@@ -235,7 +236,7 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Sets the runtime's counters back to nought."""
+    """Sets the runtime's counters back to nought, and its peaks to what is there."""
     _runtime().reset_stats()
 
 
