@@ -182,7 +182,7 @@ class Graph:
             ok = pos not in per_row or all(x.ins[i].numel <= size for x, i in readers)
             if any(
                 s.buf is None
-                and s.inst.op.kind == "contract"
+                and s.inst.op.group == "contract"
                 and len(self.readers[s.pos]) == 1
                 and not self.live[s.pos]
                 and self._joinable(s.pos, pos, i)

@@ -12,7 +12,7 @@ from typing import Any
 from tabtorch.autograd.grad_mode import STATE, quiet
 from tabtorch.autograd.tape import record
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.expr import const, maximum
+from tabtorch.engine.expr import call, const, maximum
 from tabtorch.engine.graph import Reduce
 from tabtorch.ops.reductions.reduce import mean, reduce, sum
 
@@ -24,7 +24,8 @@ def _join(a: tuple, b: tuple) -> tuple:
     stands alone: it could be infinite beside a count of zero."""
     count = a[0] + b[0]
     off = b[1] - a[1]
-    part = off * (b[0] / maximum(count, const(1, count.type)))
+    # a few ulp of it matter to nothing: an exact quotient for each value took longer than reading it
+    part = off * call("ratio", count.type, b[0], maximum(count, const(1, count.type)))
     return count, a[1] + part, a[2] + b[2] + off * a[0] * part
 
 
