@@ -252,12 +252,12 @@ class Builder:
 
         def values(k: Kernel, i: Expr) -> list[tuple[Ref, Any]]:
             v = self.values(k)
-            v.home = [(i, g.O, "i")]
+            v.point = [(i, g.O, "i")]
             stores = []
             for p in sorted(g.nodes):
                 found = given.get(p)
                 if found is None:
-                    val = v.compute(p, v.home)
+                    val = v.compute(p, v.point)
                 else:
                     out = self.nodes[p].inst.out.dtype
                     val = fit(cast(found(k, i), out.compute), out.name)
@@ -294,10 +294,10 @@ class Builder:
 
         def body(k: Kernel, i: Expr) -> None:
             v = self.values(k)
-            v.home = [(i, region.numel, "i")]
-            val = v.source(p, 1, v.home)
+            v.point = [(i, region.numel, "i")]
+            val = v.source(p, 1, v.point)
             val = fit(cast(val, region.dtype.compute), region.dtype.name)
-            k.store_bits(Ref(out.key, region.dtype), index_of(k, region, v.home, (p, len(n.srcs))), val)
+            k.store_bits(Ref(out.key, region.dtype), index_of(k, region, v.point, (p, len(n.srcs))), val)
 
         low.launch(self.label(g), region.numel, body)
 

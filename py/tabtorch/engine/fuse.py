@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 #: maps in one kernel
 MAX_NODES = 48
-#: the same beside a contraction: what follows it stands in a loop of its kernel, where long text takes compilers minutes
-MAX_BESIDE_PRODUCT = 12
+#: the same in the epilogue of a contraction: it stands in a loop of its kernel, where long text takes compilers minutes
+MAX_EPILOGUE = 12
 #: recomputed rather than stored, for any number of readers
 CHEAP = 4
 #: recomputed for a single reader
@@ -371,7 +371,7 @@ class Graph:
         count = len(a.nodes) + len(b.nodes)
         if {a.kind, b.kind} - {"map", "row", "contract"}:
             return "one of them has an algorithm of its own, which reads and writes whole buffers"
-        most = MAX_BESIDE_PRODUCT if "contract" in (a.kind, b.kind) else MAX_NODES
+        most = MAX_EPILOGUE if "contract" in (a.kind, b.kind) else MAX_NODES
         if count > most:
             return f"together they are {count} operations, and such a kernel has {most} at most"
         if a.kind == b.kind == "row" and a.near != b.near:
@@ -459,7 +459,7 @@ class Graph:
     def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
         """Adds the node to a group of one of its sources, and says so, where that keeps to decision 3."""
         n = self.nodes[pos]
-        most = MAX_BESIDE_PRODUCT if g.kind == "contract" else MAX_NODES
+        most = MAX_EPILOGUE if g.kind == "contract" else MAX_NODES
         if len(g.nodes) >= most or g.kind in ("write", "custom"):
             return False
         if self.sizes and len(g.nodes) >= self._most([*g.nodes, pos]):

@@ -180,7 +180,7 @@ class Values:
         self.refs = refs  # node -> Ref of its buffer
         self.pending = pending  # node -> position in the window, or -1 for an input
         self.inside: dict[int, Any] = {}
-        self.home: Any = None  # the point `inside` values belong to: the very list of factors
+        self.point: Any = None  # where the values in `inside` were computed: the very list of factors
         self.virtual: set[int] = set()
 
     def source(self, pos: int, i: int, factors: list[Factor]) -> Any:
@@ -188,7 +188,7 @@ class Values:
         n = self.nodes[pos]
         src, m = n.srcs[i], n.inst.ins[i]
         p = self.pending(src)
-        if factors is self.home and p in self.inside:
+        if factors is self.point and p in self.inside:
             return shown(self.inside[p], m.dtype, m.mark)  # grouping made sure that this view reads the same point
         if p in self.virtual and m.flat and m.numel == src.inst.out.numel:
             return shown(self.compute(p, factors), m.dtype, m.mark)
@@ -211,7 +211,7 @@ class Values:
         n = self.nodes[pos]
         ins = n.inst
         op = ins.op
-        if factors is self.home and pos in self.inside:
+        if factors is self.point and pos in self.inside:
             return self.inside[pos]
         if op.indexed:
             v = op.expr(Point(self, pos, n, factors))

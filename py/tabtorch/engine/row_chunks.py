@@ -141,7 +141,7 @@ class ChunkedKernel(RowKernel):
     def of_row(self, o: Expr, phase: int, wanted: list[int], first: str = "") -> None:
         """The values of row level that these need, and those of this phase that are to be stored."""
         g, v = self.g, self.v
-        v.home = point = [(o, g.O, "o")]
+        v.point = point = [(o, g.O, "o")]
         own = [p for p in g.nodes if g.level[p] == "row" and g.phase[p] == phase and p in self.b.stored]
         need = self._needed([p for p in [*wanted, *own] if not (p in own and self._is_reduce(p))])
         values = sorted({*own, *(p for p in need if g.level[p] == "row")})

@@ -199,7 +199,7 @@ class RowKernel:
         nodes = sorted(g.nodes)
         length = self.k.dim(g.K, "length")
         for phase in range(max(g.phase[p] for p in nodes) + 1):
-            self.v.home = row_point = [(o, g.O, "o")]
+            self.v.point = row_point = [(o, g.O, "o")]
             reduces = [p for p in nodes if self._is_reduce(p) and g.phase[p] == phase + 1]
             for p in nodes:
                 if g.level[p] == "row" and g.phase[p] == phase and not self._is_reduce(p):
@@ -208,7 +208,7 @@ class RowKernel:
             full = self._full(phase)
             if reduces or full:
                 states = self.walk(o, reduces, full, U0, length)
-                self.v.home = row_point
+                self.v.point = row_point
                 for p in reduces:
                     self.v.inside[p] = self.k.let(self.finish(p, states[p]), "x")
             for p in reduces:
@@ -307,7 +307,7 @@ class RowKernel:
         k, g, v = self.k, self.g, self.v
         known = {} if known is None else known
         point: list[Factor] = [(o, g.O, "o"), (ke, g.K, "k")]
-        before, v.home = v.home, point
+        before, v.point = v.point, point
         v.inside |= known
         for p in self._full_needed(list(states), full):
             if p not in known:
@@ -330,7 +330,7 @@ class RowKernel:
                 k.r.pop()
         for p in known:
             del v.inside[p]
-        v.home = before
+        v.point = before
         return new
 
     def update(self, states: dict[int, tuple], new: dict[int, tuple]) -> None:

@@ -140,7 +140,7 @@ def emit(b: Builder, g: Group) -> None:
         if partial:
             k.store(partial, i, acc)
             return
-        v.home = point
+        v.point = point
         v.inside[p0] = k.let(fit(cast(acc, inst.out.dtype.compute), inst.out.dtype.name), "x")
         for p in sorted(g.nodes):
             if p != p0:
