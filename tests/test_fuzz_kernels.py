@@ -5,12 +5,10 @@ Fresh ones each time: `python -m fuzz.kernels`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from fuzz import kernels
-from tabtorch.engine import row_chunks
+from tabtorch.engine import row_kernel
 
 #: seconds, and the number of programs at most
 BOX = {"cpu": (6, 100), "webgpu": (8, 40), "gpu": (10, 40)}
@@ -25,12 +23,7 @@ def test_programs(target: str) -> None:
 
 
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks whose last one is forgotten do not pass."""
-    load = row_chunks.States.load
-
-    def first_only(self: Any, k: Any, p: int, o: Any, c: Any) -> Any:
-        return load(self, k, p, o, c * row_chunks.const(0, "u32"))
-
-    monkeypatch.setattr(row_chunks.States, "load", first_only)
-    _, wrong = kernels.run_many(0, "gpu", 12, 60)
+    """Rows of which each thread knows its own elements only do not pass. Some program of these has such rows."""
+    monkeypatch.setattr(row_kernel.RowKernel, "join_threads", lambda self, states: states)
+    _, wrong = kernels.run_many(14, "gpu", 60, 4)
     assert wrong
