@@ -8,7 +8,7 @@
 //
 // The engine writes: size_M/N(); first_row(group), where a workgroup's rows begin; last_key(row), before which the keys of the
 // rows up to `row` end; keys_of(b), which batch of k and v serves b; begin_*(b), load4_*(begin, row, column), see engine/template.py;
-// score(b, m, n, value); store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of exp(score), and
+// score(b, m, n, value); skipped(b, m, n): whether the tile that begins there takes no part; store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of exp(score), and
 // infinity for a row that sees no key, which makes its probabilities zeros in the gradient.
 
 const Y: u32 = 16u;
@@ -54,6 +54,7 @@ fn main(
   var total = vec4<f32>();
   var o = array<vec4<f32>, RUNS * 4u>();
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
+    if (skipped(batch, m0, n0)) { continue; }
     var s = array<vec4<f32>, 4>();  // without a value, compilers leave what the last step had
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();

@@ -53,6 +53,7 @@ fn main(
     let from_q = begin_q(batch);
     let from_g = begin_g(batch);
     for (var m0 = first_query(n0); m0 < M; m0 += KEYS) {
+      if (skipped(batch, m0, n0)) { continue; }
       var s = array<vec4<f32>, 4>();
       for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
         workgroupBarrier();

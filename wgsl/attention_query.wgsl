@@ -63,6 +63,7 @@ fn main(
   }
   var o: array<vec4<f32>, RUNS * 4u>;
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
+    if (skipped(batch, m0, n0)) { continue; }
     var s = array<vec4<f32>, 4>();
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();
