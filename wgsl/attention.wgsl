@@ -14,6 +14,7 @@
 const Y: u32 = 16u;
 const WIDTH: u32 = 64u;  // columns of q and k, rounded up to a multiple of DEPTH
 const VALUES: u32 = 64u;  // columns of v, likewise
+const ROLLED: u32 = 0u;  // 1 where scores are long to write
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -93,7 +94,7 @@ fn main(
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
-      for (var r = 0u; r < 4u; r++) {  // unroll
+      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
         s[c][r] = select(-tt_inf(), score(batch, min(m0 + y * 4u + r, M - 1u), min(n, N - 1u), s[c][r]), n < N);
       }
     }

@@ -36,6 +36,8 @@ _ROWS = 16
 _WIDEST = 256
 #: workgroups from which on a device is thought busy
 _BUSY = 128
+#: operations of FlexAttention's functions from which on a kernel has them 4 times rather than 16: compilers take long otherwise
+_LONG = 12
 
 
 class Static(NamedTuple):
@@ -187,7 +189,7 @@ class _Writer:
         assert f is not None
         (b, _, _), (m, _, _), (n, _, _) = self.factors()
         heads = k.dim(self.q.shape[-3], "heads")
-        place = [k.let(cast(x, "i64"), "at") for x in (idiv(b, heads), imod(b, heads), m, n)]
+        place = [k.let(cast(x, "i32"), "at") for x in (idiv(b, heads), imod(b, heads), m, n)]
         values = Values(k, self.low, f, [score, *place], 3 + (self.table is not None), 1)
         kept = const(True, "bool") if f.kept is None else values.of(f.kept)
         if self.table is not None:
@@ -286,6 +288,8 @@ class _Writer:
 
     def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
         tiles = -(-rows // _tile(constants))
+        f = self.static.functions
+        constants["ROLLED"] = int(f is not None and sum(x.op.cost for x in f.insts if not x.op.indexed) > _LONG)
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
 
 

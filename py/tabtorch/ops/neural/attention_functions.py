@@ -19,10 +19,12 @@ from tabtorch.engine.graph import Inst, Map, Node, queue_of
 from tabtorch.engine.lower import U0, Kernel, Ref, index_of, shown
 from tabtorch.engine.lowering import Lowering
 from tabtorch.engine.symbols import is_number
-from tabtorch.ops.machinery.integer_bounds import bounded
+from tabtorch.ops.machinery.integer_bounds import Proof, bounded, limits
 
 #: what the functions are given: the score, and the places of batch, head, query and key
 GIVEN = 5
+#: places are of int32 in kernels, as in PyTorch's, and of int64 in the formula: what might differ is not traced
+_MAY_OVERFLOW = frozenset("add sub mul neg square _pow bitwise_left_shift".split())
 
 
 class Functions(NamedTuple):
@@ -83,6 +85,8 @@ class _Trace:
         real = not any(m.dtype.is_complex for m in (i.out, *i.ins))
         if type(i.op) is not Map or i.out.numel != 1 or i.concrete is not None or not real:
             raise _Untraceable
+        if i.out.dtype is dtypes.int32 and i.op.name in _MAY_OVERFLOW and Proof().interval(n) == limits(dtypes.int32):
+            raise _Untraceable
         sources = tuple([self.number(s) for s in n.srcs])
         if any(s >= 0 and m.dtype is not x.inst.out.dtype for s, m, x in zip(sources, i.ins, n.srcs, strict=True)):
             raise _Untraceable
@@ -113,7 +117,7 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
     waiting = queue_of(device).waiting()
     start = len(waiting)
     score = zeros((1,), dtype=dtypes.float32, device=device)
-    place = [bounded(zeros((1,), dtype=dtypes.int64, device=device), 0, n - 1) for n in sizes]
+    place = [bounded(zeros((1,), dtype=dtypes.int32, device=device), 0, n - 1) for n in sizes]
     given = [t._storage.node for t in (score, *place)]
     score.requires_grad_(gradient)
     results: list[Any] = [None] * 3
@@ -122,7 +126,9 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
         if out._rg and not (gradient and _leads_to(out, score)):
             raise _Untraceable
         if gradient:
-            slope = _lazy.autograd.grad(out, score, out.detach().new_ones(1)) if out._rg else [zeros((1,), device=device)]
+            slope = (
+                _lazy.autograd.grad(out, score, out.detach().new_ones(1)) if out._rg else [zeros((1,), device=device)]
+            )
             results[1] = slope[0]
     if mask_mod is not None:
         kept = results[2] = vmap(mask_mod)(*place)
