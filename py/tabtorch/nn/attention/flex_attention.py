@@ -1,9 +1,8 @@
 """FlexAttention: attention whose scores and mask are functions of (batch, head, query index, key index).
 
-Paper: https://arxiv.org/abs/2412.05496. On GPUs with workgroup memory functions that can be traced become part of the attention
-kernels (ops/neural/attention_functions.py), and blocks that take no part are skipped. Elsewhere they are mapped over all indices
-with `vmap`; the scores are materialized, as in PyTorch without `torch.compile`, and gradients flow through everything, captured
-tensors included.
+Paper: https://arxiv.org/abs/2412.05496. On GPUs with workgroup memory functions that can be traced are part of the kernels
+(ops/neural/attention_functions.py). Elsewhere they are mapped over all indices with `vmap`; the scores are materialized, as in
+PyTorch without `torch.compile`, and gradients flow through everything, captured tensors included.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, Never, TypedDict
 import tabtorch as torch
 from tabtorch.base.device import device as Device
 from tabtorch.base.thread_state import STATE
-from tabtorch.ops.neural.attention import attention, served, served_functions
+from tabtorch.ops.neural.attention import attention, served
 from tabtorch.ops.neural.attention_functions import trace
 
 __all__ = [
@@ -180,6 +179,7 @@ class BlockMask:
     q_indices: Tensor | None
     full_q_num_blocks: Tensor | None
     full_q_indices: Tensor | None
+    _kept_table: Any = None  # see `_table`
 
     def __init__(
         self,
@@ -537,11 +537,11 @@ def _by_formula(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    score_mod: Callable[..., Tensor] | None,
+    score_mod: Any,
     block_mask: BlockMask | None,
     scale: float,
     want: AuxRequest,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> Any:
     """The result, and what is wanted besides."""
     groups = query.size(1) // key.size(1)
     if groups > 1:
@@ -565,11 +565,11 @@ def _by_kernels(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    score_mod: Callable[..., Tensor] | None,
+    score_mod: Any,
     block_mask: BlockMask | None,
     scale: float,
     want_lse: bool,
-) -> tuple[Tensor, Tensor | None, None] | None:
+) -> Any:
     """The same by the kernels of attention, with the functions in them; None where they cannot."""
     if not served(query, key, value, None, True):
         return None
@@ -586,7 +586,7 @@ def _by_kernels(
     mask_mod = None if block_mask is None or block_mask.mask_mod is noop_mask else block_mask.mask_mod
     gradient = STATE.grad and (query.requires_grad or key.requires_grad or value.requires_grad)
     traced = trace(sizes, query._meta.device, score_mod, mask_mod, gradient)
-    if traced is None or not served_functions(traced, blocks and blocks[0]):
+    if traced is None:
         return None
 
     def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
@@ -609,15 +609,14 @@ def _by_kernels(
 def _table(block_mask: BlockMask) -> Tensor:
     """(…, rows, columns) int32: 1 for a block in which `mask_mod` decides, 2 for a full one, 3 for both."""
     tensors = [getattr(block_mask, name) for name in BlockMask._TENSOR_ATTRS[:4]]
-    made_of = [(t, t._version) for t in tensors if t is not None]
-    kept = block_mask.__dict__.get("_kept_table")
-    if kept is not None and len(kept[0]) == len(made_of):
-        if all(a is b and n == m for (a, n), (b, m) in zip(kept[0], made_of, strict=True)):
-            return kept[1]
+    made_of = [(id(t), t is not None and t._version) for t in tensors]
+    kept = block_mask._kept_table
+    if kept is not None and kept[0] == made_of:
+        return kept[2]
     with torch.no_grad():
         table = _ordered_to_dense(tensors[0], tensors[1], tensors[1].shape[-1])
-        if len(made_of) == 4:
+        if tensors[2] is not None:
             table = table + 2 * _ordered_to_dense(tensors[2], tensors[3], tensors[3].shape[-1])
     if STATE.held is None:  # what is made in a compiled function is made anew by each call
-        block_mask._kept_table = made_of, table
+        block_mask._kept_table = made_of, tensors, table
     return table

@@ -289,7 +289,8 @@ class _Writer:
     def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
         tiles = -(-rows // _tile(constants))
         f = self.static.functions
-        constants["ROLLED"] = int(f is not None and sum(x.op.cost for x in f.insts if not x.op.indexed) > _LONG)
+        maps: list[Any] = [x.op for x in f.insts] if f is not None else []
+        constants["ROLLED"] = int(sum(op.cost for op in maps if not op.indexed) > _LONG)
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
 
 
@@ -361,11 +362,6 @@ def _gradient(m: Meta, offset: int = 0) -> Meta:
 
 def _flat(numel: int, like: Meta) -> Meta:
     return contiguous_meta((numel,), like.dtype, like.device)
-
-
-def served_functions(traced: Traced, table: Tensor | None) -> bool:
-    """Whether the kernels can bind what functions have captured, besides seven buffers of their own."""
-    return 7 + (table is not None) + len(traced.captured) <= target(0).buffers
 
 
 def attention(
@@ -455,4 +451,4 @@ def attention(
     return results
 
 
-__all__ = ["attention", "served", "served_functions"]
+__all__ = ["attention", "served"]

@@ -19,6 +19,7 @@ from tabtorch.engine.graph import Inst, Map, Node, queue_of
 from tabtorch.engine.lower import U0, Kernel, Ref, index_of, shown
 from tabtorch.engine.lowering import Lowering
 from tabtorch.engine.symbols import is_number
+from tabtorch.engine.target import target
 from tabtorch.ops.machinery.integer_bounds import Proof, bounded, limits
 
 #: what the functions are given: the score, and the places of batch, head, query and key
@@ -42,7 +43,7 @@ class Functions(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """Functions, with the tensors that they have captured, and their numbers and those numbers' types."""
+    """Functions, the tensors that they have captured, and their numbers."""
 
     functions: Functions
     captured: list[Tensor]
@@ -135,10 +136,8 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
         if kept._meta.dtype is not dtypes.bool_ or kept._rg:
             raise _Untraceable
     made = waiting[start:]
-    if not made or made[0] is not given[0] or any(n.buf is not None for n in made):
-        raise _Untraceable  # something was read
-    if any(type(n.inst.op) is not Map for n in made):
-        raise _Untraceable  # an assert, or a draw
+    if not made or made[0] is not given[0] or any(n.buf is not None or type(n.inst.op) is not Map for n in made):
+        raise _Untraceable  # something was read, asserted or drawn
     t = _Trace(given, made)
     numbers: list[int | None] = []
     for r in results:
@@ -146,6 +145,8 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
             raise _Untraceable
         numbers.append(None if r is None else t.number(r._storage.node))
     if any(n is not None and n < 0 for n in numbers):
+        raise _Untraceable
+    if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks
         raise _Untraceable
     functions = Functions(tuple(t.insts), tuple(t.sources), *numbers)
     return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types)
