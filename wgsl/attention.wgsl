@@ -8,12 +8,13 @@
 //
 // The engine writes: size_M/N(); first_row(group), where a workgroup's rows begin; last_key(row), before which the keys of the
 // rows up to `row` end; keys_of(b), which batch of k and v serves b; begin_*(b), load4_*(begin, row, column), see engine/template.py;
-// score(b, m, n, value); store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of exp(score), and
+// score(b, m, n, value); skipped(b, m, n): whether the tile that begins there takes no part; store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of exp(score), and
 // infinity for a row that sees no key, which makes its probabilities zeros in the gradient.
 
 const Y: u32 = 16u;
 const WIDTH: u32 = 64u;  // columns of q and k, rounded up to a multiple of DEPTH
 const VALUES: u32 = 64u;  // columns of v, likewise
+const ROLLED: u32 = 0u;  // 1 where scores are long to write
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -54,6 +55,7 @@ fn main(
   var total = vec4<f32>();
   var o = array<vec4<f32>, RUNS * 4u>();
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
+    if (skipped(batch, m0, n0)) { continue; }
     var s = array<vec4<f32>, 4>();  // without a value, compilers leave what the last step had
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();
@@ -92,7 +94,7 @@ fn main(
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
-      for (var r = 0u; r < 4u; r++) {  // unroll
+      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
         s[c][r] = select(-tt_inf(), score(batch, min(m0 + y * 4u + r, M - 1u), min(n, N - 1u), s[c][r]), n < N);
       }
     }

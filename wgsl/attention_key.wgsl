@@ -11,6 +11,7 @@ const Y: u32 = 16u;
 const WIDTH: u32 = 64u;
 const VALUES: u32 = 64u;
 const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
+const ROLLED: u32 = 0u;  // 1 where scores are long to write
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -53,6 +54,7 @@ fn main(
     let from_q = begin_q(batch);
     let from_g = begin_g(batch);
     for (var m0 = first_query(n0); m0 < M; m0 += KEYS) {
+      if (skipped(batch, m0, n0)) { continue; }
       var s = array<vec4<f32>, 4>();
       for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
         workgroupBarrier();
@@ -116,7 +118,7 @@ fn main(
         let row = min(m, M - 1u);
         let lse = load_lse(batch, row);
         let delta = load_delta(batch, row);
-        for (var r = 0u; r < 4u; r++) {  // unroll
+        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
           let n = min(n0 + y * 4u + r, N - 1u);
           let value = s[c][r];
           let p = select(0.0, exp(score(batch, row, n, value) - lse), m < M);

@@ -11,6 +11,7 @@ const Y: u32 = 16u;
 const WIDTH: u32 = 64u;
 const VALUES: u32 = 64u;
 const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
+const ROLLED: u32 = 0u;  // 1 where scores are long to write
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -63,6 +64,7 @@ fn main(
   }
   var o: array<vec4<f32>, RUNS * 4u>;
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
+    if (skipped(batch, m0, n0)) { continue; }
     var s = array<vec4<f32>, 4>();
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();
@@ -125,7 +127,7 @@ fn main(
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
-      for (var r = 0u; r < 4u; r++) {  // unroll
+      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
         let m = min(m0 + y * 4u + r, M - 1u);
         let p = exp(score(batch, m, min(n, N - 1u), s[c][r]) - lse[r]);
         u[c][r] = select(0.0, unscored(batch, m, min(n, N - 1u), s[c][r], p * (u[c][r] - delta[r])), n < N);

@@ -3,7 +3,7 @@
 A file is valid WGSL but for those functions. Its numbers are `override` constants, where a pipeline may choose them, and
 `const` ones, where the text depends on them (sizes of arrays in registers, loops to be written out): `Template.text` puts in
 the values that it is given. A loop `for (var r = 0u; r < N; r++) {  // unroll`, N a constant, is written out: then an
-array that it indexes stays in registers, on every compiler.
+array that it indexes stays in registers, on every compiler. `// unroll unless C`: only where the constant C is 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _CONST = re.compile(r"^const (\w+)(?:: \w+)? = (.+?);", re.M)
-_LOOP = re.compile(r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// unroll$", re.M)
+_LOOP = re.compile(r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// unroll(?: unless (\w+))?$", re.M)
 
 
 def _number(text: str, known: Mapping[str, int]) -> int:
@@ -93,7 +93,10 @@ class Template:
 def _unrolled(text: str, known: Mapping[str, int]) -> str:
     """The marked loops written out, inner ones too."""
     while found := _LOOP.search(text):
-        indent, name, start, end = found.groups()
+        indent, name, start, end, unless = found.groups()
+        if unless and known[unless]:
+            text = text[: found.end()].rpartition("//")[0] + text[found.end() :]
+            continue
         close = text.index(f"\n{indent}}}", found.end())
         body = text[found.end() : close]
         copies = [

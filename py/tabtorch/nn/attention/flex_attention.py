@@ -1,7 +1,8 @@
 """FlexAttention: attention whose scores and mask are functions of (batch, head, query index, key index).
 
-Paper: https://arxiv.org/abs/2412.05496. The functions are mapped over all indices with `vmap`; the scores are materialized, as
-in PyTorch without `torch.compile`, and gradients flow through everything, captured tensors included.
+Paper: https://arxiv.org/abs/2412.05496. On GPUs with workgroup memory functions that can be traced are part of the kernels
+(ops/neural/attention_functions.py). Elsewhere they are mapped over all indices with `vmap`; the scores are materialized, as in
+PyTorch without `torch.compile`, and gradients flow through everything, captured tensors included.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple, Never, TypedDict
 
 import tabtorch as torch
 from tabtorch.base.device import device as Device
+from tabtorch.base.thread_state import STATE
+from tabtorch.ops.neural.attention import attention, served
+from tabtorch.ops.neural.attention_functions import trace
 
 __all__ = [
     "AuxOutput",
@@ -175,6 +179,7 @@ class BlockMask:
     q_indices: Tensor | None
     full_q_num_blocks: Tensor | None
     full_q_indices: Tensor | None
+    _kept_table: Any = None  # see `_table`
 
     def __init__(
         self,
@@ -520,6 +525,24 @@ def flex_attention(
         )
     if scale is None:
         scale = 1.0 / math.sqrt(query.size(-1))
+    want = return_aux or AuxRequest(lse=return_lse)
+    results = None if want.max_scores else _by_kernels(query, key, value, score_mod, block_mask, scale, want.lse)
+    out, lse, top = results or _by_formula(query, key, value, score_mod, block_mask, scale, want)
+    if return_aux is not None:
+        return out, AuxOutput(lse, top)
+    return (out, lse) if return_lse else out
+
+
+def _by_formula(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Any,
+    block_mask: BlockMask | None,
+    scale: float,
+    want: AuxRequest,
+) -> Any:
+    """The result, and what is wanted besides."""
     groups = query.size(1) // key.size(1)
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -534,8 +557,66 @@ def flex_attention(
     empty = (scores == -math.inf).all(-1, keepdim=True)
     weights = torch.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
     out = weights.to(query.dtype) @ value
-    want = return_aux or AuxRequest(lse=return_lse)
     lse = scores.masked_fill(empty, 0.0).logsumexp(-1).masked_fill(empty.squeeze(-1), -math.inf) if want.lse else None
-    if return_aux is not None:
-        return out, AuxOutput(lse, scores.amax(-1) if want.max_scores else None)
-    return (out, lse) if return_lse else out
+    return out, lse, scores.amax(-1) if want.max_scores else None
+
+
+def _by_kernels(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Any,
+    block_mask: BlockMask | None,
+    scale: float,
+    want_lse: bool,
+) -> Any:
+    """The same by the kernels of attention, with the functions in them; None where they cannot."""
+    if not served(query, key, value, None, True):
+        return None
+    sizes = (*query.shape[:-1], key.size(-2))
+    blocks = None
+    if block_mask is not None and block_mask.BLOCK_SIZE != (_LARGE_SPARSE_BLOCK_SIZE, _LARGE_SPARSE_BLOCK_SIZE):
+        table, size = _table(block_mask), block_mask.BLOCK_SIZE
+        full = (*sizes[:2], *table.shape[-2:])
+        fits = all(n in (1, all_of_them) for n, all_of_them in zip(reversed(table.shape), reversed(full)))
+        reached = all(n * step >= length for n, step, length in zip(table.shape[-2:], size, sizes[2:], strict=True))
+        if not fits or not reached or table.device != query.device:
+            return None
+        blocks = table.expand(full), size
+    mask_mod = None if block_mask is None or block_mask.mask_mod is noop_mask else block_mask.mask_mod
+    gradient = STATE.grad and (query.requires_grad or key.requires_grad or value.requires_grad)
+    traced = trace(sizes, query._meta.device, score_mod, mask_mod, gradient)
+    if traced is None:
+        return None
+
+    def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
+        def again(q: Tensor, k: Tensor, v: Tensor) -> Any:
+            out, lse, _ = _by_formula(q, k, v, score_mod, block_mask, scale, AuxRequest(lse=want_lse))
+            return (out, lse) if want_lse else out
+
+        out, back = torch.func.vjp(again, q, k, v)
+        if want_lse:
+            g = tuple(torch.zeros_like(x) if d is None else d for d, x in zip(g, out, strict=True))
+        return back(g)
+
+    found = attention(query, key, value, None, False, scale, gradients, traced, blocks, want_lse)
+    if not want_lse:
+        return found, None, None
+    out, lse = found
+    return out, torch.where(lse == math.inf, -math.inf, lse), None  # of a row in which nothing takes part
+
+
+def _table(block_mask: BlockMask) -> Tensor:
+    """(…, rows, columns) int32: 1 for a block in which `mask_mod` decides, 2 for a full one, 3 for both."""
+    tensors = [getattr(block_mask, name) for name in BlockMask._TENSOR_ATTRS[:4]]
+    made_of = [(id(t), t is not None and t._version) for t in tensors]
+    kept = block_mask._kept_table
+    if kept is not None and kept[0] == made_of:
+        return kept[2]
+    with torch.no_grad():
+        table = _ordered_to_dense(tensors[0], tensors[1], tensors[1].shape[-1])
+        if tensors[2] is not None:
+            table = table + 2 * _ordered_to_dense(tensors[2], tensors[3], tensors[3].shape[-1])
+    if STATE.held is None:  # what is made in a compiled function is made anew by each call
+        block_mask._kept_table = made_of, tensors, table
+    return table

@@ -16,7 +16,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.expr import Expr, cast, const, idiv, minimum, variable, where
+from tabtorch.engine.expr import Expr, cast, const, idiv, imod, minimum, variable, where
 from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
 from tabtorch.engine.plan import Lowering
@@ -26,6 +26,7 @@ from tabtorch.engine.view import Meta, broadcast_strides, contiguous_meta, conti
 from tabtorch.engine.wgsl import Wgsl
 from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.operation import run
+from tabtorch.ops.neural.attention_functions import Functions, Traced, Values
 from tabtorch.ops.reductions.reduce import quiet
 
 #: bytes of workgroup memory without which the formula serves, and with which a workgroup makes 64 rows rather than 32
@@ -35,18 +36,23 @@ _ROWS = 16
 _WIDEST = 256
 #: workgroups from which on a device is thought busy
 _BUSY = 128
+#: operations of FlexAttention's functions from which on a kernel has them 4 times rather than 16: compilers take long otherwise
+_LONG = 12
 
 
 class Static(NamedTuple):
     """What a kernel is written for, beside its views. q, k and v come as (batch…, rows, columns).
 
     group: how many heads of queries a head of keys serves. lse: whether the logarithms of the totals are wanted too.
+    functions: of FlexAttention. block: the queries and keys of a block, where there is a table of blocks.
     """
 
     causal: bool
     masked: bool
     group: int
     lse: bool
+    functions: Functions | None = None
+    block: tuple[int, int] | None = None
 
 
 def _words(numel: int, dtype: Any) -> int:
@@ -106,6 +112,7 @@ class _Writer:
         self.low = low
         self.q, self.k, self.v = i.ins[:3]
         self.mask = i.ins[3] if self.static.masked else None
+        self.table = i.ins[3] if self.static.block else None
         self.M, self.N = self.q.shape[-2], self.k.shape[-2]
         self.batch = prod(self.q.shape[:-2])
         self.own = prod(self.k.shape[:-2])  # batches of keys
@@ -141,7 +148,11 @@ class _Writer:
 
         def score() -> Expr:
             b, m, n = self.factors()
-            r: Expr = k.let(variable("value", "f32") * self.low.scalar(k, 0), "score")
+            r = self.scaled()
+            if self.static.functions is not None:
+                f, kept = self.traced(r)
+                r = r if f.f.score is None else f.of(f.f.score)
+                return where(kept, r, const(-math.inf, "f32"))
             if self.mask is not None:
                 seen = index_of(k, self.mask, [b, m, n], "mask")
                 got = k.load(self.low.input(3), k.let(seen, "at"))
@@ -152,11 +163,51 @@ class _Writer:
 
         self.function("score", "b m n value", score, "f32")
 
+        def skipped() -> Expr:
+            aligned = self.static.block is not None and all(size % 64 == 0 for size in self.static.block)
+            return self.block() == 0 if aligned else const(False, "bool")  # a tile has at most 64 rows, and 64 keys
+
+        self.function("skipped", "b m n", skipped, "bool")
+
+    def scaled(self) -> Expr:
+        return self.kernel.let(variable("value", "f32") * self.low.scalar(self.kernel, 0), "score")
+
+    def block(self) -> Expr:
+        """What the table says of the block of a score: 1, where the mask decides, or 2, where all take part, or both, or 0."""
+        assert self.table is not None and self.static.block is not None
+        k = self.kernel
+        b, m, n = self.factors()
+        at = [
+            (idiv(x[0], k.dim(size, ("block", role))), length, ("block", role))
+            for x, size, length, role in zip((m, n), self.static.block, self.table.shape[-2:], "mn", strict=True)
+        ]
+        return k.let(k.load(self.low.input(3), index_of(k, self.table, [b, *at], "table")), "block")
+
+    def traced(self, score: Expr) -> tuple[Values, Expr]:
+        """The values of FlexAttention's functions for a score, and whether it takes part."""
+        k, f = self.kernel, self.static.functions
+        assert f is not None
+        (b, _, _), (m, _, _), (n, _, _) = self.factors()
+        heads = k.dim(self.q.shape[-3], "heads")
+        place = [k.let(cast(x, "i32"), "at") for x in (idiv(b, heads), imod(b, heads), m, n)]
+        values = Values(k, self.low, f, [score, *place], 3 + (self.table is not None), 1)
+        kept = const(True, "bool") if f.kept is None else values.of(f.kept)
+        if self.table is not None:
+            found = self.block()
+            kept = ((found & 2) != 0) | ((found != 0) & kept)
+        return values, kept
+
     def unscored(self) -> None:
         """The gradient of the score."""
-        self.function(
-            "unscored", "b m n value d", lambda: variable("d", "f32") * self.low.scalar(self.kernel, 0), "f32"
-        )
+
+        def body() -> Expr:
+            d: Expr = variable("d", "f32") * self.low.scalar(self.kernel, 0)
+            if self.static.functions is not None:
+                f, kept = self.traced(self.scaled())
+                d = where(kept, d if f.f.slope is None else d * f.of(f.f.slope), const(0, "f32"))
+            return d
+
+        self.function("unscored", "b m n value d", body, "f32")
 
     def keys(self, rows: int) -> None:
         """Which rows a workgroup makes (those that see most keys first), which keys they see, and of which batch."""
@@ -237,6 +288,9 @@ class _Writer:
 
     def launch(self, stem: str, constants: dict[str, int], rows: int, batch: int) -> None:
         tiles = -(-rows // _tile(constants))
+        f = self.static.functions
+        maps: list[Any] = [x.op for x in f.insts] if f is not None else []
+        constants["ROLLED"] = int(sum(op.cost for op in maps if not op.indexed) > _LONG)
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [tiles, batch, 1])
 
 
@@ -311,59 +365,90 @@ def _flat(numel: int, like: Meta) -> Meta:
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, formula: Callable[..., Any]
-) -> Tensor:
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    formula: Callable[..., Any],
+    traced: Traced | None = None,
+    blocks: tuple[Tensor, tuple[int, int]] | None = None,
+    totals: bool = False,
+) -> Any:
     """softmax(q kᵀ · scale + mask) v for what is `served`, recorded.
 
     `formula(g, q, k, v, mask)`: the gradients of q, k and v by operations that have gradients themselves.
+    traced: FlexAttention's functions, in place of a mask. blocks: (batch, heads, rows, columns) of 0 to 3, see `_Writer.block`,
+    and the size of one. totals: gives (result, logarithms of the sums of exp(score)), and `formula` a list of two gradients.
     """
     m, mk, mv = q._meta, k._meta, v._meta
-    inputs, views = [q, k, v], [m, mk, mv]
+    extra = [] if mask is None else [mask]
+    views = [m, mk, mv]
     if mask is not None:
         shape = (*m.shape[:-1], mk.shape[-2])
-        inputs.append(mask)
         views.append(mask._meta.view(shape, broadcast_strides(mask._meta, shape), mask._meta.offset))
+    if blocks is not None:
+        extra.append(blocks[0])
+        views.append(blocks[0]._meta)
+    scalars: tuple[Any, ...] = (float(scale),)
+    types: tuple[str, ...] = ("f32",)
+    if traced is not None:
+        extra += traced.captured
+        views += [t._meta for t in traced.captured]
+        scalars += tuple(traced.scalars)
+        types += tuple(traced.types)
     group = m.shape[-3] // mk.shape[-3] if m.ndim > 2 else 1
     recording = STATE.grad and (q._rg or k._rg or v._rg)
-    static = Static(bool(causal), mask is not None, group, recording)
+    static = Static(
+        bool(causal),
+        mask is not None,
+        group,
+        recording or totals,
+        traced and traced.functions,
+        blocks and blocks[1],
+    )
     shown = _out(m, mv)
-    scalars = (float(scale),)
-    if not recording:
-        i = inst(ATTENTION, tuple(views), shown, ("f32",), static)
-        return run(i, shown, *inputs, scalars=scalars)
+    if not static.lse:
+        i = inst(ATTENTION, tuple(views), shown, types, static)
+        return run(i, shown, q, k, v, *extra, scalars=scalars)
 
     # the result, and behind it the logarithms, in one value: of words, where it is of halves
     rows = shown.numel // shown.shape[-1]
     start = _words(shown.numel, shown.dtype)
     word = dtypes.float32 if shown.dtype.itemsize == 4 else dtypes.int32
-    i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), ("f32",), static)
-    out = run(i, shown, *inputs, scalars=scalars)
-    totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
-    lse = Tensor._wrap(out._storage.node, totals)
+    i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), types, static)
+    out = run(i, shown, q, k, v, *extra, scalars=scalars)
+    shown_totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
+    lse = Tensor._wrap(out._storage.node, shown_totals)
 
-    def back(g: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, mask: Any) -> Any:
-        if STATE.grad or batches[0] or any(t._meta.device is not m.device for t in (g, q, k, v, out, lse)):
-            return (*formula(g, q, k, v, mask), None)
+    def back(g: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *extra: Any) -> Any:
+        given = g if totals else [g]
+        saved = (*given, q, k, v, out, lse, *extra)
+        if STATE.grad or batches[0] or any(t is not None and t._meta.device is not m.device for t in saved):
+            return (*formula(g, q, k, v, extra[0] if mask is not None else None), None)
+        g, more = (*given, None)[:2]
         with quiet():
+            g = out.new_zeros(out.shape) if g is None else g
             delta = (g.float() * out.float()).sum(-1)
-        args = [q, k, v, *([mask] if mask is not None else []), g, lse, delta]
+            if more is not None:
+                delta = delta - more
+        args = [q, k, v, *extra, g, lse, delta]
         seen = [t._meta for t in args]
         if mask is not None:
             seen[3] = views[3]
-        plain = static._replace(lse=False)
         metas = tuple(seen)
-        dq = run(inst(QUERY, metas, _flat(m.numel, m), ("f32",), plain), _gradient(seen[0]), *args, scalars=scalars)
+        plain = static._replace(lse=False)
+        dq = run(inst(QUERY, metas, _flat(m.numel, m), types, plain), _gradient(seen[0]), *args, scalars=scalars)
         both = run(
-            inst(KEY, metas, _flat(mk.numel + mv.numel, m), ("f32",), plain),
-            _gradient(seen[1]),
-            *args,
-            scalars=scalars,
+            inst(KEY, metas, _flat(mk.numel + mv.numel, m), types, plain), _gradient(seen[1]), *args, scalars=scalars
         )
         return dq, both, Tensor._wrap(both._storage.node, _gradient(seen[2], mk.numel)), None
 
     name = "ScaledDotProductFlashAttentionForCpu" if m.ndim == 4 and m.shape[-1] == mv.shape[-1] else "UnsafeView"
-    record(name + "Backward0", (q, k, v, mask), out, back, (q, k, v, out, lse, mask))
-    return out
+    results = (out, lse) if totals else out
+    record(name + "Backward0", (q, k, v, mask), results, back, (q, k, v, out, lse, *extra))
+    return results
 
 
 __all__ = ["attention", "served"]

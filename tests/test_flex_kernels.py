@@ -1,0 +1,165 @@
+"""FlexAttention by the attention kernels, beside PyTorch's formula: functions inside the kernels, and what takes the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.flex_attention as theirs
+from torch._higher_order_ops.flex_attention import math_attention
+
+import tabtorch
+import tabtorch.nn.attention.flex_attention as ours
+from sidebyside import to_tab
+from tabtorch.engine import graph
+from tabtorch.ops.neural.attention_functions import trace
+from test_attention_kernels import draw, plain
+from test_counts import counted
+
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
+
+Make = Callable[[Any, Callable[[torch.Tensor], Any]], Any]  # (module, how a tensor is captured) -> function
+SLOPES, RELATIVE, DOCUMENT = draw(4), draw(80), torch.arange(40) // 13
+
+
+def agree(score: Make | None, mask: Make | None = None, heads: int = 2, block: int = 64, lse: bool = False) -> None:
+    """Result and gradients of both; the kernels alone."""
+    xs = [draw(1, n, m, 8).requires_grad_() for n, m in ((2, 35), (heads, 40), (heads, 40))]
+    here = lambda f: None if f is None else f(torch, lambda t: t)  # noqa: E731
+    there = lambda f: None if f is None else f(tabtorch, lambda t: to_tab(t, "webgpu"))  # noqa: E731
+    q, k, v = (x.repeat_interleave(2 // x.shape[1], 1) for x in xs)
+    empty = theirs._create_empty_block_mask(q, k)
+    at = empty.as_tuple() if mask is None else (*empty.as_tuple()[:-1], here(mask))
+    out, total, _ = math_attention(q, k, v, here(score) or (lambda s, *_: s), at, 8**-0.5, {}, (), ())
+    ys = [to_tab(x.detach(), "webgpu").requires_grad_() for x in xs]
+    seen = mask and ours.create_block_mask(there(mask), None, None, 35, 40, device="webgpu", BLOCK_SIZE=block)
+    if seen:
+        ours._table(seen)
+    mod, g, h = there(score), draw(*out.shape), draw(*out.shape[:-1])
+    grads, more = to_tab(g, "webgpu"), to_tab(h, "webgpu")
+    graph.flush()
+    with counted() as forward:
+        found = ours.flex_attention(*ys, mod, seen, enable_gqa=heads == 1, return_aux=ours.AuxRequest(lse=lse))
+        result = found[0]
+        graph.flush()
+    assert forward.dispatches == 1 + lse
+    with counted() as backward:
+        got = tabtorch.autograd.grad([result, found[1].lse] if lse else result, ys, [grads, more] if lse else grads)
+        graph.flush()
+    assert backward.dispatches <= 3 + lse
+    wanted = torch.autograd.grad([out, total * torch.log(torch.tensor(2.0))] if lse else out, xs, [g, h] if lse else g)
+    for a, b in zip([out, *wanted], [result, *got], strict=True):
+        torch.testing.assert_close(plain(b), a.detach(), rtol=2e-5, atol=2e-5)
+    if lse:
+        torch.testing.assert_close(plain(found[1].lse), total.detach() * torch.log(torch.tensor(2.0)))
+
+
+SCORES: dict[str, Make] = {
+    "causal": lambda m, put: lambda s, b, h, q, k: m.where(q >= k, s, -float("inf")),
+    "soft cap": lambda m, put: lambda s, b, h, q, k: 2 * m.tanh(s / 2),
+    "relative": lambda m, put: (lambda t: lambda s, b, h, q, k: s + t[q - k + 39])(put(RELATIVE)),
+    "alibi": lambda m, put: (lambda t: lambda s, b, h, q, k: s + t[h + b] * (k - q))(put(SLOPES)),
+}
+MASKS: dict[str, Make] = {
+    "window": lambda m, put: lambda b, h, q, k: (q >= k) & (q - k <= 4),
+    "document": lambda m, put: (lambda t: lambda b, h, q, k: t[q] == t[k])(put(DOCUMENT)),
+    "prefix": lambda m, put: lambda b, h, q, k: (k < 7) | (q >= k),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores(name: str) -> None:
+    agree(SCORES[name])
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str) -> None:
+    agree(None, MASKS[name], block=16 if name == "prefix" else 64)
+
+
+def test_both_with_heads_in_groups() -> None:
+    agree(SCORES["alibi"], MASKS["window"], heads=1)
+
+
+def test_logarithms_of_the_totals() -> None:
+    agree(SCORES["alibi"], lse=True)
+
+
+def test_blocks_that_take_no_part_are_skipped() -> None:
+    """Told by a mask whose function would let through what its blocks do not."""
+    q, k, v = draw(1, 1, 70, 8), draw(1, 1, 130, 8), draw(1, 1, 130, 8)
+    full = torch.tensor([[[[1], [2]]]], dtype=torch.int32), torch.tensor([[[[1, 0, 2], [0, 2, 1]]]], dtype=torch.int32)
+    blocks = [to_tab(t, "webgpu") for t in full]
+    none = tabtorch.zeros(1, 1, 2, dtype=tabtorch.int32, device="webgpu")
+    seen = ours.BlockMask.from_kv_blocks(
+        none, blocks[1], blocks[0].squeeze(-1), blocks[1], BLOCK_SIZE=64, seq_lengths=(70, 130)
+    )
+    allowed = torch.zeros(70, 130, dtype=torch.bool)
+    allowed[:64, 64:128] = allowed[64:, :64] = allowed[64:, 128:] = True
+    xs = [x.requires_grad_() for x in (q, k, v)]
+    want = torch.nn.functional.scaled_dot_product_attention(*xs, attn_mask=allowed)
+    ys = [to_tab(x.detach(), "webgpu").requires_grad_() for x in xs]
+    ours._table(seen)
+    graph.flush()
+    with counted() as count:
+        got = ours.flex_attention(*ys, block_mask=seen)
+        graph.flush()
+    assert count.dispatches == 1
+    grads = torch.autograd.grad(want.square().sum(), xs), tabtorch.autograd.grad(got.square().sum(), ys)
+    for a, b in zip([want, *grads[0]], [got, *grads[1]], strict=True):
+        torch.testing.assert_close(plain(b), a.detach(), rtol=2e-5, atol=2e-5)
+
+
+def traced(f: Any, gradient: bool = True) -> Any:
+    return trace((1, 2, 35, 40), tabtorch.zeros(1, device="webgpu")._meta.device, f, None, gradient)
+
+
+def test_what_is_not_traced() -> None:
+    """Captured tensors that want gradients, values that are read, sums, places out of range, numbers that may overflow, draws."""
+    bias = tabtorch.zeros(40, device="webgpu")
+    wanted = tabtorch.zeros(40, device="webgpu", requires_grad=True)
+    assert traced(lambda s, b, h, q, k: s + bias[k])
+    assert traced(lambda s, b, h, q, k: s.detach() * 2)
+    assert not traced(lambda s, b, h, q, k: s + wanted[k])
+    assert not traced(lambda s, b, h, q, k: s + wanted[k], False)
+    assert not traced(lambda s, b, h, q, k: s if q > k else -s)
+    assert not traced(lambda s, b, h, q, k: s + bias.sum())
+    assert not traced(lambda s, b, h, q, k: s + bias[:3].sum() * k)
+    assert not traced(lambda s, b, h, q, k: s + bias[k + q])
+    assert not traced(lambda s, b, h, q, k: s + q * k * 2000000)
+    assert not traced(lambda s, b, h, q, k: s + tabtorch.rand_like(s))
+    q = to_tab(draw(1, 2, 35, 8), "webgpu")
+    ours.flex_attention(q, q, q, lambda s, b, h, q, k: s + wanted[k]).square().sum().backward()
+    assert wanted.grad.abs().sum() > 0
+
+
+def test_in_a_compiled_function_and_for_second_derivatives() -> None:
+    slopes = to_tab(SLOPES, "webgpu")
+
+    def first(q: Any) -> Any:
+        q = q.detach().requires_grad_()
+        out = ours.flex_attention(q, q, q, lambda s, b, h, q, k: s + slopes[h] * (k - q))
+        return tabtorch.autograd.grad(out.square().sum(), q)[0]
+
+    def second(q: Any) -> Any:
+        q = q.detach().requires_grad_()
+        out = ours.flex_attention(q, q, q, lambda s, b, h, q, k: s + slopes[h] * (k - q))
+        return tabtorch.autograd.grad(
+            tabtorch.autograd.grad(out.square().sum(), q, create_graph=True)[0].square().sum(), q
+        )
+
+    def formula(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q = q.detach().requires_grad_()
+        rows = torch.arange(35.0)
+        bias = SLOPES[:2, None, None] * (rows[None] - rows[:, None])
+        out = torch.softmax(q @ q.mT * 8**-0.5 + bias, -1) @ q
+        grad = torch.autograd.grad(out.square().sum(), q, create_graph=True)[0]
+        return grad.detach(), torch.autograd.grad(grad.square().sum(), q)[0]
+
+    step = tabtorch.compile(first)
+    for seed in range(3):
+        q = draw(1, 2, 35, 8) + 0.1 * seed
+        torch.testing.assert_close(plain(step(to_tab(q, "webgpu"))), formula(q)[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(plain(second(to_tab(q, "webgpu"))[0]), formula(q)[1], rtol=1e-3, atol=1e-2)
