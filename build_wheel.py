@@ -40,6 +40,7 @@ HOST_ONLY = {
     "tabtorch/cli/__main__.py",
     "tabtorch/cli/bare.py",
     "tabtorch/cli/browsers.py",
+    "tabtorch/cli/commands.py",
     "tabtorch/cli/completion.py",
     "tabtorch/cli/info.py",
     "tabtorch/cli/keep.py",

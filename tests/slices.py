@@ -19,6 +19,7 @@ from typing import Any
 #: in each other's browser, what grows in each other's programs too
 SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_attention_kernels.py", "", 3),
+    ("tests/test_flex_kernels.py", "", 4),
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
     ("tests/test_demo.py", "every_epoch", 2),

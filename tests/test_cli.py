@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tabtorch.cli import browsers, main
+from tabtorch.cli import browsers
 from tabtorch.cli import run as run_module
+from tabtorch.cli.commands import main
 from tabtorch.cli.run import TIMED_OUT, Script
 from tabtorch.cli.site import serving
 

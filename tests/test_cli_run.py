@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tabtorch.cli import browsers, magics, main
+from tabtorch.cli import browsers, magics
+from tabtorch.cli.commands import main
 from tabtorch.cli.run import Script
 from tabtorch.cli.status import Status
 

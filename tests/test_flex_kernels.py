@@ -163,3 +163,12 @@ def test_in_a_compiled_function_and_for_second_derivatives() -> None:
         q = draw(1, 2, 35, 8) + 0.1 * seed
         torch.testing.assert_close(plain(step(to_tab(q, "webgpu"))), formula(q)[0], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(plain(second(to_tab(q, "webgpu"))[0]), formula(q)[1], rtol=1e-3, atol=1e-2)
+
+
+def test_what_the_functions_read_must_not_change_before_a_second_derivative() -> None:
+    slopes = to_tab(SLOPES, "webgpu")
+    xs = [to_tab(draw(1, 2, 20, 8), "webgpu").requires_grad_() for _ in range(3)]
+    out = ours.flex_attention(*xs, lambda s, b, h, q, k: s * slopes[h])
+    slopes.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        tabtorch.autograd.grad(out.sum(), xs, create_graph=True)

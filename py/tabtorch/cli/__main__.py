@@ -2,6 +2,6 @@
 
 import sys
 
-from tabtorch.cli import main
+from tabtorch.cli.commands import main
 
 sys.exit(main())

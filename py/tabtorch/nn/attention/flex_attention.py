@@ -589,7 +589,17 @@ def _by_kernels(
     if traced is None:
         return None
 
+    read = {id(t._storage.node) for t in traced.captured}
+
     def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
+        """To be differentiated again: the functions are called again, and must read what they have read."""
+        now = trace(sizes, query._meta.device, score_mod, mask_mod, False)
+        if now is not None and any(id(t._storage.node) not in read for t in now.captured):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor "
+                "that score_mod or mask_mod reads"
+            )
+
         def again(q: Tensor, k: Tensor, v: Tensor) -> Any:
             out, lse, _ = _by_formula(q, k, v, score_mod, block_mask, scale, AuxRequest(lse=want_lse))
             return (out, lse) if want_lse else out

@@ -197,15 +197,15 @@ class Values(lower.Values):
         self.low = low
         self.f = f
         self.input = input
-        self.home = None
-        self.point = [(U0, 1, "traced")]
+        self.point = None
+        self.only = [(U0, 1, "traced")]  # the one point of what has one element
         self.found: dict[int, Any] = dict(enumerate(given))
         self.nodes = [_Step(i, s) for i, s in zip(f.insts, f.sources, strict=True)]
 
     def of(self, number: int) -> Any:
         """The value with that number."""
         if number not in self.found:
-            self.found[number] = self.k.let(self.compute(number - GIVEN, self.point), "x")
+            self.found[number] = self.k.let(self.compute(number - GIVEN, self.only), "x")
         return self.found[number]
 
     def source(self, pos: int, i: int, factors: Any) -> Any:
