@@ -139,7 +139,7 @@ def device_functions() -> Iterator[tuple[str, str]]:
 
 def command_line() -> Iterator[str]:
     """The options of each command, from the parser itself."""
-    parser: argparse.ArgumentParser = importlib.import_module("tabtorch.cli")._parser()
+    parser: argparse.ArgumentParser = importlib.import_module("tabtorch.cli.commands")._parser()
     commands: Any = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
     helps = {each.dest: each.help or "" for each in commands._choices_actions}
     for name, command in commands.choices.items():
@@ -149,7 +149,7 @@ def command_line() -> Iterator[str]:
         if rows:
             yield table(("option", "what it does"), iter(rows))
     yield "### Environment"
-    listed = re.findall(r"^  (\w+) +(.*)$", importlib.import_module("tabtorch.cli").ENVIRONMENT, re.M)
+    listed = re.findall(r"^  (\w+) +(.*)$", importlib.import_module("tabtorch.cli.commands").ENVIRONMENT, re.M)
     yield table(("variable", "what it says"), ((f"`{name}`", what) for name, what in listed))
 
 
