@@ -13,7 +13,7 @@ import pytest
 import tabtorch as torch
 from tabtorch import nn
 from tabtorch.bridge import close, get_bridge
-from tabtorch.engine import builder, graph, plan
+from tabtorch.engine import builder, graph, plan, schedules
 from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
 
@@ -38,6 +38,7 @@ def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     for name, value in (("software", False), ("barriers", True), ("buffers", request.param)):
         monkeypatch.setattr(t, name, value)
     monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(schedules, "_families", {})  # those that are known may be of the other form
     monkeypatch.setattr(get_bridge(), "portion", float("inf"))
     numbers = count(1)
     monkeypatch.setattr(builder, "_kernels", {})

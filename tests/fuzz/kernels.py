@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import tabtorch
-from tabtorch.engine import graph
+from tabtorch.engine import graph, schedules
 from tabtorch.engine.target import target
 
 TARGETS = ("cpu", "webgpu", "gpu")
@@ -199,8 +199,9 @@ def as_target(name: str, buffers: int = 0) -> Iterator[str]:
         return
     graph.flush()
     t = target(0)
-    before, plans = (t.software, t.barriers, t.buffers), dict(graph._plans)
+    before, plans, families = (t.software, t.barriers, t.buffers), dict(graph._plans), schedules._families
     graph._plans.clear()
+    schedules._families = {}  # those that are known are of the other form
     t.software, t.barriers, t.buffers = False, True, min(buffers or t.buffers, t.buffers)
     try:
         yield "webgpu"
@@ -209,6 +210,7 @@ def as_target(name: str, buffers: int = 0) -> Iterator[str]:
         t.software, t.barriers, t.buffers = before
         graph._plans.clear()
         graph._plans.update(plans)
+        schedules._families = families
 
 
 def check(seed: int, name: str) -> str | None:
