@@ -3,7 +3,7 @@ is told that it is a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +15,7 @@ from tabtorch.engine import graph
 from tabtorch.engine.target import target
 from test_counts import counted
 
-
-@pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    graph.flush()
-    t = target(0)
-    monkeypatch.setattr(graph, "_plans", {})
-    monkeypatch.setattr(t, "software", False)
-    monkeypatch.setattr(t, "barriers", True)
-    yield
-    graph.flush()
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
 
 def draw(*shape: int) -> torch.Tensor:
