@@ -103,3 +103,15 @@ def test_nobody_asks_which_device_it_is() -> None:
         if asks.search(line)
     }
     assert not found, sorted(found)
+
+
+def test_the_runtime_names_no_device() -> None:
+    """A device is three files: ARCHITECTURE.md says so."""
+    source = ROOT / "js" / "src"
+    named = re.compile(r"""from "[^"]*(webgpu|devices/)|\b(Gpu|Cpu)\w+|\b(gpu|cpu)\.""")
+    for file in ("runtime.ts", "device.ts", "protocol.ts", "binding.ts", "params.ts"):
+        found = named.search((source / file).read_text())
+        assert not found or file == "device.ts" and found[0] == "gpu.", (file, found)
+    numbers = [re.search(r"  number: (\d+),\n  name: \"(\w+)\"", p.read_text()) for p in (source / "devices").iterdir()]
+    assert {(int(n[1]), n[2]) for n in numbers if n} == {(b.number, b.name) for b in devices.BACKENDS.values()}
+    assert "| a device | 3 |" in (ROOT / "ARCHITECTURE.md").read_text()
