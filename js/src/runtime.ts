@@ -344,7 +344,7 @@ export class Runtime {
         case Op.BIND: {
           const template = this.templates.get(reader.arg(1));
           if (template === undefined) fail("internal", "bind", `plan ${reader.arg(1)} is not defined`);
-          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))));
+          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))), this.plans[reader.arg(1)]);
           break;
         }
         case Op.FORGET:
@@ -356,10 +356,14 @@ export class Runtime {
     }
   }
 
-  private define(id: number, spec: PlanSpec): void {
+  /** like: the plan of whose template this one is, or nothing. */
+  private define(id: number, spec: PlanSpec, like?: GpuPlan | CpuPlan | BrokenPlan): void {
     this.counters.plans++;
     try {
-      this.plans[id] = this.on(spec.device).definePlan(spec);
+      this.plans[id] =
+        spec.device === CPU
+          ? this.cpu.definePlan(spec, like instanceof CpuPlan ? like : undefined)
+          : (this.on(spec.device) as GpuDevice).definePlan(spec, like instanceof GpuPlan ? like : undefined);
     } catch (error) {
       this.plans[id] = new BrokenPlan(spec, recordOf(error, spec.name));
       throw error;
