@@ -41,11 +41,9 @@ _PLAIN = frozenset((int, bool, float, str, type(None), Symbol, Meta, dtype, devi
 
 def _numbers(key: tuple) -> tuple:
     """The same with ints in place of what can stand for one."""
-    if _PLAIN.issuperset(map(type, key)):
-        return key
     for k in key:
         if type(k) is tuple:
-            if _numbers(k) is not k:
+            if not _PLAIN.issuperset(map(type, k)) and _numbers(k) is not k:
                 break
         elif type(k) not in _PLAIN and hasattr(k, "__index__"):
             break
@@ -68,8 +66,7 @@ def remembered(build: F) -> F:
     def look(*key: Any) -> Any:
         r = table.get(key)
         if r is None:
-            numbers = _numbers(key)
-            if numbers is not key:
+            if not _PLAIN.issuperset(map(type, key)) and (numbers := _numbers(key)) is not key:
                 return look(*numbers)
             if len(table) > 50_000:  # programs that meet every size once must not grow without end
                 table.clear()

@@ -75,8 +75,8 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     return ("as it is", type(x), x), ()
 
 
-def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
-    """The same of an instruction; and of each number, whether it is one of a view."""
+def of_inst(i: Inst) -> tuple[int, tuple[int, ...], int]:
+    """The same of an instruction; and how many of the numbers, the first ones, are those of views."""
     r = i.structure
     if r is None and i.base is not i:
         r = i.structure = of_inst(i.base)
@@ -86,7 +86,7 @@ def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
         forms, parts = zip(*found)
         form = _number((i.op, i.compute, i.scalars, static, *forms))
         numbers = sum(parts, ())
-        r = i.structure = (form, numbers + more, (True,) * len(numbers) + (False,) * len(more))
+        r = i.structure = (form, numbers + more, len(numbers))
     return r
 
 
@@ -116,7 +116,7 @@ class Sized:
     @property
     def kinds(self) -> Iterable[bool]:
         """Of each number, whether it is one of a view."""
-        return chain.from_iterable(kinds for _, _, kinds in self._found)
+        return (at < views for _, numbers, views in self._found for at in range(len(numbers)))
 
 
 def _shadow(i: Any, srcs: tuple[Node, ...], of: Node) -> Node:

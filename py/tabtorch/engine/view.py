@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from .symbols import Symbol, concrete
@@ -37,11 +39,12 @@ class Size(tuple):
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements; a dimension of size 0 counts as 1, as PyTorch does."""
-    out, n = [], 1
-    for s in tuple(shape)[::-1]:  # a Size gives its elements in Python, a tuple in C
-        out.append(n)
-        n *= s if s > 0 else 1
-    return tuple(out[::-1])
+    if not shape:
+        return ()
+    inner = tuple(shape)[:0:-1]  # a Size gives its elements in Python, a tuple in C
+    if 0 in inner:
+        inner = tuple([n or 1 for n in inner])
+    return tuple(accumulate(inner, mul, initial=1))[::-1]
 
 
 def ordered_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:

@@ -341,10 +341,13 @@ def _placed(
 ) -> tuple[Inst, Meta, tuple[str, Any], list[Any]]:
     """What `infer` returns, once types are known. several: there are numbers that count as tensors of another shape."""
     strides = None
-    if order == ():
+    plain = not (several or row.seen or row.empty_like)
+    if order == () and plain and all(m.contiguous and m.shape == shape for m in metas):
+        order = None
+    elif order == ():
         first = 1 if row.rule == "where" else 0  # whose condition stays what it is
         kind = common if computed is dtypes.bool_ else computed
-        seen = [*metas[:first], *[_brought_to(kind, m) for m in metas[first:]]]
+        seen = [m if m.dtype is kind or k < first else _brought_to(kind, m) for k, m in enumerate(metas)]
         if row.seen is not None:
             seen = row.seen(seen)
         order = None if row.row_major else layout_of(seen, shape, several)
