@@ -17,8 +17,8 @@ from .lowering import Lowering
 from .memory import Buffer, bridge, lost
 from .nodes import Node
 from .schedules import Schedule, Sized
-from .symbols import Trace
 from .target import Target, target
+from .trace import Trace
 from .window import counts
 
 

@@ -19,8 +19,9 @@ from .instructions import Inst
 from .memory import bridge, largest
 from .nodes import Node
 from .recipes import Recipe, recipe_of
-from .symbols import Trace, concrete
+from .symbols import concrete
 from .temporaries import Places, lay_out
+from .trace import Trace
 from .view import Meta, Size
 from .window import counts
 
