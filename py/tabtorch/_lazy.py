@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from tabtorch.engine import complex as complex
     from tabtorch.engine import expr as expr
     from tabtorch.engine import plan as plan
+    from tabtorch.engine import salvage as salvage
     from tabtorch.engine import view as view
     from tabtorch.func import batch as batch
     from tabtorch.func import batch_kernels as batch_kernels
@@ -191,6 +192,7 @@ _MODULES = {
     "row_helpers": "tabtorch.ops.rows.row_helpers",
     "row_tape": "tabtorch.ops.machinery.row_tape",
     "safetensors": "tabtorch.safetensors",
+    "salvage": "tabtorch.engine.salvage",
     "saved_tensors": "tabtorch.autograd.saved_tensors",
     "schedules": "tabtorch.profiler.schedules",
     "scatter": "tabtorch.ops.indexing.scatter",

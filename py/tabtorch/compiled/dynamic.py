@@ -28,7 +28,8 @@ from tabtorch.engine import graph
 from tabtorch.engine.graph import Buffer, Inst, Node, inst
 from tabtorch.engine.plan import make_plan
 from tabtorch.engine.recipes import compiled
-from tabtorch.engine.symbols import Symbol, Trace, concrete, given, is_number
+from tabtorch.engine.symbols import Symbol, concrete, given, is_number
+from tabtorch.engine.trace import Trace
 from tabtorch.engine.view import Meta, Size, concrete_meta, contiguous_strides, meta, symbolic_meta
 from tabtorch.engine.window import plain
 

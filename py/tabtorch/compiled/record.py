@@ -361,12 +361,15 @@ class CallRecorder:
         with graph.undisturbed():
             windows = [Window(q) for q in queues]
             try:
+                for w in windows:
+                    w.survey()
+                    if w.lost:
+                        raise graph.lost()
                 return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
             except Unrecorded:
                 for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
                     if any(n.buf is None for n in w.nodes):
-                        q.nodes[:0] = w.nodes
-                        q.windows = [n.pos for n, _ in w.aliased]
+                        w.put_back(q)
                 raise
             except BaseException:
                 for w in windows:
