@@ -134,6 +134,7 @@ def flush_queue(q: Queue, wanted: Node | None = None) -> None:
 
 def _send(q: Queue, wanted: Node | None = None) -> None:
     """In the LOCK."""
+    global planning
     me = get_ident()
     if me != FIRST:
         met()
@@ -148,15 +149,19 @@ def _send(q: Queue, wanted: Node | None = None) -> None:
         queues.recording.apart(q, wanted)
         if not q.waiting():
             return
-    with undisturbed():
-        w = None
-        try:
-            w = Window(q)
-            _run(w, q)
-        except BaseException:
-            if w is not None:
-                give_up(w.nodes)
-            raise
+    w = None
+    handler = interrupts.hold()  # `undisturbed`, which costs nine calls more: every window comes through here
+    planning = me
+    try:
+        w = Window(q)
+        _run(w, q)
+    except BaseException:
+        if w is not None:
+            give_up(w.nodes)
+        raise
+    finally:
+        planning = 0
+        interrupts.release(handler)
 
 
 def _run(w: Window, q: Queue) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any
 
+from . import queues
 from .instructions import Inst
 from .liveness import by, held_beyond
 from .memory import Buffer, bridge
@@ -31,7 +32,7 @@ class Window:
 
     def __init__(self, q: Queue) -> None:
         """In the LOCK."""
-        waiting = q.waiting()
+        waiting = q.nodes if queues.recording is None else q.waiting()
         nodes = self.nodes = waiting[:]
         del waiting[: len(nodes)]
         aliases: list[int] = []
