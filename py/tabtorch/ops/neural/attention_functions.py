@@ -49,6 +49,7 @@ class Traced(NamedTuple):
     captured: list[Tensor]
     scalars: list[Any]
     types: list[str]
+    wanted: list[Tensor]
 
 
 class _Untraceable(Exception):
@@ -149,7 +150,7 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
     if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks
         raise _Untraceable
     functions = Functions(tuple(t.insts), tuple(t.sources), *numbers)
-    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types)
+    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types, [])
 
 
 def _leads_to(out: Tensor, score: Tensor) -> bool:
