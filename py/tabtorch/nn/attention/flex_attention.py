@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
 import tabtorch as torch
+from tabtorch.autograd import engine
 from tabtorch.base.thread_state import STATE
 from tabtorch.nn.attention._block_mask import (
     _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401  transformers asks for it here
@@ -186,6 +187,18 @@ def flex_attention(
     return (out, lse) if return_lse else out
 
 
+def _for_heads(t: Tensor, query: Tensor) -> Tensor:
+    """Keys or values with each head as often as it has heads of queries."""
+    groups = query.size(1) // t.size(1)
+    return t if groups == 1 else t.repeat_interleave(groups, 1)
+
+
+def _scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """Q Kᵀ · scale, (B, Hq, L, S), float32 or float64."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    return query.to(wide) @ _for_heads(key, query).to(wide).transpose(-2, -1) * scale
+
+
 def _by_formula(
     query: Tensor,
     key: Tensor,
@@ -196,11 +209,9 @@ def _by_formula(
     want: AuxRequest,
 ) -> Any:
     """The result, and what is wanted besides."""
-    groups = query.size(1) // key.size(1)
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
-    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * scale
+    scores = _scores(query, key, scale)
+    value = _for_heads(value, query)
+    wide = scores.dtype
     lines = _lines(query.device, *scores.shape)
     if score_mod is not None:
         scores = _over_all(score_mod, 0)(scores, *lines).to(wide)
@@ -244,14 +255,26 @@ def _by_kernels(
 
     read = {id(t._storage.node) for t in traced.captured}
 
-    def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
-        """To be differentiated again: the functions are called again, and must read what they have read."""
+    def check_unchanged() -> None:
+        """Before the functions are called again: they must read what they have read."""
         now = trace(sizes, query._meta.device, score_mod, mask_mod, False)
         if now is not None and any(id(t._storage.node) not in read for t in now.captured):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor "
                 "that score_mod or mask_mod reads"
             )
+
+    def of_read(d: Tensor, q: Tensor, k: Tensor) -> Any:
+        """Gradients of what `score_mod` reads; these alone are computed of scores in memory."""
+        check_unchanged()
+        scores = _scores(q, k, scale)
+        with torch.enable_grad():
+            out = _over_all(score_mod, 0)(scores, *_lines(q.device, *scores.shape))
+        return engine.run([out._fn], [d.to(out.dtype)], True, False, traced.wanted, accumulate=False, cut=True)
+
+    def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
+        """To be differentiated again."""
+        check_unchanged()
 
         def again(q: Tensor, k: Tensor, v: Tensor) -> Any:
             out, lse, _ = _by_formula(q, k, v, score_mod, block_mask, scale, AuxRequest(lse=want_lse))
@@ -260,9 +283,20 @@ def _by_kernels(
         out, back = torch.func.vjp(again, q, k, v)
         if want_lse:
             g = tuple(torch.zeros_like(x) if d is None else d for d, x in zip(g, out, strict=True))
-        return back(g)
+        found = *back(g), None
+        if traced.wanted:
+            create = STATE.grad
+            with torch.enable_grad():  # as far as to q, k and v, which may be made of the same
+                xs = [x.view_as(x) for x in (q, k, v)]
+                out = again(*xs)
+            roots = [(x._fn, d) for x, d in zip(*((out, g) if want_lse else ([out], [g])), strict=True)]
+            ends = [*traced.wanted, *[x for x in xs if x.requires_grad]]
+            found += tuple(engine.run(*zip(*roots, strict=True), True, create, ends, accumulate=False, cut=True))[
+                : len(traced.wanted)
+            ]
+        return found
 
-    found = attention(query, key, value, None, False, scale, gradients, traced, blocks, want_lse)
+    found = attention(query, key, value, None, False, scale, gradients, traced, blocks, want_lse, of_read=of_read)
     if not want_lse:
         return found, None, None
     out, lse = found

@@ -65,10 +65,11 @@ def scaled_dot_product_attention(
     query, key, value = widened(query), widened(key), widened(value)  # as PyTorch's kernel has the scores of halves
     weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p)
+        weights = torch.dropout(weights, dropout_p, True)
     out = torch.matmul(weights, value).to(dtype)
     # PyTorch has a kernel for the common case, and the formula for others
-    if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1):
+    learnt = attn_mask is not None and attn_mask.requires_grad
+    if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1) and not learnt:
         named(out, "ScaledDotProductFlashAttentionForCpuBackward0")
     return out
 

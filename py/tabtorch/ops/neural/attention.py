@@ -96,6 +96,7 @@ def attention(
     blocks: tuple[Tensor, tuple[int, int]] | None = None,
     totals: bool = False,
     dropout: tuple[Any, ...] = (),
+    of_read: Callable[..., Any] | None = None,
 ) -> Any:
     """softmax(q kᵀ · scale + mask) v for what is `served`, recorded.
 
@@ -103,7 +104,7 @@ def attention(
     gradients themselves.
     traced: FlexAttention's functions, in place of a mask. blocks: (batch, heads, rows, columns) of 0 to 3, see `_Writer.block`,
     and the size of one. totals: gives (result, logarithms of the sums of exp(score)), and `formula` a list of two gradients.
-    dropout: its numbers, see `dropout_numbers`.
+    dropout: its numbers, see `dropout_numbers`. of_read: of the gradients of the functions' results those of what they read.
     """
     m, mk, mv = q._meta, k._meta, v._meta
     extra = [] if mask is None else [mask]
@@ -176,21 +177,25 @@ def attention(
         def made(op: Any, out: Meta, shown: Meta, **more: Any) -> Tensor:
             return run(inst(op, tuple(seen), out, types, plain._replace(**more)), shown, *args, scalars=scalars)
 
-        def of_scores(summed: tuple[bool, ...]) -> Tensor:
+        def of_scores(summed: tuple[bool, ...], shape: tuple[int, ...] | None = None) -> Tensor:
             """The gradient of what is added to the scores."""
             wide = contiguous_meta(spread((*m.shape[:-1], mk.shape[-2]), summed), dtypes.float32, m.device)
-            return made(MASK, wide, wide, summed=summed)
+            shown = wide if shape is None else contiguous_meta(shape, dtypes.float32, m.device)
+            return made(MASK, wide, shown, summed=summed)
 
         dq = made(QUERY, _flat(m.numel, m), gradient_view(seen[0]))
         both = made(KEY, _flat(mk.numel + mv.numel, m), gradient_view(seen[1]))
         found = [dq, both, Tensor._wrap(both._storage.node, gradient_view(seen[2], mk.numel)), None]
         if shared is not None:
-            found[3] = of_scores(shared)
-        return (*found, *(traced.gradients(of_scores((False,) * (m.ndim)), q, k) if wanted else ()))
+            found[3] = of_scores(shared, None if any(shared[-2:]) else tuple(extra[0]._meta.shape))
+        if wanted:
+            assert of_read is not None
+            found += of_read(of_scores((False,) * m.ndim), q, k)
+        return tuple(found)
 
     name = "ScaledDotProductFlashAttentionForCpu"
     if m.ndim != 4 or m.shape[-1] != mv.shape[-1] or dropout or shared is not None:
-        name = "UnsafeView"
+        name = "UnsafeView" if m.ndim > 2 else "Mm"
     results = (out, lse) if totals else out
     record(name + "Backward0", (q, k, v, mask, *wanted), results, back, (q, k, v, out, lse, *extra))
     return results

@@ -25,6 +25,8 @@ _BUSY = 128
 _LONG = 12
 #: types of the scalars that dropout adds, the last ones: see `dropout_numbers`
 DROPOUT_TYPES = (*philox.SCALARS, "u32", "f32")
+#: elements that one word can number
+_COUNTERS = 2**32
 
 
 class Static(NamedTuple):
@@ -129,7 +131,9 @@ class _Writer:
             first = len(self.inst.scalars) - len(DROPOUT_TYPES)
             numbers = [self.low.scalar(k, first + j) for j in range(len(DROPOUT_TYPES))]
             row = b * k.dim(self.M, "M") + m
-            if self.batch * self.M * self.N < 2**32:  # the counter of this element of the scores, were they in memory
+            if (
+                self.batch * self.M * self.N < _COUNTERS
+            ):  # the counter of this element of the scores, were they in memory
                 counter = row * k.dim(self.N, "N") + n, const(0, "u32")
             else:
                 counter = n, row + 1
