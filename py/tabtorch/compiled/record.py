@@ -15,7 +15,7 @@ from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import PLAIN, refresh
 from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import DynamicRecording, Numbers, Sizes, WindowPlan, settled
+from tabtorch.compiled.dynamic import DynamicRecording, Numbers, WindowPlan
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.inputs import Source
@@ -23,6 +23,7 @@ from tabtorch.compiled.memory import separated, twin_of, unshared
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begin, Begins
+from tabtorch.compiled.symbolic_sizes import Sizes, settled
 from tabtorch.compiled.tree import Unknown, altered, describe, with_sizes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
