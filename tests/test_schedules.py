@@ -24,8 +24,9 @@ from tabtorch.compiled import backward_plan, planning
 from tabtorch.engine import graph, plan, schedules
 from tabtorch.engine.recipes import compiled
 from tabtorch.engine.steps import Copy, Dispatch, Step
-from tabtorch.engine.symbols import Symbol, Trace
+from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.target import target
+from tabtorch.engine.trace import Trace
 
 SEED = int(os.environ.get("TABTORCH_FUZZ_SEED") or 0)
 

@@ -24,7 +24,8 @@ export interface Device {
   peakBytes: number;
   dispatches: number;
   defineKernel(id: number, spec: KernelSpec): void;
-  definePlan(spec: PlanSpec): Plan;
+  /** like: a plan of this device and of the same steps, of which this one differs in numbers alone. */
+  definePlan(spec: PlanSpec, like?: Plan): Plan;
   run(plan: Plan, reader: BlockReader): void;
   has(id: number): boolean;
   upload(id: number, data: Bytes): void;

@@ -35,9 +35,9 @@ export interface DispatchSpec {
   kernel: number;
   bind: number[];
   words: ArrayLike<number>;
-  patch?: [word: number, scalar: number, type: PatchType][];
+  patch?: [word: number, scalar: number, type: PatchType][] | undefined;
   grid: number[];
-  label?: string;
+  label?: string | undefined;
 }
 
 export type StepSpec = DispatchSpec | { copy: [src: number, dst: number, nbytes: number] } | { clear: [slot: number] };

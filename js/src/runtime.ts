@@ -351,7 +351,7 @@ export class Runtime {
         case Op.BIND: {
           const template = this.templates.get(reader.arg(1));
           if (template === undefined) fail("internal", "bind", `plan ${reader.arg(1)} is not defined`);
-          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))));
+          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))), this.plans[reader.arg(1)]);
           break;
         }
         case Op.FORGET:
@@ -363,10 +363,11 @@ export class Runtime {
     }
   }
 
-  private define(id: number, spec: PlanSpec): void {
+  /** like: the plan of whose template this one is, or nothing. */
+  private define(id: number, spec: PlanSpec, like?: Plan): void {
     this.host.counters.plans++;
     try {
-      this.plans[id] = this.on(spec.device).definePlan(spec);
+      this.plans[id] = this.on(spec.device).definePlan(spec, like instanceof BrokenPlan ? undefined : like);
     } catch (error) {
       this.plans[id] = new BrokenPlan(spec, recordOf(error, spec.name));
       throw error;

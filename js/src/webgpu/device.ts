@@ -166,10 +166,11 @@ export class GpuDevice implements Accelerator {
     this.kernels[id] = this.pipelines.kernel(spec);
   }
 
-  definePlan(spec: PlanSpec): GpuPlan {
+  /** like: a plan of the same steps, of which this one differs in numbers alone. */
+  definePlan(spec: PlanSpec, like?: GpuPlan): GpuPlan {
     this.use(spec.name);
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);
-    const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits);
+    const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits, like);
     this.plans.add(plan);
     return plan;
   }

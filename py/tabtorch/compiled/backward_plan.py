@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tabtorch.autograd import engine
+from tabtorch.autograd.edges import meta_at, output, standing_for
 from tabtorch.autograd.grad_mode import STATE, no_grad
 from tabtorch.autograd.tape import FREED, LEAF, GradFn, freed_error, modified_error, next_seq
 from tabtorch.compiled.inputs import Source
@@ -36,9 +37,9 @@ class Joint:
         """
         check_hooks(order)
         self.saves = any(fn.saves for fn in order)
-        metas = [_meta_at(e) for e in roots]
+        metas = [meta_at(e) for e in roots]
         self.outputs = [(m, contiguous_meta(m.shape, m.dtype, m.device)) for m in metas]
-        inputs = [_standing_for(e) for e in ends]
+        inputs = [standing_for(e) for e in ends]
         self.input_metas = tuple([t._meta for t in inputs])
         #: of each input, the outputs that depend on it: it has a gradient only if one of them has
         self.reaching = self._reaching(roots, ends)
@@ -246,29 +247,6 @@ def check_hooks(fns: Sequence[GradFn]) -> None:
     """Raises ValueError if one has hooks: what stands for it has none."""
     if any(fn.tensor_hooks or fn.retains or fn.pre_hooks or fn.post_hooks for fn in fns):
         raise ValueError("its gradients have hooks")
-
-
-def output(e: Any) -> Any:
-    """Which output of which function an edge leads to, or which leaf."""
-    return e if e.edge_kind == LEAF else (e.fn, e.nr if e.is_port else 0)
-
-
-def _meta_at(e: Any) -> Any:
-    """The Meta of what an edge leads to."""
-    if e.edge_kind == LEAF:
-        return e._meta
-    return e.fn.outs[e.nr] if e.is_port else e.fn.outs
-
-
-def _standing_for(e: Any) -> Tensor:
-    """A tensor with no value for what an edge leads to, whose gradient is asked for; a leaf is itself."""
-    if e.edge_kind == LEAF:
-        return e
-    t: Tensor = object.__new__(Tensor)
-    t._meta = _meta_at(e)
-    t._fn = e
-    t._rg = True
-    return t
 
 
 def _modified(root: Any, version: int) -> Exception:

@@ -16,10 +16,11 @@ from copy import copy
 from typing import Any
 
 from tabtorch.autograd import engine
+from tabtorch.autograd.edges import output
 from tabtorch.autograd.match_input import fit_gradient
 from tabtorch.autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
 from tabtorch.autograd.views import PLAIN
-from tabtorch.compiled.backward_plan import Joint, check_hooks, output
+from tabtorch.compiled.backward_plan import Joint, check_hooks
 from tabtorch.compiled.storage_offsets import Begins
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import concrete_meta

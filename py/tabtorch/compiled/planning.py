@@ -11,7 +11,7 @@ from typing import Any
 
 from tabtorch.compiled import symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import DynamicRecording, Numbers, Sizes, WindowPlan, settled
+from tabtorch.compiled.dynamic import DynamicRecording, Numbers, WindowPlan
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.inputs import Source
@@ -19,6 +19,7 @@ from tabtorch.compiled.memory import separated, twin_of, unshared
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.results import Bases
 from tabtorch.compiled.storage_offsets import Begin, Begins
+from tabtorch.compiled.symbolic_sizes import Sizes, settled
 from tabtorch.compiled.tree import with_sizes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph

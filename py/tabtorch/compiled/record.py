@@ -13,7 +13,7 @@ from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import PLAIN, refresh
 from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import DynamicRecording, Sizes, settled
+from tabtorch.compiled.dynamic import DynamicRecording
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
 from tabtorch.compiled.memory import twin_of, unshared
@@ -21,6 +21,7 @@ from tabtorch.compiled.planning import Planner, Unrecorded
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begins
+from tabtorch.compiled.symbolic_sizes import Sizes, settled
 from tabtorch.compiled.tree import Unknown, altered, describe
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -335,12 +336,15 @@ class CallRecorder(Planner):
         with graph.undisturbed():
             windows = [Window(q) for q in queues]
             try:
+                for w in windows:
+                    w.survey()
+                    if w.lost:
+                        raise graph.lost()
                 return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
             except Unrecorded:
                 for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
                     if any(n.buf is None for n in w.nodes):
-                        q.nodes[:0] = w.nodes
-                        q.windows = [n.pos for n, _ in w.aliased]
+                        w.put_back(q)
                 raise
             except BaseException:
                 for w in windows:

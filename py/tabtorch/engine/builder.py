@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
+
 from .. import bridge as _bridges
-from . import rows, tiles
 from .expr import Expr, cast, fit
 from .fuse import Graph, Group
 from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
@@ -310,10 +311,10 @@ class Builder:
     def emit_row(self, g: Group) -> None:
         if g.O == 0:
             return
-        if g.kind == "contract" and tiles.serves(self.target, self.nodes[tiles.contraction(self, g)].inst):
-            tiles.emit(self, g)
+        if g.kind == "contract" and _lazy.tiles.serves(self.target, self.nodes[_lazy.tiles.contraction(self, g)].inst):
+            _lazy.tiles.emit(self, g)
         else:
-            rows.emit(self, g)
+            _lazy.rows.emit(self, g)
 
     # ---- the whole
 

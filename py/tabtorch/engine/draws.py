@@ -10,7 +10,7 @@ from typing import Any
 
 from tabtorch.base.random_streams import Draw, HostKernel
 
-from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
+from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst, lost
 from .lower import Ref
 from .steps import Patch
 from .view import Meta
@@ -54,6 +54,8 @@ def run(draw: Draw, sources: tuple[Node, ...], out: Meta) -> Node:
     alone = Queue(out.device)
     alone.nodes.append(node)
     flush_queue(alone)
+    if not buffer_of(node).id:
+        raise lost(kernel.name)
     return node
 
 

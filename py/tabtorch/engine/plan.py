@@ -18,8 +18,8 @@ from .memory import Buffer, bridge, lost
 from .nodes import Node
 from .schedules import Schedule, Sized
 from .steps import names
-from .symbols import Trace
 from .target import Target, target
+from .trace import Trace
 from .window import counts
 
 

@@ -20,8 +20,9 @@ from .memory import bridge, largest
 from .nodes import Node
 from .recipes import Recipe, recipe_of
 from .steps import Step
-from .symbols import Trace, concrete
+from .symbols import concrete
 from .temporaries import Places, lay_out
+from .trace import Trace
 from .view import Meta, Size
 from .window import counts
 
@@ -39,11 +40,8 @@ _forms: dict[tuple, int] = {}
 
 
 def _number(form: tuple) -> int:
-    """A number that stands for this form, and for no other, ever."""
-    n = _forms.get(form)
-    if n is None:
-        n = _forms[form] = len(_forms)
-    return n
+    """A number that stands for this form, and for no other, ever. A view's begins with a dtype, an instruction's with an operation."""
+    return _forms.setdefault(form, len(_forms))
 
 
 def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
@@ -51,10 +49,13 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
     r = m.structure
     if r is None:
         numbers = (*m.shape, *m.strides, m.offset)
-        fixed = tuple([None if n > 1 else n for n in numbers])
-        form = _number(("view", m.dtype, m.device, m.mark, fixed))
-        r = m.structure = (form, tuple([n for n in numbers if n > 1]))
+        fixed = tuple([n if n < 2 else None for n in numbers])
+        r = m.structure = (_number((m.dtype, m.device, m.mark, *fixed)), tuple([n for n in numbers if n > 1]))
     return r
+
+
+#: types of which equal values are the same, and no views
+_PLAIN = frozenset((int, str, type(None)))
 
 
 def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
@@ -64,6 +65,8 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     if type(x) is Meta:
         return _of_meta(x)
     if type(x) is tuple:
+        if not sized and _PLAIN.issuperset(map(type, x)):
+            return ("as they are", x), ()
         found = [_of_static(y, sized) for y in x]
         return tuple([form for form, _ in found]), tuple(chain.from_iterable(numbers for _, numbers in found))
     if hasattr(x, "of_parts"):
@@ -74,29 +77,31 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     return ("as it is", type(x), x), ()
 
 
-def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
-    """The same of an instruction; and of each number, whether it is one of a view."""
+def of_inst(i: Inst) -> tuple[int, tuple[int, ...], int]:
+    """The same of an instruction; and how many of the numbers, the first ones, are those of views."""
     r = i.structure
+    if r is None and i.base is not i:
+        r = i.structure = of_inst(i.base)
     if r is None:
-        i = i.base
-        found = [_of_meta(m) for m in (*i.ins, i.out)]
-        static, more = _of_static(i.static, i.op.sized)
-        form = _number(("op", i.op, i.compute, i.scalars, static, *[n for n, _ in found]))
-        numbers = tuple(chain.from_iterable(numbers for _, numbers in found))
-        r = i.structure = (form, numbers + more, (True,) * len(numbers) + (False,) * len(more))
+        found = [m.structure or _of_meta(m) for m in (*i.ins, i.out)]
+        static, more = (None, ()) if i.static is None else _of_static(i.static, i.op.sized)
+        forms, parts = zip(*found)
+        form = _number((i.op, i.compute, i.scalars, static, *forms))
+        numbers = sum(parts, ())
+        r = i.structure = (form, numbers + more, len(numbers))
     return r
 
 
 class Sized:
     """A window as its structure (`key`) and its numbers (`values`)."""
 
-    __slots__ = ("inputs", "key", "kinds", "nodes", "values")
+    __slots__ = ("_found", "inputs", "key", "nodes", "values")
 
     def __init__(self, nodes: list[Node], inputs: list[Node], more: tuple) -> None:
         """more: whatever else the planning depends on. Nodes know their positions in the window, inputs theirs."""
         self.nodes = nodes
         self.inputs = inputs
-        found = [of_inst(n.inst) for n in nodes]
+        found = self._found = [n.inst.structure or of_inst(n.inst) for n in nodes]
         key: list[Any] = [form for form, _, _ in found]
         key += [s.pos for n in nodes for s in n.srcs]
         key.append(more)
@@ -108,9 +113,12 @@ class Sized:
             key.append(roots.setdefault(id(b.base or b), len(roots)))
             key.append(b.base is None)
         self.key = tuple(key)
-        self.values = tuple(chain.from_iterable(numbers for _, numbers, _ in found))
-        #: of each number, whether it is one of a view
-        self.kinds = chain.from_iterable(kinds for _, _, kinds in found)
+        self.values = tuple(chain.from_iterable([numbers for _, numbers, _ in found]))
+
+    @property
+    def kinds(self) -> Iterable[bool]:
+        """Of each number, whether it is one of a view."""
+        return (at < views for _, numbers, views in self._found for at in range(len(numbers)))
 
 
 def _shadow(i: Any, srcs: tuple[Node, ...], of: Node) -> Node:
