@@ -97,6 +97,7 @@ _MODULES = {
     "row_tape": "tabtorch.ops.machinery.row_tape",
     "rows": "tabtorch.engine.rows",
     "safetensors": "tabtorch.safetensors",
+    "salvage": "tabtorch.engine.salvage",
     "saved_tensors": "tabtorch.autograd.saved_tensors",
     "scatter": "tabtorch.ops.indexing.scatter",
     "schedules": "tabtorch.profiler.schedules",

@@ -57,6 +57,7 @@ from tabtorch.engine import functions as engine_functions
 from tabtorch.engine import graph as engine_graph
 from tabtorch.engine import plan as plan
 from tabtorch.engine import rows as rows
+from tabtorch.engine import salvage as salvage
 from tabtorch.engine import tiles as tiles
 from tabtorch.engine import view as view
 from tabtorch.func import batch as batch
@@ -195,6 +196,7 @@ __all__ = [
     "row_tape",
     "rows",
     "safetensors",
+    "salvage",
     "saved_tensors",
     "scatter",
     "schedules",

@@ -15,7 +15,7 @@ from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.shapes import dense_strides, remembered, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, emit
-from tabtorch.engine.view import Meta, contiguous_meta
+from tabtorch.engine.view import Meta, contiguous_meta, meta
 from tabtorch.ops.machinery.operand_devices import WIDE
 from tabtorch.ops.machinery.out_types import CASTABLE, EXACT, Rule, anything
 from tabtorch.ops.machinery.registry import NOTHING, blame, missing, overridden, own_code, register, required
@@ -151,7 +151,7 @@ def view_meta(m: Meta, shape: tuple[int, ...], strides: tuple[int, ...], offset:
     """A view of what `m` views; without elements it is the plain one, so that it stands for no place at all."""
     if 0 in shape:
         return contiguous_meta(shape, m.dtype, m.device)
-    return m.view(shape, strides, m.offset + offset)
+    return meta(shape, strides, m.offset + offset, m.dtype, m.device, m.mark)
 
 
 @remembered
