@@ -63,8 +63,8 @@ HOST_ONLY = {
     "tabtorch/nn/functional/__init__.pyi",
     "tabtorch/nn/modules/__init__.pyi",
 }
-#: what of the package comes first in the archive, which is unpacked only as far as it is asked for: what `import torch` loads,
-#: then what a training loop does. What is not named comes last
+#: what of the package comes first in the archive, which is unpacked only as far as it is asked for, after what every program
+#: loads (`first_used`). What is not named comes last
 FIRST = (
     *("version.py", "_lazy.py", "storage.py", "base", "bridge", "core", "autograd", "engine", "random.py"),
     *("wgsl", "ops", "nn", "optim", "utils", "interception", "compiled", "func"),
@@ -120,6 +120,39 @@ print("MODULES =", registry.table())
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
 
 
+def first_used(names: bytes) -> list[str]:
+    """The files that a short program loads, in the order in which it does. Nothing is computed, so there need be no device.
+
+    names: the source of `tabtorch.ops.names`.
+    """
+    code = """
+import sys, types
+names = types.ModuleType("tabtorch.ops.names")
+exec(sys.stdin.read(), vars(names))
+sys.modules[names.__name__] = names
+import tabtorch as torch
+from tabtorch import nn
+x = torch.ones(2, 2, device="meta") + 1
+layer = nn.Linear(2, 2, device="meta")
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+nn.functional.mse_loss(layer(x), x).backward()
+from tabtorch.core import printing
+from tabtorch.engine import plan, rows, tiles
+del sys.modules[names.__name__]
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("tabtorch")), sep="\\n")
+"""
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, cwd=PACKAGE.parent, check=True, input=names, stdout=subprocess.PIPE).stdout.decode()
+    loaded = [Path(path).relative_to(PACKAGE.parent).as_posix() for path in printed.splitlines()]
+    return [
+        "tabtorch/bridge/runtime.js",
+        "tabtorch/bridge/pyodide.py",
+        "tabtorch/ops/names.py",
+        *loaded,
+        "tabtorch/wgsl/matmul.wgsl",
+    ]
+
+
 #: LZMA for text: eight bits of the byte before are context, and where a byte stands in a word is none
 TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 
@@ -141,9 +174,13 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     a tab there, which saves 1 %, and the words that fill most are one of `_archive.CODES` each, which saves 2 %. No file has those.
     """
 
-    def place(name: str) -> tuple[int, str]:
+    used = {name: k for k, name in enumerate(first_used(files["tabtorch/ops/names.py"]))}
+
+    def place(name: str) -> tuple[int, int, str]:
         part = name.split("/")[1]
-        return -1 if name.endswith(".js") else FIRST.index(part) if part in FIRST else len(FIRST), name
+        if name in used:
+            return 0, used[name], name
+        return 1, FIRST.index(part) if part in FIRST else len(FIRST), name
 
     inside = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
     codes = archive_codes()
