@@ -22,7 +22,7 @@ from tabtorch.compiled.memory import separated, twin_of, unshared
 from tabtorch.compiled.replay import Replay, alike
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begin, Begins
-from tabtorch.compiled.symbolic_sizes import Sizes, settled
+from tabtorch.compiled.symbolic_sizes import Sizes, Specialized, settled
 from tabtorch.compiled.tree import Unknown, altered, describe, with_sizes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -149,11 +149,16 @@ class CallRecorder:
         if self.sizes is None:
             return call()
         try:
-            return call()
+            out = call()
         except Exception:
             if not self._undone():
                 raise
-        return call()
+            return call()
+        found = [] if self.hold.reason else self.sizes.specialized()
+        if found:
+            self._undone()
+            raise Specialized(found)
+        return out
 
     def _undone(self) -> bool:
         """Makes the world as it was before the run, which has failed. Whether that could be done."""

@@ -51,8 +51,8 @@ class Symbol:
         trace = self.trace
         if not trace.captures:
             return trace.hash
-        if trace.closed or str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "tabtorch":
-            return hash(self.pinned())
+        if trace.closed or _of_script(1):
+            return hash(self.pinned(True))
         return trace.hash
 
     @property  # type: ignore[misc]
@@ -151,12 +151,15 @@ class Symbol:
 
     # ---- where the very number is needed
 
-    def pinned(self) -> int:
-        """The value, which becomes a guard."""
-        self.trace.compare("==", self, self.value)
+    def pinned(self, asked: bool = False) -> int:
+        """The value, which becomes a guard. asked: whether a script needs it to be just that, see `Trace.demanded`."""
+        self.trace.compare("==", self, self.value, asked)
         return self.value
 
-    __index__ = __int__ = pinned
+    __int__ = pinned
+
+    def __index__(self) -> int:
+        return self.pinned(self.trace.captures and _of_script(1))
 
     def __float__(self) -> float:
         return float(self.pinned())
@@ -219,6 +222,11 @@ class Symbol:
 
     def __format__(self, spec: str) -> str:
         return format(self.pinned(), spec)
+
+
+def _of_script(depth: int) -> bool:
+    """Whether the caller, or who called that many functions before it, is no part of the package."""
+    return str(sys._getframe(1 + depth).f_globals.get("__name__")).partition(".")[0] != "tabtorch"
 
 
 def concrete(x: Any) -> Any:
@@ -326,6 +334,9 @@ class Trace:
         self.hash = hash((_HASH, id(self))) if captures else _HASH
         #: views of such sizes, each once
         self.views: dict[Any, Any] = {}
+        #: those of the guards by which a size has to be a constant because a script compared it, or took it for a range or an index,
+        #: rather than because something here knows no Symbols
+        self.demanded: set[Any] = set()
         #: an index: a size of the window; else (operator, what it is applied to)
         self.atoms: list[tuple[str, Any, Any] | int] = []
         self._bounds: list[int] = []
@@ -512,8 +523,8 @@ class Trace:
 
     # ---- comparison
 
-    def compare(self, op: str, a: Symbol, b: Any) -> Any:
-        """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes."""
+    def compare(self, op: str, a: Symbol, b: Any, asked: bool = True) -> Any:
+        """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes. asked: see `demanded`."""
         if a is b:
             return op != "<"
         if type(b) is Real:
@@ -533,7 +544,7 @@ class Trace:
         left, right = self._reduced(a, b)
         if self._for_all(op, left, right) or (op == "==" and not answer and self.lenient):
             return answer
-        return self._noted(op, left, right, answer)
+        return self._noted(op, left, right, answer, asked)
 
     def _for_all(self, op: str, a: Any, b: Any) -> bool:
         """Whether the answer is the same for all sizes."""
@@ -546,10 +557,12 @@ class Trace:
             return high is not None and (high > a or (high == a and op == "<="))
         return False
 
-    def _noted(self, op: str, a: Any, b: Any, answer: bool) -> bool:
+    def _noted(self, op: str, a: Any, b: Any, answer: bool, asked: bool) -> bool:
         if self.closed:
             return answer
         key = (op, self._key(a), self._key(b))
+        if asked and answer and op == "==":
+            self.demanded.add(key)
         if op != "==" or (op, key[2], key[1]) not in self.guards:
             self.guards.setdefault(key, (op, a, b, answer))
         return answer
