@@ -12,12 +12,13 @@ serves that size only, and the size counts as static from then on. 0 and 1 are a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
 from tabtorch.compiled.backward_plan import Joint
-from tabtorch.compiled.replay import Replay, alike
+from tabtorch.compiled.inputs import DrawAhead
+from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.storage_offsets import Begin
 from tabtorch.compiled.symbolic_sizes import Sizes, whole
 from tabtorch.compiled.tree import with_sizes
@@ -200,13 +201,6 @@ def _inputs(kinds: Sequence[tuple[Any, int, bool]], device: int) -> list[Node]:
     return out
 
 
-def ahead_with(a: tuple[Any, ...], number: Callable[[Any], Any], view: Callable[[Meta], Meta]) -> tuple[Any, ...]:
-    """What is done ahead of a plan (see `Capture.ahead`) with numbers in the place of Symbols."""
-    if a[0] == "copy":
-        return (*a[:3], number(a[3]), *a[4:])
-    return (*a[:2], a[2].with_sizes(number), view(a[3]), *a[4:])
-
-
 class WindowPlan:
     """One of the plans of a recording, for any sizes."""
 
@@ -298,20 +292,17 @@ class DynamicRecording:
         self.looks = of.shown_looks
         for m in (*self.metas, *[m for _, m in self.outs], *[m for _, m, _, _ in self.looks]):
             numbers.meta(m)
-        self.ahead = [
-            (*own[:3], shown[3]) if shown[0] == "copy" else (*shown[:4], *own[4:])
-            for shown, own in zip(of.shown_ahead, replay.ahead, strict=True)
-        ]
+        self.ahead = [own.with_sizes_of(shown) for shown, own in zip(of.shown_ahead, replay.ahead, strict=True)]
         for a in self.ahead:
-            if a[0] == "draw":
-                numbers.meta(a[3])
-        self.refs = [(r[1], r[2]) if r[0] == "new" else None for r in replay.refs]
+            if type(a) is DrawAhead:
+                numbers.meta(a.out)
+        self.refs = [(r.number, r.position) if r.kind == "new" else None for r in replay.refs]
         self.whole = {
             of.index[id(t._storage.root)]: shown.numel
             for t, shown in of.given_metas
             if whole(t._meta, of.nodes[of.index[id(t._storage.root)]].inst.out)
         }
-        drawn = [x for a in self.ahead for x in ([a[3]] if a[0] == "copy" else [*a[2].scalars, a[2].elements])]
+        drawn = [x for a in self.ahead for x in a.sizes()]
         for x in (*self.whole.values(), *_listed(self.spec), *drawn):
             if is_number(x):
                 numbers.number(x)
@@ -342,7 +333,7 @@ class DynamicRecording:
         new.count_given = 0
         new.given = []
         new.steps = [(w.at(v), order, count) for w, (_, order, count) in zip(self.windows, old.steps, strict=True)]
-        new.ahead = [ahead_with(a, v.number, v.of) for a in self.ahead]
+        new.ahead = [a.with_sizes(v.number, v.of) for a in self.ahead]
         new.sizes = old.sizes.copy()
         for i, n in self.whole.items():
             new.sizes[i] = (v.number(n), new.sizes[i][1])
@@ -367,7 +358,7 @@ class DynamicRecording:
         old_windows, _, *rest = old.signature
         new.signature = (
             [(k, refs) for k, (_, refs) in zip(keys, old_windows, strict=True)],
-            list(map(alike, new.ahead)),
+            [a.alike() for a in new.ahead],
         )
         if rest:
             new.signature = (*new.signature, new.tape.signature())

@@ -269,7 +269,7 @@ class Histories:
     def signature(self) -> Any:
         """What two runs have in common that have the same histories."""
         keys = [(s.name, s.at, s.numbers) if isinstance(s, Views) else s.key for s in self.steps]
-        return keys, self.edges, [r[:1] if r[0] == "constant" else r for r in self.refs]
+        return keys, self.edges, [r.structure() for r in self.refs]
 
     def attach(
         self,
