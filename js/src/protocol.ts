@@ -19,9 +19,6 @@ export const Op = {
   BIND: 11,
 } as const;
 
-export const WEBGPU = 0;
-export const CPU = 1;
-
 export type Access = "r" | "rw";
 export type ElementType = "f32" | "f64" | "i32" | "u32" | "i64" | "u8" | "i8" | "i16" | "u16";
 export type PatchType = "f32" | "i32" | "u32" | "i64" | "f64";

@@ -1,6 +1,7 @@
 /** A plan made ready for the GPU: pipelines, parameter template, size classes, and what the last RUN bound. */
 
 import { placesOf } from "../binding";
+import type { Plan } from "../device";
 import { isDispatch, neededSlots, ParamTemplate } from "../params";
 import type { DispatchSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
@@ -53,8 +54,7 @@ export interface Temp {
   handle: Handle | undefined;
 }
 
-export class GpuPlan {
-  readonly dev = 0;
+export class GpuPlan implements Plan {
   readonly steps: Step[];
   readonly outputs: Output[];
   readonly pieces: Piece[];

@@ -28,7 +28,7 @@ class Backend(NamedTuple):
     host: bool = False
 
 
-#: every device that computes, by its number: to add one is a line here, a renderer, and a device of js/src/runtime.ts
+#: every device that computes, by its number: to add one is a line here, a renderer, and a file of js/src/devices
 BACKENDS = {
     b.number: b
     for b in (

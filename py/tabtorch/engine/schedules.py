@@ -19,6 +19,7 @@ from .instructions import Inst
 from .memory import bridge, largest
 from .nodes import Node
 from .recipes import Recipe, recipe_of
+from .steps import Step
 from .symbols import concrete
 from .temporaries import Places, lay_out
 from .trace import Trace
@@ -204,10 +205,9 @@ class _Shadows:
 class Schedule:
     """A window's launches and what they bind, with numbers that may hang on the sizes.
 
-    steps: dispatches {kernel, bind, words, patch, grid, label}, copies and clears, over slots: inputs, then fresh outputs, then
-    temporaries. fresh: the positions whose values get memory of their own, and its slots and bytes. taken: (position, input)
-    of those that take over an input's. temps: of each temporary the first and last step that names it, and its bytes. apart: those that
-    it may not share a piece of memory with, see temporaries.py.
+    steps: over slots, which are inputs, then fresh outputs, then temporaries. fresh: the positions whose values get memory of their
+    own, and its slots and bytes. taken: (position, input) of those that take over an input's. temps: of each temporary the first
+    and last step that names it, and its bytes. apart: those that it may not share a piece of memory with, see temporaries.py.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Schedule:
         temps: list[tuple[int, int, Any]],
         apart: list[list[int]],
         types: list[str],
-        steps: list[dict[str, Any]],
+        steps: list[Step],
         pairs: bool,
     ) -> None:
         self.device = device
@@ -234,11 +234,7 @@ class Schedule:
         self.output_slots = [slot for _, slot, _ in fresh]
         self.numbers: list[Any] = []  # all that hang on sizes, in the order of the runtime (js/src/binding.ts)
         for s in steps:
-            if "bind" in s:
-                self.numbers += s["words"]
-                self.numbers += s["grid"]
-            elif "copy" in s:
-                self.numbers.append(s["copy"][2])
+            self.numbers += s.numbers()
         self.first_output = len(self.numbers)
         self.numbers += [nbytes for _, _, nbytes in fresh]
         self.first_temp = len(self.numbers)

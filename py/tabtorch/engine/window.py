@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any
 
+from . import queues
 from .instructions import Inst
 from .liveness import by, held_beyond
 from .memory import Buffer, Lost, bridge
@@ -34,7 +35,7 @@ class Window:
 
     def __init__(self, q: Queue) -> None:
         """Takes what waits. In the LOCK, as all of it."""
-        waiting = q.waiting()
+        waiting = q.nodes if queues.recording is None else q.waiting()
         self.nodes: list[Node] = waiting[:]
         del waiting[: len(self.nodes)]
         self._aliases: list[int] = []

@@ -19,7 +19,6 @@ from tabtorch.engine.view import Meta, contiguous_meta, meta
 from tabtorch.ops.machinery.operand_devices import WIDE
 from tabtorch.ops.machinery.out_types import CASTABLE, EXACT, Rule, anything
 from tabtorch.ops.machinery.registry import NOTHING, blame, missing, overridden, own_code, register, required
-from tabtorch.ops.machinery.signatures import SIGNATURES, complain
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -52,8 +51,8 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                         if isinstance(x, Tensor) and x._meta.device.implicit and d in WIDE and d is not x._meta.dtype:
                             return public(x.to(d), *args[1:], **kw)  # where there is such a type
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
-                        if name in SIGNATURES:
-                            complain(name, args[of_tensor:], kw, of_tensor)
+                        if name in _lazy.signatures.SIGNATURES:
+                            _lazy.signatures.complain(name, args[of_tensor:], kw, of_tensor)
                         lacking = [n for n in required(f)[len(args) :] if n not in kw]
                         if lacking:
                             raise missing(name, lacking) from None

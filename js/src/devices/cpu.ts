@@ -3,14 +3,15 @@
  * It takes the same commands as the GPU and needs nothing but the language.
  */
 
-import { type Place, placesOf } from "./binding";
-import { CommandError, type ErrorRecord, fail, recordOf } from "./errors";
-import type { Faults } from "./faults";
-import { isDispatch, neededSlots, ParamTemplate } from "./params";
-import { Pool, type Pooled } from "./pool";
-import type { BlockReader, ElementType, KernelSpec, PlanSpec } from "./protocol";
-import { classCapacity, sizeClass } from "./sizes";
-import type { Stats } from "./stats";
+import { type Place, placesOf } from "../binding";
+import type { HostDevice, HostDeviceKind, Plan } from "../device";
+import { CommandError, type ErrorRecord, fail, recordOf } from "../errors";
+import type { Faults } from "../faults";
+import { isDispatch, neededSlots, ParamTemplate } from "../params";
+import { Pool, type Pooled } from "../pool";
+import type { BlockReader, ElementType, KernelSpec, PlanSpec } from "../protocol";
+import { classCapacity, sizeClass } from "../sizes";
+import type { Stats } from "../stats";
 
 type Arrays =
   | Float32Array
@@ -111,8 +112,7 @@ type CpuStep =
   | { kind: "copy"; src: number; dst: number; nbytes: number }
   | { kind: "clear"; slot: number };
 
-export class CpuPlan {
-  readonly dev = 1;
+class CpuPlan implements Plan {
   readonly steps: CpuStep[];
   readonly outputs: { slot: number; nbytes: number; classIndex: number }[];
   /** classes of the pieces of memory in which temporaries lie */
@@ -174,7 +174,7 @@ export class CpuPlan {
   }
 }
 
-export class CpuDevice {
+export class CpuDevice implements HostDevice {
   private readonly pool = new Pool<CpuBlock>();
   /** or why there is none */
   private readonly kernels: (CpuKernel | ErrorRecord | undefined)[] = [];
@@ -183,6 +183,7 @@ export class CpuDevice {
   /** the most that was ever live */
   peakBytes = 0;
   liveBuffers = 0;
+  dispatches = 0;
 
   constructor(
     private readonly stats: Stats,
@@ -268,8 +269,7 @@ export class CpuDevice {
       for (let i = 0; i < bind.length; i++)
         args[5 + i] = (slots[bind[i] as number] as CpuHandle).view(kernel.types[i] as number);
       args[5 + bind.length] = grid;
-      this.stats.dispatches++;
-      this.stats.cpuDispatches++;
+      this.dispatches++;
       try {
         kernel.body(...args);
       } catch (error) {
@@ -425,3 +425,13 @@ export class CpuDevice {
 function stillborn(reason: ErrorRecord): CpuHandle {
   return new CpuBlock(new ArrayBuffer(0), -1, 0, reason).whole;
 }
+
+const cpu: HostDeviceKind = {
+  number: 1,
+  name: "cpu",
+  prefix: "cpu",
+  accelerator: false,
+  open: ({ counters, faults }) => new CpuDevice(counters, faults),
+};
+
+export default cpu;
