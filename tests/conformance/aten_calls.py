@@ -6,7 +6,6 @@ import contextlib
 import copy
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +14,17 @@ from torch._ops import OpOverload
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import tabtorch
+from tabtorch.ops import aten
+
 from . import checks
-from .translate import tensors
+from .compare import Mismatch, same
+from .translate import Translator, tensors
+
+#: the dtype of an operator's samples is the first of these that it has
+DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
+#: operators whose values nobody knows
+UNINITIALISED = ("aten::empty", "aten::new_empty", "aten::resize")
 
 
 @dataclass
@@ -100,8 +108,10 @@ def _copied(x: Any, wholes: dict[Any, torch.Tensor]) -> Any:
 
 
 def record(recorder: Recorder, op: OpInfo, limit: int = 6) -> None:
-    """Runs the samples of an operator, and their backward passes, under the recorder."""
-    for sample in checks._samples(op, "float32", grad=op.supports_autograd, limit=limit):
+    """Runs samples of an operator, in the first dtype it has, and their backward passes, under the recorder."""
+    kind = next((d for d in DTYPES if d in op.dtypes), torch.float32)
+    grad = op.supports_autograd and (kind.is_floating_point or kind.is_complex)
+    for sample in checks._samples(op, str(kind).removeprefix("torch."), grad=grad, limit=limit):
         with warnings.catch_warnings(), contextlib.suppress(Exception), recorder:
             warnings.simplefilter("ignore")
             torch.manual_seed(0)
@@ -110,3 +120,49 @@ def record(recorder: Recorder, op: OpInfo, limit: int = 6) -> None:
             if outs:
                 leaves = [t for t in tensors((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
                 torch.autograd.grad(outs, leaves, [torch.ones_like(t) for t in outs], allow_unused=True)
+
+
+def replay(call: Call, device: str) -> None:
+    """Raises Mismatch, or what our function raises, unless it gives PyTorch's result, and writes what PyTorch writes."""
+    f = aten.lookup(call.op._schema.name, call.op._overloadname)
+    if f is None:
+        raise Mismatch(f"{call.op}: not in the table", "raised")
+    to = Translator(device)
+    to.wholes = {}
+    args, kwargs = to(call.args), to(call.kwargs)
+    tabtorch.manual_seed(0)
+    with warnings.catch_warnings(), tabtorch.no_grad():
+        warnings.simplefilter("ignore")
+        got = f(*args, **kwargs)
+    schema = call.op._schema
+    values = torch.Tag.nondeterministic_seeded not in call.op.tags and not schema.name.startswith(UNINITIALISED)
+    if schema.returns:
+        _same(call.result, got, values)
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    for i in written:
+        name = schema.arguments[i].name
+        want = call.after[0][i] if i < len(call.args) else call.after[1].get(name)
+        have = args[i] if i < len(args) else kwargs.get(name)
+        if want is not None:
+            _same(want, have, values, "what is written")
+
+
+def _same(want: Any, got: Any, values: bool, where: str = "result") -> None:
+    """The same, where results that are None are None, and what is uninitialised is any."""
+    if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        if len(want) != len(got):
+            raise Mismatch(f"{where}: {len(got)} results, not {len(want)}")
+        for i, (w, g) in enumerate(zip(want, got, strict=True)):
+            _same(w, g, values, f"{where} {i}")
+        return
+    if (want is None) != (got is None):
+        raise Mismatch(f"{where}: {type(got).__name__}, not {type(want).__name__}")
+    if want is None:
+        return
+    same(want, got, _tolerance, where=where, values=values)
+
+
+def _tolerance(dtype: torch.dtype) -> tuple[float, float]:
+    """PyTorch's of a dtype, ten times as wide: sums of other orders."""
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    return 10 * rtol, 10 * atol

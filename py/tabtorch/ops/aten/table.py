@@ -13,7 +13,7 @@ from tabtorch.core.tensor import Tensor
 #: name, or name.overload -> function. An overload's own entry goes before its name's
 ADAPTERS: dict[str, Callable[..., Any]] = {}
 #: the modules that fill it. None is named as an operator is: `torch.ops.aten.NAME` is the operator
-FAMILIES: tuple[str, ...] = ()
+FAMILIES = ("activation_gradients", "convolving", "loss_functions", "pools", "resampling")
 
 
 def load() -> dict[str, Callable[..., Any]]:
@@ -56,3 +56,9 @@ def grads_of(
         live = [x for x, w in zip(leaves, wanted, strict=True) if w]
         found = iter(_lazy.autograd.grad([o for o, _ in used], live, [g for _, g in used], allow_unused=True))
     return tuple(next(found) if w else None for w in wanted)
+
+
+def grad_of(f: Callable[..., Tensor], x: Tensor, grad: Tensor) -> Tensor:
+    """The gradient of `f(x)` with respect to x; zeros where none comes to it."""
+    (found,) = grads_of(f, (x,), grad)
+    return x.new_zeros(x.shape) if found is None else found
