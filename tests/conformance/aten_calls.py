@@ -149,6 +149,11 @@ def record_steps(recorder: Recorder) -> None:
         with recorder:
             output, _ = layer(torch.randn(5, 2, 3))
             output.sum().backward()
+    for first in (False, True):
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first).eval()
+        for mask in (None, torch.tensor([[False, False, True], [False, False, False]])):
+            with recorder, torch.no_grad():
+                layer(torch.randn(2, 3, 8), src_key_padding_mask=mask)
     for found in (0.0, 1.0):
         with recorder:
             grads = [torch.randn(3), torch.tensor([1.0, float("inf") if found else 2.0])]
