@@ -6,6 +6,7 @@ import contextlib
 import copy
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,10 +43,12 @@ class Call:
 class Recorder(TorchDispatchMode):
     """Counts each operator called under it, and keeps calls whose arguments are of another kind than those kept.
 
-    each: at most so many are kept of an operator.
+    each: at most so many are kept of an operator. decompositions: what a call that is kept is also made of, as AOTAutograd
+        with core_aten_decompositions has it; those calls are recorded, too.
     """
 
     each: int = 4
+    decompositions: dict[OpOverload, Callable[..., Any]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     _seen: set[Any] = field(default_factory=set)
@@ -64,6 +67,9 @@ class Recorder(TorchDispatchMode):
             return op(*args, **kwargs)
         self._seen.add(kind)
         before = _held((args, kwargs))
+        if op in self.decompositions:
+            with contextlib.suppress(Exception), self:
+                self.decompositions[op](*_held(before[0]), **_held(before[1]))
         result = op(*args, **kwargs)
         after, kept = _held(((args, kwargs), result))
         self.calls[name].append(Call(op, *before, after, kept))

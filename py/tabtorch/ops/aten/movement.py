@@ -56,6 +56,58 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return ops.empty_like(self).copy_(src, non_blocking)
 
 
+def _to(self: Tensor, non_blocking: bool, copy: bool, memory_format: Any, **kw: Any) -> Tensor:
+    kw = {k: v for k, v in kw.items() if v is not None}
+    form = {} if memory_format is None else {"memory_format": memory_format}
+    return self.to(**kw, non_blocking=non_blocking, copy=copy, **form)
+
+
+@aten("to.dtype")
+def _to_dtype(
+    self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, dtype=dtype)
+
+
+@aten("to.device")
+def _to_device(
+    self: Tensor, device: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, device=device, dtype=dtype)
+
+
+@aten("to.other")
+def _to_other(
+    self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, device=other.device, dtype=other.dtype)
+
+
+@aten("to.dtype_layout")
+def _to_dtype_layout(
+    self: Tensor,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, dtype=dtype, device=device)
+
+
+@aten("numpy_T")
+def _numpy_t(self: Tensor) -> Tensor:
+    return self.permute(tuple(reversed(range(self.ndim))))
+
+
+@aten("matrix_H")
+def _matrix_h(self: Tensor) -> Tensor:
+    return self.mH
+
+
 @aten("_local_scalar_dense")
 def _local_scalar_dense(self: Tensor) -> Any:
     return self.item()
