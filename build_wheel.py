@@ -54,6 +54,8 @@ HOST_ONLY = {
     "tabtorch/cli/status.py",
     "tabtorch/cli/watch.py",
 }
+#: the families of ATen's adapters: PyTorch's own graphs are read on a host; `torch.ops.aten` in a tab is the operations of the names
+HOST_ONLY |= {f"tabtorch/ops/aten/{path.name}" for path in (PACKAGE / "ops" / "aten").glob("[a-z]*.py")}
 #: what of the package comes first in the archive, which is unpacked only as far as it is asked for: what `import torch` loads,
 #: then what a training loop does. What is not named comes last
 FIRST = (
