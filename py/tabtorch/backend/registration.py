@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tabtorch.backend import device, kernels, special_kernels, storages
+from tabtorch.backend import autocast, device, kernels, modules, special_kernels, storages
 from tabtorch.backend.tensors import NAME
 
 
@@ -16,4 +16,5 @@ def register() -> list[Any]:
     _setup_privateuseone_for_python_backend(NAME, backend_module=device)
     assert special_kernels.aten is torch.ops.aten  # it has entered its kernels when it was imported
     storages.register()
-    return kernels.register()
+    modules.register()
+    return [*kernels.register(), *autocast.register()]
