@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from tabtorch import _lazy
+from tabtorch.backend import random_kernels
 from tabtorch.backend.tensors import NAME, place
 from tabtorch.bridge import get_bridge
 
@@ -193,6 +195,12 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     memory.peak[number] = memory.live[number]
 
 
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Sets the runtime's counters of events back to nought."""
+    _index(device)
+    get_bridge().reset_stats()
+
+
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """RuntimeError: WebGPU tells neither how much memory there is, nor how much of it is free."""
     raise RuntimeError("mem_get_info: WebGPU does not tell how much memory the GPU has")
@@ -204,21 +212,20 @@ def empty_cache() -> None:
     _lazy.engine_graph.flush()
 
 
-# ---- random numbers: the stream is that of PyTorch's generator for the CPU
+# ---- random numbers: see random_kernels.py
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the stream from which draws for the device are taken: that of PyTorch's default generator."""
-    torch.default_generator.manual_seed(seed)
+    """Seeds the device's own generator, of which dropout is drawn. `torch.manual_seed` does, and seeds that of all other draws."""
+    random_kernels.seed(int(seed))
 
 
-def manual_seed_all(seed: int) -> None:
-    """`torch.manual_seed` calls this, and has seeded that stream itself."""
+manual_seed_all = manual_seed
 
 
 def seed() -> None:
     """Seeds it with a number from the system."""
-    torch.default_generator.seed()
+    random_kernels.seed(int.from_bytes(os.urandom(8), "little"))
 
 
 seed_all = seed
@@ -226,19 +233,19 @@ seed_all = seed
 
 def initial_seed() -> int:
     """The seed it was last given."""
-    return torch.default_generator.initial_seed()
+    return random_kernels.initial_seed()
 
 
 def get_rng_state(device: Any = NAME) -> torch.Tensor:
-    """The state of that stream: the one of `torch.get_rng_state()`."""
+    """The state of the device's own generator: 16 bytes."""
     _index(device)
-    return torch.default_generator.get_state()
+    return random_kernels.state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = NAME) -> None:
     """Goes on from a state that `get_rng_state` gave."""
     _index(device)
-    torch.default_generator.set_state(new_state)
+    random_kernels.set_state(new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:

@@ -17,9 +17,7 @@ _moving: list[Any] = []  # the outermost module that is being moved
 
 
 def _places(module: torch.nn.Module) -> list[tuple[dict[str, Any], str, Any]]:
-    return [
-        (m._parameters, name, p) for m in module.modules() for name, p in m._parameters.items() if p is not None
-    ]
+    return [(m._parameters, name, p) for m in module.modules() for name, p in m._parameters.items() if p is not None]
 
 
 def register() -> None:
