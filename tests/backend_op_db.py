@@ -75,7 +75,10 @@ def _compare(expected: Any, found: Any, home: bool = False) -> None:
         if isinstance(a, torch.Tensor):
             assert isinstance(b, torch.Tensor), f"{type(b)} for a tensor"
             assert home or b.device.type == "webgpu", f"a result on {b.device}"
-            torch.testing.assert_close(b.cpu(), a.detach(), rtol=1e-3, atol=1e-4, equal_nan=True, check_stride=False)
+            near = (2e-2, 2e-2) if a.dtype in (torch.float16, torch.bfloat16) else (1e-3, 1e-4)
+            torch.testing.assert_close(
+                b.cpu(), a.detach(), rtol=near[0], atol=near[1], equal_nan=True, check_stride=False
+            )
         else:
             assert a == b or a != a, f"{b} for {a}"
 
@@ -126,7 +129,11 @@ def _one(op: Any, samples: int, dtype: Any) -> Answer:
                 k: torch.device("webgpu") if isinstance(v, torch.device) or k == "device" else v for k, v in kw.items()
             }
             torch.set_rng_state(state)
+            own = torch.webgpu.get_rng_state()
             found = op(x, *args, **kw)
+            if not torch.equal(own, torch.webgpu.get_rng_state()):  # drawn by the GPU: other numbers
+                assert [t.shape for t in _flat(expected)] == [t.shape for t in _flat(found)]
+                continue
             if op.name.startswith(("empty", "new_empty")):  # whatever is there
                 expected, found = ([(t.shape, t.dtype) for t in _flat(x)] for x in (expected, found))
             process = s.output_process_fn_grad if gradients else lambda x: x
