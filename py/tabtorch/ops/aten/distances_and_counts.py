@@ -10,8 +10,9 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.ops.aten.table import aten, grad_of, grads_of
 
 
-@aten("_cdist_forward")
-def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+@aten("cdist", "_cdist_forward")
+def _cdist_forward(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
+    """compute_mode: when PyTorch takes a product for p = 2; here the distances are always of differences."""
     found: Tensor = ops.cdist(x1, x2, p)
     return found
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tabtorch import _lazy, ops
 from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten
-from tabtorch.ops.fourier import transforms
+from tabtorch.ops.aten.table import ADAPTERS, aten
+from tabtorch.ops.fourier import stft, transforms
 
 
 def _lu(A: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,3 +104,24 @@ def _fft_c2r(self: Tensor, dim: Any, normalization: int, last_dim_size: int) -> 
     sizes = [self.shape[d] for d in dim[:-1]] + [last_dim_size]
     found: Tensor = transforms.irfftn(self, s=sizes, dim=list(dim), norm=_INVERSE[normalization])
     return found
+
+
+@aten("stft")
+def _stft(
+    self: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    """Windows that are not centred; `stft.center` has the arguments of `torch.stft`."""
+    rest = (False, "reflect", normalized, onesided, return_complex, align_to_window)
+    found: Tensor = stft.stft(self, n_fft, hop_length, win_length, window, *rest)
+    return found
+
+
+ADAPTERS["stft.center"] = stft.stft

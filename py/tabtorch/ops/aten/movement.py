@@ -56,6 +56,58 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return ops.empty_like(self).copy_(src, non_blocking)
 
 
+def _to(self: Tensor, non_blocking: bool, copy: bool, memory_format: Any, **kw: Any) -> Tensor:
+    kw = {k: v for k, v in kw.items() if v is not None}
+    form = {} if memory_format is None else {"memory_format": memory_format}
+    return self.to(**kw, non_blocking=non_blocking, copy=copy, **form)
+
+
+@aten("to.dtype")
+def _to_dtype(
+    self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, dtype=dtype)
+
+
+@aten("to.device")
+def _to_device(
+    self: Tensor, device: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, device=device, dtype=dtype)
+
+
+@aten("to.other")
+def _to_other(
+    self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, device=other.device, dtype=other.dtype)
+
+
+@aten("to.dtype_layout")
+def _to_dtype_layout(
+    self: Tensor,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    return _to(self, non_blocking, copy, memory_format, dtype=dtype, device=device)
+
+
+@aten("numpy_T")
+def _numpy_t(self: Tensor) -> Tensor:
+    return self.permute(tuple(reversed(range(self.ndim))))
+
+
+@aten("matrix_H")
+def _matrix_h(self: Tensor) -> Tensor:
+    return self.mH
+
+
 @aten("_local_scalar_dense")
 def _local_scalar_dense(self: Tensor) -> Any:
     return self.item()
@@ -135,6 +187,51 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
 def _aminmax(self: Tensor, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     low, high = ops.aminmax(self, dim=dim, keepdim=keepdim)
     return low, high
+
+
+@aten("_dim_arange")
+def _dim_arange(like: Tensor, dim: int) -> Tensor:
+    return ops.arange(like.shape[dim], device=like.device)
+
+
+@aten("pad_sequence")
+def _pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    longest = max(len(t) for t in sequences)
+    side = 2 * (sequences[0].ndim - 1)
+    rows = []
+    for t in sequences:
+        gap = longest - len(t)
+        pad = [0] * side + ([0, gap] if padding_side == "right" else [gap, 0])
+        rows.append(ops.constant_pad_nd(t, pad, padding_value))
+    found: Tensor = ops.stack(rows, 0 if batch_first else 1)
+    return found
+
+
+@aten("__ilshift__")
+def _ilshift(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_left_shift_(other)
+
+
+@aten("__irshift__")
+def _irshift(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_right_shift_(other)
+
+
+@aten("__iand__")
+def _iand(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_and_(other)
+
+
+@aten("__ior__")
+def _ior(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_or_(other)
+
+
+@aten("__ixor__")
+def _ixor(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_xor_(other)
 
 
 # ---- sizes: numbers that Python has
