@@ -10,7 +10,6 @@ from tabtorch.backend import (
     accelerator,
     autocast,
     device,
-    fused_kernels,
     kernels,
     modules,
     random_kernels,
@@ -19,7 +18,7 @@ from tabtorch.backend import (
 )
 from tabtorch.backend.tensors import NAME
 
-__all__ = ["fused_kernels", "random_kernels", "register"]  # these enter their kernels when they are imported
+__all__ = ["random_kernels", "register"]  # which enters its kernels when it is imported
 
 
 def register() -> list[Any]:
