@@ -38,7 +38,7 @@ HOST_ONLY = {
     *(
         f"tabtorch/backend/{name}.py"
         for name in (
-            "__init__ accelerator autocast device kernels modules random_kernels registration special_kernels storages tensors"
+            "__init__ accelerator autocast composites device kernels modules printing random_kernels registration special_kernels storages tensors"
         ).split()
     ),
     "tabtorch/bridge/host.mjs",
