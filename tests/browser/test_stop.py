@@ -67,6 +67,18 @@ def test_keys_stop(editor: Editor, where: str, keys: str) -> None:
     check_stopped(editor)
 
 
+def test_stop_as_soon_as_it_runs(editor: Editor) -> None:
+    """Before the first line, or just after its output came: Python reads the signal again and again meanwhile."""
+    for turn in range(30):
+        editor.start(START + LOOPS["python"])
+        if turn % 2:
+            begun(editor)
+        editor.page.locator("#repl").press("Escape")
+        editor.wait(30)
+        assert "did not answer" not in editor.output
+        assert editor.state.startswith("Ended with status 130")
+
+
 def test_a_read_that_the_gpu_is_long_at_can_be_stopped(editor: Editor) -> None:
     """Python waits for a promise, which nothing else ends."""
     promise = "run_sync(run_js('new Promise(() => {})'))"

@@ -11,6 +11,7 @@ import type { Manifest } from "./manifest";
 import { type Batch, type Item, Outbox } from "./outbox";
 import { HOME, WORK } from "./places";
 import type { Bundle, Metadata, Mode } from "./rich";
+import { signalBuffer } from "./signals";
 import { Watch, type WatchEvent, type Watched } from "./watch";
 
 /** The page's own modules, by path. */
@@ -117,6 +118,9 @@ const stageOf: Record<string, Stage> = {
   [START]: "python",
 };
 
+/** The exit status of what a KeyboardInterrupt ended: a shell's for SIGINT. */
+const STOPPED = 130;
+
 export class Interpreter {
   #pyodide!: PyodideAPI;
   #page!: PyProxy & Record<string, PyCallable>;
@@ -175,7 +179,7 @@ export class Interpreter {
     if (!this.#interactive) this.#takeReports();
     this.#interrupt = options.interruptBuffer ?? this.#interrupt;
     this.#shared = options.interruptBuffer !== undefined;
-    pyodide.setInterruptBuffer(this.#interrupt);
+    pyodide.setInterruptBuffer(signalBuffer(this.#interrupt));
 
     const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
     this.#site = site;
@@ -203,24 +207,29 @@ export class Interpreter {
   }
 
   /** Run a script as `__main__`, in a fresh namespace that the prompt then shares. */
-  async run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
-    const path = this.#place(filename, source);
-    await this.#fetchPackages(source);
-    const pair = (await this.#interruptible("run_file", source, filename, path, argv)) as PyProxy;
-    const [status, line] = pair.toJs() as [number, number];
-    pair.destroy();
-    return { status, line };
+  run(source: string, filename: string, argv: string[] = []): Promise<RunResult> {
+    return this.#guarded(async () => {
+      const path = this.#place(filename, source);
+      if (!(await this.#fetchPackages(source))) return { status: STOPPED, line: 0 };
+      const pair = (await this.#call("run_file", source, filename, path, argv)) as PyProxy;
+      const [status, line] = pair.toJs() as [number, number];
+      pair.destroy();
+      return { status, line };
+    });
   }
 
   /** Run cells of a script, one after another until one fails; in a fresh namespace if `clean`. Each is announced. */
-  async runCells(cells: CellRun[], source: string, filename: string, clean: boolean): Promise<CellsResult> {
-    const path = this.#place(filename, source);
-    await this.#fetchPackages(cells.map(({ text }) => text).join("\n"));
-    const given = cells.map(({ number, first, text }) => [number, first, text]);
-    const triple = (await this.#interruptible("run_cells", given, filename, path, clean)) as PyProxy;
-    const [status, number, line] = triple.toJs() as [number, number, number];
-    triple.destroy();
-    return { status, number, line };
+  runCells(cells: CellRun[], source: string, filename: string, clean: boolean): Promise<CellsResult> {
+    return this.#guarded(async () => {
+      const path = this.#place(filename, source);
+      const fetched = await this.#fetchPackages(cells.map(({ text }) => text).join("\n"));
+      if (!fetched) return { status: STOPPED, number: 0, line: 0 };
+      const given = cells.map(({ number, first, text }) => [number, first, text]);
+      const triple = (await this.#call("run_cells", given, filename, path, clean)) as PyProxy;
+      const [status, number, line] = triple.toJs() as [number, number, number];
+      triple.destroy();
+      return { status, number, line };
+    });
   }
 
   /** Whether the prompt should wait for another line. */
@@ -229,9 +238,11 @@ export class Interpreter {
   }
 
   /** Run what was entered at the prompt. */
-  async evaluate(source: string): Promise<number> {
-    await this.#fetchPackages(source);
-    return (await this.#interruptible("evaluate", source)) as number;
+  evaluate(source: string): Promise<number> {
+    return this.#guarded(async () => {
+      if (!(await this.#fetchPackages(source))) return STOPPED;
+      return (await this.#call("evaluate", source)) as number;
+    });
   }
 
   /** What can stand at the end of `text`. */
@@ -310,7 +321,7 @@ export class Interpreter {
     const inspector = this.#pyodide.pyimport(module);
     const call = inspector[name] as PyCallable;
     try {
-      return await this.#guarded(() => call(...args));
+      return await this.#guarded(async () => await call(...args));
     } finally {
       call.destroy();
       inspector.destroy();
@@ -348,18 +359,16 @@ export class Interpreter {
     this.#folder = await Folder.open(this.#pyodide.FS, HOME, demos, this.#emit);
   }
 
-  #interruptible(name: string, ...args: unknown[]): Promise<unknown> {
-    return this.#guarded(() => this.#call(name, ...args));
-  }
-
-  /** Have Python do this, where Stop reaches it. */
-  async #guarded(begin: () => unknown): Promise<unknown> {
-    this.#interrupt[0] = 0;
+  /** Have Python do this, where Stop reaches it: also one that comes before the first line runs. */
+  async #guarded<T>(begin: () => Promise<T>): Promise<T> {
     this.#running = true;
     this.#links.live = true;
     try {
-      const work = Promise.resolve(begin());
-      return await (this.#folder?.keeping(work) ?? work);
+      const work = begin();
+      const result = await (this.#folder?.keeping(work) ?? work);
+      this.#interrupt[0] = 0;
+      this.#call("forget_interrupt"); // one that came too late is not the next one's
+      return result;
     } finally {
       this.#outbox.flush();
       this.#links.live = false;
@@ -472,16 +481,19 @@ export class Interpreter {
       ._import_name_to_package_name;
   }
 
-  /** Packages that the source imports and that may be fetched. What cannot be had is said only if it is missed. */
-  async #fetchPackages(source: string): Promise<void> {
+  /**
+   * Packages that the source imports and that may be fetched. What cannot be had is said only if it is missed.
+   * false: it was stopped meanwhile.
+   */
+  async #fetchPackages(source: string): Promise<boolean> {
     const names = this.#call("wanted", source) as PyProxy;
     const wanted = names.toJs() as string[];
     names.destroy();
     const known = this.#known;
     for (const name of wanted.filter((name) => !known.has(name) && this.#allowed.includes(name)))
-      await this.#interruptible("evaluate", `%pip install ${name}`);
+      if ((await this.#call("evaluate", `%pip install ${name}`)) === STOPPED) return false;
     const imports = wanted.filter((name) => known.has(name));
-    if (!imports.length) return;
+    if (!imports.length) return true;
     const problems: string[] = [];
     const report = (problem: string) => void problems.push(problem);
     try {
@@ -492,9 +504,10 @@ export class Interpreter {
     } catch (error) {
       report(String(error));
     }
-    if (!problems.length) return;
+    if (!problems.length) return true;
     const why = `${this.#packages} could not be reached (${problems.join(" ").replace(/\s+/g, " ").trim()})`;
     this.#call("missing", imports, why);
+    return true;
   }
 }
 

@@ -217,6 +217,7 @@ export class Session {
   }
 
   #set(state: State, problem?: string): void {
+    if (this.#interrupt) this.#interrupt[0] = 0; // a Stop is meant for what runs, not for what comes next
     this.state = state;
     this.#handlers.onState(state, problem);
   }

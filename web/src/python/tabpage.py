@@ -33,7 +33,7 @@ _prompts = 0
 _clean = False  # whether a Run starts clean
 _run_sync = pyodide.ffi.run_sync
 _waiting = []  # what the script is suspended in, the innermost last: each can be cancelled
-_interrupted = False  # Stop came while the script was suspended
+_interrupted = False  # Stop came while the script was suspended, or before its first line
 _stopped = False  # Stop came since the first of the cells that run
 _task = None  # of the script that runs
 around = contextlib.nullcontext  # what the user's code runs in: the inspector's profiler, when that is asked for
@@ -90,16 +90,22 @@ class _Input(io.TextIOBase):
 
 
 def interrupt():
-    """Stop, while the script waits: a KeyboardInterrupt where it does, at once if that can be cancelled."""
+    """Stop, while the script waits: a KeyboardInterrupt where it does, at once if that can be cancelled.
+
+    Before it has begun (packages are fetched, say) that is its first line.
+    """
     global _interrupted, _stopped
-    _stopped = True
-    if not _waiting and _task is None:
-        return
-    _interrupted = True
-    if not _waiting:
-        _task.cancel()
-    else:
+    _stopped = _interrupted = True
+    if _waiting:
         _waiting[-1].cancel()
+    elif _task is not None:
+        _task.cancel()
+
+
+def forget_interrupt():
+    """What ran has ended: a Stop that came too late for it is not meant for what comes next."""
+    global _interrupted
+    _interrupted = False
 
 
 def _on_interrupt(_, frame):
@@ -236,7 +242,10 @@ def _remember(filename, source):
 async def _execute(code, namespace):
     """Code compiled with top-level await allowed: only what uses it is a coroutine."""
     global _task, _interrupted
-    _task, _interrupted = asyncio.current_task(), False
+    if _interrupted:
+        _interrupted = False
+        raise KeyboardInterrupt
+    _task = asyncio.current_task()
     try:
         result = eval(code, namespace)
         if code.co_flags & inspect.CO_COROUTINE:
@@ -244,6 +253,7 @@ async def _execute(code, namespace):
     except asyncio.CancelledError as error:
         if not _interrupted:
             raise
+        _interrupted = False
         raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
     finally:
         _task = None
