@@ -1,0 +1,168 @@
+"""The ATen operators that PyTorch itself calls: recorded below autograd over the samples of `op_db`, forward and backward."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import warnings
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tabtorch
+from tabtorch.ops import aten
+
+from . import checks
+from .compare import Mismatch, same
+from .translate import Translator, tensors
+
+#: the dtype of an operator's samples is the first of these that it has
+DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
+#: operators whose values nobody knows
+UNINITIALISED = ("aten::empty", "aten::new_empty", "aten::resize")
+
+
+@dataclass
+class Call:
+    """One call: the operator, its arguments as they were before it, and after it, and its result."""
+
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    after: tuple[tuple[Any, ...], dict[str, Any]]
+    result: Any
+
+
+@dataclass
+class Recorder(TorchDispatchMode):
+    """Counts each operator called under it, and keeps calls whose arguments are of another kind than those kept.
+
+    each: at most so many are kept of an operator.
+    """
+
+    each: int = 4
+    counts: Counter[str] = field(default_factory=Counter)
+    calls: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    _seen: set[Any] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(op)
+        self.counts[name] += 1
+        kind = (name, _kind(args), _kind(kwargs))
+        if not name.startswith("aten.") or len(self.calls[name]) >= self.each or kind in self._seen:
+            return op(*args, **kwargs)
+        if any(t.layout is not torch.strided for t in tensors((args, kwargs))):
+            return op(*args, **kwargs)
+        self._seen.add(kind)
+        before = _held((args, kwargs))
+        result = op(*args, **kwargs)
+        after, kept = _held(((args, kwargs), result))
+        self.calls[name].append(Call(op, *before, after, kept))
+        return result
+
+
+def _kind(x: Any) -> Any:
+    """What of arguments makes a call another one: how many dimensions and which types, every number and word."""
+    if isinstance(x, torch.Tensor):
+        return x.dtype, x.dim(), x.numel() > 0, x.is_contiguous()
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_kind, x))
+    if isinstance(x, dict):
+        return tuple((k, _kind(v)) for k, v in x.items())
+    return str(x)
+
+
+def _held(x: Any) -> Any:
+    """The same values, which no later write reaches; what shares a storage shares one again."""
+    with torch.utils._python_dispatch._disable_current_modes(), torch.no_grad():
+        return _copied(x, {})
+
+
+def _copied(x: Any, wholes: dict[Any, torch.Tensor]) -> Any:
+    if isinstance(x, torch.Tensor):
+        x = x.detach()
+        key = x.untyped_storage()._cdata, x.dtype
+        held = x.untyped_storage().nbytes() // x.element_size()
+        if x.is_conj() or x.is_neg():
+            name = "conj" if x.is_conj() else "_neg_view"
+            return getattr(_copied(getattr(x, name)(), wholes), name)()
+        if key not in wholes:
+            wholes[key] = x.as_strided((held,), (1,), 0).clone()
+        return wholes[key].as_strided(x.shape, x.stride(), x.storage_offset())
+    if type(x) in (list, tuple):
+        return type(x)(_copied(v, wholes) for v in x)
+    if isinstance(x, tuple):
+        return tuple(_copied(v, wholes) for v in x)
+    if isinstance(x, dict):
+        return {k: _copied(v, wholes) for k, v in x.items()}
+    return x if isinstance(x, torch.Generator) else copy.copy(x)
+
+
+def record(recorder: Recorder, op: OpInfo, limit: int = 6) -> None:
+    """Runs samples of an operator, in the first dtype it has, and their backward passes, under the recorder."""
+    kind = next((d for d in DTYPES if d in op.dtypes), torch.float32)
+    grad = op.supports_autograd and (kind.is_floating_point or kind.is_complex)
+    for sample in checks._samples(op, str(kind).removeprefix("torch."), grad=grad, limit=limit):
+        with warnings.catch_warnings(), contextlib.suppress(Exception), recorder:
+            warnings.simplefilter("ignore")
+            torch.manual_seed(0)
+            out = checks._call(op.op, sample)
+            outs = [t for t in tensors(out) if t.requires_grad]
+            if outs:
+                leaves = [t for t in tensors((sample.input, sample.args, sample.kwargs)) if t.requires_grad]
+                torch.autograd.grad(outs, leaves, [torch.ones_like(t) for t in outs], allow_unused=True)
+
+
+def replay(call: Call, device: str) -> None:
+    """Raises Mismatch, or what our function raises, unless it gives PyTorch's result, and writes what PyTorch writes."""
+    f = aten.lookup(call.op._schema.name, call.op._overloadname)
+    if f is None:
+        raise Mismatch(f"{call.op}: not in the table", "raised")
+    to = Translator(device)
+    to.wholes = {}
+    args, kwargs = to(call.args), to(call.kwargs)
+    tabtorch.manual_seed(0)
+    with warnings.catch_warnings(), tabtorch.no_grad():
+        warnings.simplefilter("ignore")
+        got = f(*args, **kwargs)
+    schema = call.op._schema
+    values = torch.Tag.nondeterministic_seeded not in call.op.tags and not schema.name.startswith(UNINITIALISED)
+    if schema.returns:
+        _same(call.result, got, values)
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    for i in written:
+        name = schema.arguments[i].name
+        want = call.after[0][i] if i < len(call.args) else call.after[1].get(name)
+        have = args[i] if i < len(args) else kwargs.get(name)
+        if want is not None:
+            _same(want, have, values, "what is written")
+
+
+def _same(want: Any, got: Any, values: bool, where: str = "result") -> None:
+    """The same, where results that are None are None, and what is uninitialised is any."""
+    if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        if len(want) != len(got):
+            raise Mismatch(f"{where}: {len(got)} results, not {len(want)}")
+        for i, (w, g) in enumerate(zip(want, got, strict=True)):
+            _same(w, g, values, f"{where} {i}")
+        return
+    if (want is None) != (got is None):
+        raise Mismatch(f"{where}: {type(got).__name__}, not {type(want).__name__}")
+    if want is None:
+        return
+    same(want, got, _tolerance, where=where, values=values)
+
+
+def _tolerance(dtype: torch.dtype) -> tuple[float, float]:
+    """PyTorch's of a dtype, ten times as wide: sums of other orders."""
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    return 10 * rtol, 10 * atol
