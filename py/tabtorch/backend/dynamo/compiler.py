@@ -1,0 +1,132 @@
+"""AOTAutograd's graphs -> kept plans: one for the forward, one for the backward."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from tabtorch.autograd import grad_mode
+from tabtorch.backend.dynamo.edges import strides_like, to_device, to_host, to_webgpu, write_back
+from tabtorch.backend.dynamo.lower import Program, known
+from tabtorch.backend.tensors import NAME, THEIRS, place
+from tabtorch.compiled.driver import Compiled
+
+output_code = torch._logging.getArtifactLogger(__name__, "output_code")
+log = logging.getLogger(__name__)
+
+
+class CompiledGraph:
+    """One graph, as AOTAutograd calls it: with a list of arguments, which it may empty."""
+
+    def __init__(self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int) -> None:
+        """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone."""
+        self._boxed_call = True  # of the instance: what wraps it copies these
+        program = self.program = Program(gm)
+        program.space["device"] = place()
+        self.keep = frozenset(keep)
+        varying = any(isinstance(s, torch.SymInt) for i in program.inputs for s in program.placeholders[i].meta["val"].shape)
+        self.compiled = Compiled(program.function, dynamic=varying)
+        self.inputs = program.inputs
+        self.unbound = program.unbound
+        self.constants = [to_device(t, False) for t in program.constants]
+        self.written = [(i, program.inputs.index(i)) for i in dict.fromkeys(program.written)]
+        self.outputs = [_output(program, k, o, k >= saved_from) for k, o in enumerate(program.outputs)]
+        output_code.debug("Output code for webgpu:\n%s", program.text)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        taken = list(args)
+        args.clear()
+        ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
+        numbers = [taken[i] for i in self.unbound]
+        with grad_mode.no_grad():
+            results = iter(self.compiled(*ours, *self.constants, *numbers))
+            for i, k in self.written:
+                if taken[i].device.type != NAME:
+                    write_back(taken[i], ours[k])
+            del ours
+            return [give(taken, results) for give in self.outputs]
+
+
+_Giver = Callable[[list[Any], Any], Any]
+
+
+def _output(program: Program, k: int, o: Any, saved: bool) -> _Giver:
+    """(arguments, results of the function) -> one output of the graph."""
+    if not isinstance(o, torch.fx.Node):
+        return lambda taken, results: o
+    if o.op == "placeholder":
+        position = program.placeholders.index(o)
+        return lambda taken, results: taken[position]
+    val = o.meta.get("val")
+    if isinstance(val, torch.Tensor):
+        order = strides_like(val)
+        dtype = val.dtype
+        convert = to_webgpu if saved or val.device.type == NAME else to_host
+
+        def give(taken: list[Any], results: Any) -> torch.Tensor:
+            x = next(results)
+            if THEIRS[x.dtype] is not dtype:
+                raise RuntimeError(f"torch.compile(backend='webgpu'): {o.name} is of type {x.dtype}, not {dtype}")
+            return convert(x, order)
+
+        return give
+    return _number(program, o, val)
+
+
+def _number(program: Program, o: torch.fx.Node, val: Any) -> _Giver:
+    """An output that is a number: an expression of sizes, which the arguments have."""
+    expr = val.node.expr
+    sources: dict[str, Any] = {}
+    for i, n in enumerate(program.placeholders):
+        v = n.meta.get("val")
+        if isinstance(v, torch.SymInt):
+            sources.setdefault(str(v.node.expr), (i, None))
+        elif isinstance(v, torch.Tensor):
+            for d, s in enumerate(v.shape):
+                if isinstance(s, torch.SymInt):
+                    sources.setdefault(str(s.node.expr), (i, d))
+    places = [(s, sources[str(s)]) for s in expr.free_symbols]
+
+    def give(taken: list[Any], results: Any) -> int:
+        values = {s: taken[i] if d is None else taken[i].shape[d] for s, (i, d) in places}
+        return int(expr.subs(values))
+
+    return give
+
+
+def _context() -> Any:
+    found = torch._guards.TracingContext.try_get()
+    return None if found is None else found.fw_metadata
+
+
+def forward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
+    """The forward of a training step."""
+    metadata = _context()
+    keep = metadata.static_input_indices if metadata is not None else ()
+    saved_from = metadata.num_forward if metadata is not None else len(list(gm.graph.nodes))
+    return CompiledGraph(gm, keep, saved_from)
+
+
+def inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
+    """A graph that nothing is differentiated of."""
+    metadata = _context()
+    return CompiledGraph(gm, metadata.static_input_indices if metadata is not None else (), len(list(gm.graph.nodes)))
+
+
+def backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
+    """The backward of a training step."""
+    return CompiledGraph(gm, (), len(list(gm.graph.nodes)))
+
+
+def partition(joint: torch.fx.GraphModule, inputs: Any, **kw: Any) -> Any:
+    """Forward and backward of a graph of both. What is cheap is computed again rather than kept."""
+    return min_cut_rematerialization_partition(joint, inputs, **kw)
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """PyTorch's own formulas, for the operators that there is no function for."""
+    return {op: f for op, f in torch._decomp.decomposition_table.items() if not known(op)}
