@@ -122,7 +122,8 @@ def _ctc_loss(
 ) -> tuple[Tensor, Tensor]:
     """(the loss of each example, a tensor that stands for alpha: the gradient computes it again). (T, N, C) or (T, C)."""
     loss = ctc.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, 0, False)
-    return loss, log_probs.new_empty((0,))
+    longest = max([int(n) for n in target_lengths], default=0) if loss.ndim else int(target_lengths[0])
+    return loss, log_probs.new_zeros((*loss.shape, log_probs.shape[0], 2 * longest + 1))
 
 
 @aten("_ctc_loss_backward")

@@ -13,7 +13,18 @@ from tabtorch.core.tensor import Tensor
 #: name, or name.overload -> function. An overload's own entry goes before its name's
 ADAPTERS: dict[str, Callable[..., Any]] = {}
 #: the modules that fill it. None is named as an operator is: `torch.ops.aten.NAME` is the operator
-FAMILIES = ("activation_gradients", "convolving", "loss_functions", "pools", "resampling")
+FAMILIES = (
+    *(
+        "activation_gradients",
+        "attentions",
+        "convolving",
+        "distances_and_counts",
+        "draws",
+        "embeddings",
+        "loss_functions",
+    ),
+    *("matrix_factors", "movement", "normalizing", "pools", "recurrences", "resampling", "tensor_lists"),
+)
 
 
 def load() -> dict[str, Callable[..., Any]]:
