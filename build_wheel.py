@@ -35,6 +35,10 @@ SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
 #: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
+    *(
+        f"tabtorch/backend/{name}.py"
+        for name in "__init__ autocast device kernels modules registration special_kernels storages tensors".split()
+    ),
     "tabtorch/bridge/host.mjs",
     "tabtorch/bridge/node.py",
     "tabtorch/cli/__main__.py",
