@@ -26,9 +26,6 @@ def _check(mode: Any, options: Any) -> None:
         raise RuntimeError(f"Unexpected optimization option {name}, known options are []")
 
 
-_compile = None
-
-
 def webgpu(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: Any = None, options: Any = None) -> Callable[..., Any]:
     """The backend "webgpu" of `torch.compile`: a callable for a graph of Dynamo's.
 
@@ -48,7 +45,9 @@ def webgpu(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: Any
 
 
 def register() -> None:
-    """Gives Dynamo the backend, where it has not found it by its entry point."""
+    """Gives Dynamo the backend, where it has not found it by its entry point; and keeps it from tracing the engine, which runs
+    as Python under each operation on "webgpu"."""
+    torch._dynamo.trace_rules.add("tabtorch")
     registry = torch._dynamo.backends.registry
     if registry._COMPILER_FNS.get("webgpu") is None:
         torch._dynamo.register_backend(webgpu, name="webgpu")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ from tabtorch.backend.dynamo.lower import Program, known
 from tabtorch.backend.tensors import NAME, THEIRS, place
 from tabtorch.compiled.driver import Compiled
 
-output_code = torch._logging.getArtifactLogger(__name__, "output_code")
-log = logging.getLogger(__name__)
+#: under PyTorch's own loggers, as those have the handlers that TORCH_LOGS asks for
+output_code = torch._logging.getArtifactLogger("torch._dynamo.backends.webgpu", "output_code")
 
 
 class CompiledGraph:
