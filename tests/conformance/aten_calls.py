@@ -122,6 +122,47 @@ def record(recorder: Recorder, op: OpInfo, limit: int = 6) -> None:
                 torch.autograd.grad(outs, leaves, [torch.ones_like(t) for t in outs], allow_unused=True)
 
 
+def record_steps(recorder: Recorder) -> None:
+    """What op_db has no sample of: steps of optimizers over lists of tensors and as one kernel, recurrent layers, scalers."""
+    kinds: dict[str, dict[str, Any]] = {
+        "Adam": {"amsgrad": True, "weight_decay": 0.1},
+        "AdamW": {"maximize": True},
+        "SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        "Adagrad": {"lr_decay": 0.1},
+        **{name: {} for name in ("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")},
+    }
+    for name, options in kinds.items():
+        for given in ({}, options):
+            for way in ("foreach", "fused"):
+                torch.manual_seed(0)
+                params = [torch.randn(3, 2, requires_grad=True), torch.randn(4, requires_grad=True)]
+                with contextlib.suppress(RuntimeError, TypeError):
+                    optimizer = getattr(torch.optim, name)(params, lr=0.1, **given, **{way: True})
+                    for _ in range(2):
+                        for p in params:
+                            p.grad = torch.randn(p.shape)
+                        with recorder:
+                            optimizer.step()
+    for kind in ("LSTM", "GRU", "RNN"):
+        torch.manual_seed(0)
+        layer = getattr(torch.nn, kind)(3, 4, 2, bidirectional=True)
+        with recorder:
+            output, _ = layer(torch.randn(5, 2, 3))
+            output.sum().backward()
+    for first in (False, True):
+        layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=first).eval()
+        for mask in (None, torch.tensor([[False, False, True], [False, False, False]])):
+            with recorder, torch.no_grad():
+                layer(torch.randn(2, 3, 8), src_key_padding_mask=mask)
+    for found in (0.0, 1.0):
+        with recorder:
+            grads = [torch.randn(3), torch.tensor([1.0, float("inf") if found else 2.0])]
+            torch._amp_foreach_non_finite_check_and_unscale_(grads, torch.zeros(()), torch.tensor(0.5))
+            for count in (0, 3):
+                scale, tracker = torch.tensor(8.0), torch.tensor(count, dtype=torch.int32)
+                torch._amp_update_scale_(scale, tracker, torch.tensor(found), 2.0, 0.5, 4)
+
+
 def replay(call: Call, device: str) -> None:
     """Raises Mismatch, or what our function raises, unless it gives PyTorch's result, and writes what PyTorch writes."""
     f = aten.lookup(call.op._schema.name, call.op._overloadname)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch.core import views
+from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery import registry
 
 
@@ -74,7 +75,14 @@ def _find(name: str) -> Any:
         space, _, rest = name.partition("_")
         if space in _SPACES:
             f = getattr(importlib.import_module("tabtorch." + space), rest, None)
-    return f or registry.method(name) or getattr(importlib.import_module("tabtorch.nn.functional"), name, None)
+    f = f or registry.method(name) or getattr(importlib.import_module("tabtorch.nn.functional"), name, None)
+    return f or (None if name[0] == "_" else _method(name))
+
+
+def _method(name: str) -> Any:
+    """What is written in the class: `size`, `dim`, `is_contiguous`. A property (`mT`) is a function of the tensor."""
+    found = getattr(Tensor, name, None)
+    return found.fget if isinstance(found, property) else found if callable(found) else None
 
 
 @functools.cache

@@ -78,6 +78,11 @@ def _elu_backward(
     return ops.where(x <= 0, grad_output * input_scale * low, grad_output * scale)
 
 
+@aten("log_sigmoid")
+def _log_sigmoid(self: Tensor) -> Tensor:
+    return _lazy.functional.logsigmoid(self)
+
+
 @aten("log_sigmoid_forward")
 def _log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
     """(log(sigmoid(x)), exp(-|x|), which its gradient may use)."""
@@ -175,3 +180,14 @@ def _addmm_activation(
 ) -> Tensor:
     product = ops.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
     return _lazy.functional.gelu(product) if use_gelu else ops.relu(product)
+
+
+# ---- directional derivatives
+
+
+@aten("glu_jvp")
+def _glu_jvp(glu: Tensor, x: Tensor, dx: Tensor, dim: int) -> Tensor:
+    """The derivative of glu(x) = a · sigmoid(b) along dx."""
+    (_, b), (da, db) = x.chunk(2, dim), dx.chunk(2, dim)
+    s = b.sigmoid()
+    return da * s + glu * (db * (1 - s))

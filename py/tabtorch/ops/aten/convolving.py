@@ -40,6 +40,15 @@ def _convolution_with_settings(input: Tensor, weight: Tensor, bias: Tensor | Non
     return _convolution(input, weight, bias, *args[:6], **kw)
 
 
+@aten("_convolution_mode")
+def _convolution_mode(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
+) -> Tensor:
+    """`padding` is "same" or "valid"."""
+    f = getattr(_lazy.functional, f"conv{weight.ndim - 2}d")
+    return f(input, weight, bias, list(stride), padding, list(dilation), groups)
+
+
 @aten("convolution_backward_overrideable")
 def _convolution_backward_overrideable(
     grad_output: Tensor,

@@ -74,7 +74,9 @@ def _unique_dim(
 def _unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[Tensor, ...]:
-    found = ops.unique_consecutive(self, return_inverse, return_counts, dim)
+    if dim is not None:
+        return _unique_dim_consecutive(self, dim)
+    found = ops.unique_consecutive(self, return_inverse, return_counts)
     return _filled(found, return_inverse, return_counts, self)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tabtorch import _lazy, ops
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.aten.table import aten
+from tabtorch.ops.fourier import transforms
 
 
 def _lu(A: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,7 +32,8 @@ def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
     """(X, LU, pivots, info)."""
     result, info = ops.linalg_solve_ex(A, B, left=left, check_errors=check_errors)
-    return (result, *_lu(A), info)
+    lu, pivots, _ = ops.linalg_lu_factor_ex(A)
+    return result, lu, pivots, info
 
 
 @aten("_linalg_svd")
@@ -83,7 +85,7 @@ _INVERSE = ("forward", "ortho", "backward")
 def _fft_c2c(self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
     if not dim:
         return self.clone()
-    f = ops.fft_fftn if forward else ops.fft_ifftn
+    f = transforms.fftn if forward else transforms.ifftn
     found: Tensor = f(self, dim=list(dim), norm=(_FORWARD if forward else _INVERSE)[normalization])
     return found
 
@@ -91,7 +93,7 @@ def _fft_c2c(self: Tensor, dim: Any, normalization: int, forward: bool) -> Tenso
 @aten("_fft_r2c")
 def _fft_r2c(self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tensor:
     """Of a real tensor; onesided: the last of `dim` is halved."""
-    f = ops.fft_rfftn if onesided else ops.fft_fftn
+    f = transforms.rfftn if onesided else transforms.fftn
     found: Tensor = f(self, dim=list(dim), norm=_FORWARD[normalization])
     return found
 
@@ -100,5 +102,5 @@ def _fft_r2c(self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tens
 def _fft_c2r(self: Tensor, dim: Any, normalization: int, last_dim_size: int) -> Tensor:
     """To a real tensor, whose last of `dim` has this size."""
     sizes = [self.shape[d] for d in dim[:-1]] + [last_dim_size]
-    found: Tensor = ops.fft_irfftn(self, s=sizes, dim=list(dim), norm=_INVERSE[normalization])
+    found: Tensor = transforms.irfftn(self, s=sizes, dim=list(dim), norm=_INVERSE[normalization])
     return found

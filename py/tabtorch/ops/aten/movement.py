@@ -137,6 +137,51 @@ def _aminmax(self: Tensor, dim: int | None = None, keepdim: bool = False) -> tup
     return low, high
 
 
+@aten("_dim_arange")
+def _dim_arange(like: Tensor, dim: int) -> Tensor:
+    return ops.arange(like.shape[dim], device=like.device)
+
+
+@aten("pad_sequence")
+def _pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    longest = max(len(t) for t in sequences)
+    side = 2 * (sequences[0].ndim - 1)
+    rows = []
+    for t in sequences:
+        gap = longest - len(t)
+        pad = [0] * side + ([0, gap] if padding_side == "right" else [gap, 0])
+        rows.append(ops.constant_pad_nd(t, pad, padding_value))
+    found: Tensor = ops.stack(rows, 0 if batch_first else 1)
+    return found
+
+
+@aten("__ilshift__")
+def _ilshift(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_left_shift_(other)
+
+
+@aten("__irshift__")
+def _irshift(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_right_shift_(other)
+
+
+@aten("__iand__")
+def _iand(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_and_(other)
+
+
+@aten("__ior__")
+def _ior(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_or_(other)
+
+
+@aten("__ixor__")
+def _ixor(self: Tensor, other: Any) -> Tensor:
+    return self.bitwise_xor_(other)
+
+
 # ---- sizes: numbers that Python has
 
 

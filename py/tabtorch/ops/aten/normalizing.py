@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.aten.table import aten, grads_of
@@ -56,6 +56,18 @@ def _native_layer_norm_backward(
 
 def _over(x: Tensor, dims: Sequence[int]) -> Tensor:
     return x.sum(list(dims)) if dims else x
+
+
+@aten("_fused_rms_norm")
+def _fused_rms_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """(`rms_norm`, 1 / sqrt(mean(x²) + eps), 1 over the dimensions of `normalized_shape`)."""
+    wide = _wide(input)
+    over = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    least = _lazy.torch.finfo(wide.dtype).eps if eps is None else eps
+    root = ((wide * wide).mean(over, keepdim=True) + least).rsqrt()
+    return ops.rms_norm(input, tuple(normalized_shape), weight, eps), root
 
 
 @aten("_fused_rms_norm_backward")
@@ -162,6 +174,14 @@ def _no_training(
         input, weight, bias, running_mean, running_var, False, momentum, eps
     )
     return found
+
+
+@aten("_batch_norm_impl_index")
+def _impl_index(*args: Any, **kw: Any) -> tuple[Any, ...]:
+    """`native_batch_norm`, an empty reserve, and which implementation it was: 0."""
+    kw.pop("cudnn_enabled", None)
+    input = args[0]
+    return (*ops.native_batch_norm(*args[:8], **kw), input.new_empty((0,), dtype=dtypes.uint8), 0)
 
 
 @aten("_batch_norm_no_update")

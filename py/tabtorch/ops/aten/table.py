@@ -24,6 +24,7 @@ FAMILIES = (
         "loss_functions",
     ),
     *("matrix_factors", "movement", "normalizing", "pools", "recurrences", "resampling", "tensor_lists"),
+    "transformer_layers",
 )
 
 
