@@ -37,7 +37,9 @@ HOST_ONLY = {
     "pytest_tabtorch.py",
     *(
         f"tabtorch/backend/{name}.py"
-        for name in "__init__ autocast device kernels modules registration special_kernels storages tensors".split()
+        for name in (
+            "__init__ accelerator autocast device kernels modules random_kernels registration special_kernels storages tensors"
+        ).split()
     ),
     "tabtorch/bridge/host.mjs",
     "tabtorch/bridge/node.py",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tabtorch import _lazy
+from tabtorch.backend import random_kernels
 from tabtorch.backend.tensors import NAME, place
 from tabtorch.bridge import get_bridge
 
 _ours = _lazy.webgpu
-_parent = os.getpid()
 
 
 def _index(device: Any) -> int:
@@ -96,11 +96,24 @@ def get_device_name(device: Any = None) -> str:
     return str(_ours.get_device_name())
 
 
-def get_device_properties(device: Any = None) -> Any:
+class DeviceProperties(NamedTuple):
+    """What is known of the device. total_memory: bytes of the largest buffer, for WebGPU does not tell how much memory there is."""
+
+    name: str
+    total_memory: int
+    limits: dict[str, int]
+    features: tuple[str, ...]
+    major: int = 0
+    minor: int = 0
+    multi_processor_count: int = 0
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
     """What WebGPU tells of the adapter, and its limits."""
-    _index(device)
-    place()
-    return _ours.get_device_properties()
+    name = get_device_name(device)
+    info = get_bridge().info
+    limits = dict(info.get("limits", {}))
+    return DeviceProperties(name, int(limits.get("maxBufferSize", 0)), limits, tuple(info.get("features", ())))
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
@@ -120,76 +133,99 @@ def synchronize(device: Any = None) -> None:
     get_bridge().synchronize()
 
 
-def _stat(name: str) -> int:
-    place()
-    _lazy.engine_graph.flush()
-    return int(get_bridge().stats().get(name, 0))
+def _memory() -> tuple[Any, int]:
+    return _lazy.engine_graph.memory, place().number
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes of the values that are referred to."""
+    """Bytes of the values that are referred to. What was computed and not sent yet has none."""
     _index(device)
-    return int(memory_stats()["allocated_bytes.all.current"])
+    memory, number = _memory()
+    _lazy.engine_graph.flush()
+    return int(memory.live[number])
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most that `memory_allocated` ever was, or has been since `reset_peak_memory_stats`."""
+    """The most that `memory_allocated` was, since the start or `reset_peak_memory_stats`."""
     _index(device)
-    return int(memory_stats()["allocated_bytes.all.peak"])
+    memory, number = _memory()
+    return int(memory.peak[number])
+
+
+def _reserved() -> int:
+    stats = get_bridge().stats()
+    of = "gpu" if place().number == 0 else "cpu"
+    return int(stats.get(f"{of}Bytes", 0)) + int(stats.get(f"{of}PooledBytes", 0))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes of the buffers that the device has for us, those in the pool included."""
+    """Bytes that the runtime holds: live values, and the pool that waits to be used again."""
     _index(device)
-    return int(memory_stats()["reserved_bytes.all.current"])
+    place()
+    return max(_reserved(), memory_allocated())
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most that `memory_reserved` has been."""
-    _index(device)
-    return int(memory_stats()["reserved_bytes.all.peak"])
+    """At least the most that was allocated."""
+    return max(memory_reserved(device), max_memory_allocated(device))
 
 
 def memory_stats(device: Any = None) -> dict[str, Any]:
-    """Counters of memory and work."""
+    """PyTorch's keys for what is known (`allocated_bytes.all.current`, …), and the counters of the runtime by their names."""
     _index(device)
     place()
-    found: dict[str, Any] = _ours.memory_stats()
-    return found
+    return {
+        "allocated_bytes.all.current": memory_allocated(),
+        "allocated_bytes.all.peak": max_memory_allocated(),
+        "reserved_bytes.all.current": memory_reserved(),
+        "reserved_bytes.all.peak": max_memory_reserved(),
+        **get_bridge().stats(),
+    }
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The figures of `memory_stats` as a table."""
-    _index(device)
-    return str(_ours.memory_summary(None, abbreviated))
+    """The figures of `memory_stats`, a line each."""
+    return "\n".join(f"{name:<40} {value}" for name, value in memory_stats(device).items())
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Begins to look for the peaks anew."""
+    """Begins to look for the peak anew, from what is there now."""
     _index(device)
-    _ours.reset_peak_memory_stats()
+    memory, number = _memory()
+    memory.peak[number] = memory.live[number]
+
+
+def reset_accumulated_memory_stats(device: Any = None) -> None:
+    """Sets the runtime's counters of events back to nought."""
+    _index(device)
+    get_bridge().reset_stats()
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """RuntimeError: WebGPU tells neither how much memory there is, nor how much of it is free."""
+    raise RuntimeError("mem_get_info: WebGPU does not tell how much memory the GPU has")
 
 
 def empty_cache() -> None:
     """Sends what waits, so that memory nobody refers to any more goes back to the pool."""
-    _ours.empty_cache()
+    place()
+    _lazy.engine_graph.flush()
 
 
-# ---- random numbers: the stream is that of PyTorch's generator for the CPU
+# ---- random numbers: see random_kernels.py
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the stream from which draws for the device are taken: that of PyTorch's default generator."""
-    torch.default_generator.manual_seed(seed)
+    """Seeds the device's own generator, of which dropout is drawn. `torch.manual_seed` does, and seeds that of all other draws."""
+    random_kernels.seed(int(seed))
 
 
-def manual_seed_all(seed: int) -> None:
-    """`torch.manual_seed` calls this, and has seeded that stream itself."""
+manual_seed_all = manual_seed
 
 
 def seed() -> None:
     """Seeds it with a number from the system."""
-    torch.default_generator.seed()
+    random_kernels.seed(int.from_bytes(os.urandom(8), "little"))
 
 
 seed_all = seed
@@ -197,19 +233,19 @@ seed_all = seed
 
 def initial_seed() -> int:
     """The seed it was last given."""
-    return torch.default_generator.initial_seed()
+    return random_kernels.initial_seed()
 
 
 def get_rng_state(device: Any = NAME) -> torch.Tensor:
-    """The state of that stream: the one of `torch.get_rng_state()`."""
+    """The state of the device's own generator: 16 bytes."""
     _index(device)
-    return torch.default_generator.get_state()
+    return random_kernels.state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = NAME) -> None:
     """Goes on from a state that `get_rng_state` gave."""
     _index(device)
-    torch.default_generator.set_state(new_state)
+    random_kernels.set_state(new_state)
 
 
 def get_rng_state_all() -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Kernels that are no function of values: views, copies between devices, sizes, and draws by PyTorch's generator."""
+"""Kernels that are no function of values: views, storages, copies between devices, sizes, indices of the CPU."""
 
 from __future__ import annotations
 
@@ -161,6 +161,14 @@ def _from_elsewhere(t: torch.Tensor) -> Tensor:
     return upload(t)
 
 
+@special("_to_copy")
+def _to_copy(x: torch.Tensor, *, non_blocking: bool = False, **kw: Any) -> torch.Tensor:
+    # to the CPU and not waiting for it, PyTorch asks for pinned memory, of which there is none: the copy waits
+    key = torch._C.DispatchKey.CompositeExplicitAutograd
+    result: torch.Tensor = aten._to_copy.default._op_dk(key, x, **kw)
+    return result
+
+
 @special("_copy_from_and_resize")
 def _copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     target.resize_(source.shape)
@@ -238,59 +246,25 @@ def _zero_dim(t: torch.Tensor) -> Tensor:
     return upload(t)
 
 
-# ---- draws: by PyTorch's generator for the CPU, so a seed gives the numbers that it gives everywhere
+def _pin_memory(x: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """A copy of a CPU tensor: WebGPU has no pinned memory. Where there is CUDA, too, it is pinned for that."""
+    if torch.cuda.is_available():
+        key = torch._C.DispatchKey.CompositeExplicitAutograd
+        pinned: torch.Tensor = aten._pin_memory.default._op_dk(key, x, device=device or torch.device("cuda"))
+        return pinned
+    return x.clone()
 
 
-def _drawn(op: Any) -> Any:
-    def draw(t: torch.Tensor, *args: Any, generator: Any = None, **kw: Any) -> torch.Tensor:
-        args = tuple(a.cpu() if isinstance(a, torch.Tensor) else a for a in args)
-        host = torch.empty(t.shape, dtype=t.dtype, device="cpu")
-        op(host, *args, generator=generator, **kw)
-        unwrap(t).copy_(upload(host))
-        return t
-
-    return draw
-
-
-for _name in (
-    *("uniform_.", "normal_.", "random_.", "random_.from", "random_.to", "bernoulli_.float", "bernoulli_.Tensor"),
-    *("exponential_.", "geometric_.", "cauchy_.", "log_normal_."),
-):
-    _name, _, _overload = _name.partition(".")
-    special(f"{_name}.{_overload}" if _overload else _name)(
-        _drawn(getattr(getattr(aten, _name), _overload or "default"))
-    )
-
-
-def _drawn_from(op: Any) -> Any:
-    """Draws whose distribution is told by tensors."""
-
-    def draw(*args: Any, **kw: Any) -> Any:
-        host = [a.cpu() if isinstance(a, torch.Tensor) else a for a in args]
-        r = op(*host, **kw)
-        return r.to(NAME)
-
-    return draw
-
-
-for _name in ("poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "multinomial", "bernoulli"):
-    special(_name)(_drawn_from(getattr(aten, _name).default))
-for _overload in ("Tensor_float", "float_Tensor", "Tensor_Tensor"):
-    special(f"normal.{_overload}")(_drawn_from(getattr(aten.normal, _overload)))
-
-
-@special("randperm.generator_out")
-def _randperm(n: int, *, generator: Any = None, out: torch.Tensor) -> torch.Tensor:
-    out.resize_([n])
-    out.copy_(torch.randperm(n, generator=generator, dtype=out.dtype, device="cpu"))
-    return out
-
-
-@special("native_dropout")
-def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    if train is False or p == 0:
-        return x.clone(), torch.ones_like(x, dtype=torch.bool)
-    if p == 1:
-        return torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
-    kept = torch.empty(x.shape, dtype=x.dtype, device="cpu").bernoulli_(1 - p).to(torch.bool).to(NAME)
-    return x * kept * (1 / (1 - p)), kept
+def register() -> list[Any]:
+    """Registers what is not a kernel of the device, but has to know of it. Returns what has to be kept."""
+    kept = []
+    for key in (
+        "Conjugate",
+        "Negative",
+    ):  # `copy_` goes by it, which writes through such views, and does not look at them
+        library = torch._C._dispatch_library("IMPL", "aten", key, "", 0)
+        library.impl("_copy_from", key, torch.library.fallthrough_kernel)
+        kept.append(library)
+    host = torch._C._dispatch_library("IMPL", "aten", "CPU", "", 0)
+    host.impl("_pin_memory", "CPU", _pin_memory)
+    return [*kept, host]

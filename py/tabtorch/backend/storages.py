@@ -95,9 +95,9 @@ def register() -> None:
     _for_ours(
         "to", lambda self, *, device, non_blocking=False: self if _is_ours(device) else self.cpu().to(device=device)
     )
-    for (
-        name
-    ) in "resize_ fill_ __setitem__ byteswap share_memory_ _write_file _share_fd_cpu_ _share_filename_cpu_".split():
+    _for_ours("_write_file", lambda self, *args: self.cpu()._write_file(*args))
+    _for_ours("share_memory_", lambda self: self)  # as on CUDA
+    for name in ("resize_", "fill_", "__setitem__", "byteswap", "_share_fd_cpu_", "_share_filename_cpu_"):
         if hasattr(UntypedStorage, name):
             _for_ours(name, _refused(name))
     torch.serialization.register_package(15, lambda storage: None, _restore)
