@@ -41,6 +41,7 @@ HOST_ONLY = {
             "__init__ accelerator autocast device kernels modules random_kernels registration special_kernels storages tensors"
         ).split()
     ),
+    *(f"tabtorch/backend/dynamo/{name}.py" for name in "__init__ adapters compiler edges lower".split()),
     "tabtorch/bridge/host.mjs",
     "tabtorch/bridge/node.py",
     "tabtorch/cli/__main__.py",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from tabtorch.autograd import grad_mode
-from tabtorch.backend.dynamo.edges import strides_like, to_device, to_host, to_webgpu, write_back
+from tabtorch.backend.dynamo.edges import laid_out, strides_like, to_device, to_host, to_webgpu, write_back
 from tabtorch.backend.dynamo.lower import Program, known
 from tabtorch.backend.tensors import NAME, THEIRS, place
 from tabtorch.compiled.driver import Compiled
@@ -33,7 +33,7 @@ class CompiledGraph:
         self.unbound = program.unbound
         self.constants = [to_device(t, False) for t in program.constants]
         self.written = [(i, program.inputs.index(i)) for i in dict.fromkeys(program.written)]
-        self.outputs = [_output(program, k, o, k >= saved_from) for k, o in enumerate(program.outputs)]
+        self.outputs = [Output(program, k, k >= saved_from) for k in range(len(program.outputs))]
         output_code.debug("Output code for webgpu:\n%s", program.text)
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -42,41 +42,52 @@ class CompiledGraph:
         ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
         numbers = [taken[i] for i in self.unbound]
         with grad_mode.no_grad():
-            results = iter(self.compiled(*ours, *self.constants, *numbers))
-            for i, k in self.written:
-                if taken[i].device.type != NAME:
-                    write_back(taken[i], ours[k])
+            results = self.compiled(*ours, *self.constants, *numbers)
+            back = [(taken[i], ours[k]) for i, k in self.written if taken[i].device.type != NAME]
             del ours
-            return [give(taken, results) for give in self.outputs]
+            wanted = [results[output.result] for output in self.outputs if output.result >= 0 and output.host]
+            hosts = iter(to_host([value for _, value in back] + wanted))
+            for t, value in back:
+                write_back(t, value, next(hosts))
+            return [output(taken, results, hosts) for output in self.outputs]
 
 
-_Giver = Callable[[list[Any], Any], Any]
+class Output:
+    """One output of a graph: an argument, a number, or one of the function's results.
+
+    result: which of them; -1 for none. host: whether it is for the CPU.
+    """
+
+    result = -1
+    host = False
+
+    def __init__(self, program: Program, k: int, saved: bool) -> None:
+        """saved: whether it is for the backward alone, and so stays on the device."""
+        o = self.node = program.outputs[k]
+        if not isinstance(o, torch.fx.Node):
+            self.give: Callable[[list[Any]], Any] = lambda taken: o
+        elif o.op == "placeholder":
+            position = program.placeholders.index(o)
+            self.give = lambda taken: taken[position]
+        elif isinstance(val := o.meta.get("val"), torch.Tensor):
+            self.result = program.results.index(k)
+            self.order = strides_like(val)
+            self.dtype = val.dtype
+            self.host = not saved and val.device.type != NAME
+        else:
+            self.give = _number(program, val)
+
+    def __call__(self, taken: list[Any], results: list[Any], hosts: Iterator[torch.Tensor]) -> Any:
+        """taken: arguments. hosts: results that are for the CPU, from this one on."""
+        if self.result < 0:
+            return self.give(taken)
+        x = results[self.result]
+        if THEIRS[x.dtype] is not self.dtype:
+            raise RuntimeError(f"torch.compile(backend='webgpu'): {self.node.name} is of type {x.dtype}, not {self.dtype}")
+        return laid_out(next(hosts), self.order) if self.host else to_webgpu(x, self.order)
 
 
-def _output(program: Program, k: int, o: Any, saved: bool) -> _Giver:
-    """(arguments, results of the function) -> one output of the graph."""
-    if not isinstance(o, torch.fx.Node):
-        return lambda taken, results: o
-    if o.op == "placeholder":
-        position = program.placeholders.index(o)
-        return lambda taken, results: taken[position]
-    val = o.meta.get("val")
-    if isinstance(val, torch.Tensor):
-        order = strides_like(val)
-        dtype = val.dtype
-        convert = to_webgpu if saved or val.device.type == NAME else to_host
-
-        def give(taken: list[Any], results: Any) -> torch.Tensor:
-            x = next(results)
-            if THEIRS[x.dtype] is not dtype:
-                raise RuntimeError(f"torch.compile(backend='webgpu'): {o.name} is of type {x.dtype}, not {dtype}")
-            return convert(x, order)
-
-        return give
-    return _number(program, o, val)
-
-
-def _number(program: Program, o: torch.fx.Node, val: Any) -> _Giver:
+def _number(program: Program, val: Any) -> Callable[[list[Any]], int]:
     """An output that is a number: an expression of sizes, which the arguments have."""
     expr = val.node.expr
     sources: dict[str, Any] = {}
@@ -90,7 +101,7 @@ def _number(program: Program, o: torch.fx.Node, val: Any) -> _Giver:
                     sources.setdefault(str(s.node.expr), (i, d))
     places = [(s, sources[str(s)]) for s in expr.free_symbols]
 
-    def give(taken: list[Any], results: Any) -> int:
+    def give(taken: list[Any]) -> int:
         values = {s: taken[i] if d is None else taken[i].shape[d] for s, (i, d) in places}
         return int(expr.subs(values))
 

@@ -8,14 +8,18 @@ written past it (through `.data`, or by NumPy) is not seen, as autograd does not
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from tabtorch.backend.tensors import NAME, download, unwrap, upload, wrap
+from tabtorch import _lazy
+from tabtorch.backend.tensors import NAME, THEIRS, unwrap, upload, wrap
 from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
 
 #: counts devices that were lost: what was kept on one is gone
 _losses = [0]
@@ -71,10 +75,10 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
     return value
 
 
-def write_back(t: torch.Tensor, value: Tensor) -> None:
-    """What a graph has written to the device's copy of a CPU tensor, in that tensor."""
+def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
+    """What a graph has written to `value`, the device's copy of a CPU tensor, in that tensor. host: `value`, downloaded."""
     with torch.no_grad():
-        t.copy_(download(value))
+        t.copy_(host)
     if t.is_inference():
         return
     kept = getattr(t.untyped_storage(), "_tabtorch_copy", None)
@@ -106,12 +110,25 @@ def _lies(shape: Any, have: Any, want: Any) -> bool:
     return all(a == b for a, b, n in zip(have, want, shape) if n != 1)
 
 
-def to_host(x: Tensor, order: list[int] | None) -> torch.Tensor:
-    """A result for the CPU."""
-    t = download(x)
+def to_host(values: Sequence[Tensor]) -> list[torch.Tensor]:
+    """CPU tensors, row by row, with the values of ours. Waits for the device once."""
+    if not values:
+        return []
+    read = graph.read_many([_lazy.to_host._source(x) for x in values])
+    found = []
+    for x, data in zip(values, read, strict=True):
+        t = torch.empty(tuple(x.shape), dtype=THEIRS[x.dtype], device="cpu")
+        if t.numel():
+            ctypes.memmove(t.data_ptr(), bytes(data), t.nbytes)
+        found.append(t)
+    return found
+
+
+def laid_out(t: torch.Tensor, order: list[int] | None) -> torch.Tensor:
+    """A CPU tensor, in this order of dimensions."""
     want = _strides(t.shape, order)
     if t.numel() and not _lies(t.shape, t.stride(), want):
-        t = torch.empty_strided(t.shape, want, dtype=t.dtype).copy_(t)
+        return torch.empty_strided(t.shape, want, dtype=t.dtype, device="cpu").copy_(t)
     return t
 
 
