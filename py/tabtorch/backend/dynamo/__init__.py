@@ -26,7 +26,9 @@ def _check(mode: Any, options: Any) -> None:
         raise RuntimeError(f"Unexpected optimization option {name}, known options are []")
 
 
-def webgpu(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: Any = None, options: Any = None) -> Callable[..., Any]:
+def webgpu(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: Any = None, options: Any = None
+) -> Callable[..., Any]:
     """The backend "webgpu" of `torch.compile`: a callable for a graph of Dynamo's.
 
     mode: one of `MODES`. options: none are known. RuntimeError for others; NotImplementedError, with the ATen name and the line
@@ -41,7 +43,12 @@ def webgpu(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: Any
         decompositions=compiler.decompositions(),
         keep_inference_input_mutations=True,
     )
-    return made(gm, example_inputs)
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)  # no kernels of the CPU in a graph: of an LSTM, the steps
+    try:
+        return made(gm, example_inputs)
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def register() -> None:

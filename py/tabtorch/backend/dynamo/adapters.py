@@ -45,6 +45,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "aten::_to_copy": _to_copy,
     "aten::copy": _copy,
     "prims::convert_element_type": _cast,
+    "prims::fma": lambda a, b, c: a * b + c,
     "prims::view_of": _itself,
     "prims::device_put": lambda self, device, non_blocking=False: self,
 }
@@ -64,5 +65,7 @@ def with_strides(x: Tensor, strides: Sequence[int]) -> Tensor:
     moved = x.permute(order).contiguous()
     found = moved.permute([order.index(d) for d in range(x.dim())])
     if any(a != b for a, b, n in zip(found.stride(), strides, x.shape, strict=True) if n != 1):
-        raise NotImplementedError(f"torch.compile(backend='webgpu'): as_strided of a tensor with strides {tuple(strides)}")
+        raise NotImplementedError(
+            f"torch.compile(backend='webgpu'): as_strided of a tensor with strides {tuple(strides)}"
+        )
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -13,123 +14,149 @@ from tabtorch.backend.dynamo.edges import laid_out, strides_like, to_device, to_
 from tabtorch.backend.dynamo.lower import Program, known
 from tabtorch.backend.tensors import NAME, THEIRS, place
 from tabtorch.compiled.driver import Compiled
+from tabtorch.core.tensor import Tensor
 
 #: under PyTorch's own loggers, as those have the handlers that TORCH_LOGS asks for
 output_code = torch._logging.getArtifactLogger("torch._dynamo.backends.webgpu", "output_code")
 
 
+Arguments = list[Any]
+
+
 class CompiledGraph:
     """One graph, as AOTAutograd calls it: with a list of arguments, which it may empty."""
 
-    def __init__(self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int) -> None:
-        """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone."""
+    def __init__(
+        self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int | None, sharing: bool = False
+    ) -> None:
+        """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone.
+        sharing: whether outputs may share memory."""
         self._boxed_call = True  # of the instance: what wraps it copies these
-        program = self.program = Program(gm)
+        program = self.program = Program(gm, sharing)
         program.space["device"] = place()
         self.keep = frozenset(keep)
-        varying = any(isinstance(s, torch.SymInt) for i in program.inputs for s in program.placeholders[i].meta["val"].shape)
+        varying = any(
+            isinstance(s, torch.SymInt) for i in program.inputs for s in program.placeholders[i].meta["val"].shape
+        )
         self.compiled = Compiled(program.function, dynamic=varying)
         self.inputs = program.inputs
         self.unbound = program.unbound
         self.constants = [to_device(t, False) for t in program.constants]
         self.written = [(i, program.inputs.index(i)) for i in dict.fromkeys(program.written)]
-        self.outputs = [Output(program, k, k >= saved_from) for k in range(len(program.outputs))]
+        self.made: dict[tuple[torch.fx.Node, bool], Result] = {}
+        self.outputs = [
+            self._output(o, program.bases.get(k), saved_from is not None and k >= saved_from)
+            for k, o in enumerate(program.outputs)
+        ]
+        self.for_host = [r for r in self.made.values() if r.host]
         output_code.debug("Output code for webgpu:\n%s", program.text)
 
-    def __call__(self, args: list[Any]) -> list[Any]:
+    def __call__(self, args: Arguments) -> list[Any]:
         taken = list(args)
         args.clear()
         ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
         numbers = [taken[i] for i in self.unbound]
         with grad_mode.no_grad():
-            results = self.compiled(*ours, *self.constants, *numbers)
+            values = self.compiled(*ours, *self.constants, *numbers)
             back = [(taken[i], ours[k]) for i, k in self.written if taken[i].device.type != NAME]
             del ours
-            wanted = [results[output.result] for output in self.outputs if output.result >= 0 and output.host]
-            hosts = iter(to_host([value for _, value in back] + wanted))
+            hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
             for t, value in back:
                 write_back(t, value, next(hosts))
-            return [output(taken, results, hosts) for output in self.outputs]
+            made = [r.tensor(values[r.index], next(hosts) if r.host else None) for r in self.made.values()]
+            del values
+        return [output(taken, made) for output in self.outputs]
 
-
-class Output:
-    """One output of a graph: an argument, a number, or one of the function's results.
-
-    result: which of them; -1 for none. host: whether it is for the CPU.
-    """
-
-    result = -1
-    host = False
-
-    def __init__(self, program: Program, k: int, saved: bool) -> None:
-        """saved: whether it is for the backward alone, and so stays on the device."""
-        o = self.node = program.outputs[k]
+    def _output(
+        self, o: Any, base: torch.fx.Node | None, saved: bool
+    ) -> Callable[[Arguments, list[torch.Tensor]], Any]:
+        """(arguments, tensors of `made`) -> one output of the graph. base: in whose memory it lies."""
         if not isinstance(o, torch.fx.Node):
-            self.give: Callable[[list[Any]], Any] = lambda taken: o
-        elif o.op == "placeholder":
-            position = program.placeholders.index(o)
-            self.give = lambda taken: taken[position]
-        elif isinstance(val := o.meta.get("val"), torch.Tensor):
-            self.result = program.results.index(k)
-            self.order = strides_like(val)
-            self.dtype = val.dtype
-            self.host = not saved and val.device.type != NAME
-        else:
-            self.give = _number(program, val)
+            return lambda taken, made: o
+        if o.op == "placeholder":
+            position = self.program.placeholders.index(o)
+            return lambda taken, made: taken[position]
+        val = o.meta.get("val")
+        if not isinstance(val, torch.Tensor):
+            number = self._number(val)
+            return lambda taken, made: number(taken)
+        node = o if base is None else base
+        host = not saved and val.device.type != NAME
+        if (node, host) not in self.made:
+            self.made[node, host] = Result(self.program, node, host)
+        k = list(self.made).index((node, host))
+        if base is None:
+            return lambda taken, made: made[k]
+        sizes, strides = (list(map(self._number, s)) for s in (val.shape, val.stride()))
+        offset = self._number(val.storage_offset())
+        return lambda taken, made: made[k].as_strided(
+            [n(taken) for n in sizes], [n(taken) for n in strides], offset(taken)
+        )
 
-    def __call__(self, taken: list[Any], results: list[Any], hosts: Iterator[torch.Tensor]) -> Any:
-        """taken: arguments. hosts: results that are for the CPU, from this one on."""
-        if self.result < 0:
-            return self.give(taken)
-        x = results[self.result]
-        if THEIRS[x.dtype] is not self.dtype:
-            raise RuntimeError(f"torch.compile(backend='webgpu'): {self.node.name} is of type {x.dtype}, not {self.dtype}")
-        return laid_out(next(hosts), self.order) if self.host else to_webgpu(x, self.order)
-
-
-def _number(program: Program, val: Any) -> Callable[[list[Any]], int]:
-    """An output that is a number: an expression of sizes, which the arguments have."""
-    expr = val.node.expr
-    sources: dict[str, Any] = {}
-    for i, n in enumerate(program.placeholders):
-        v = n.meta.get("val")
-        if isinstance(v, torch.SymInt):
-            sources.setdefault(str(v.node.expr), (i, None))
-        elif isinstance(v, torch.Tensor):
-            for d, s in enumerate(v.shape):
-                if isinstance(s, torch.SymInt):
+    def _number(self, number: Any) -> Callable[[Arguments], Any]:
+        """A number, which may be an expression of sizes that the arguments have."""
+        if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return lambda taken: number
+        expr = number.node.expr
+        if not expr.free_symbols:
+            constant = number.node.pytype(expr)
+            return lambda taken: constant
+        sources: dict[str, tuple[int, int | None]] = {}
+        for i, n in enumerate(self.program.placeholders):
+            v = n.meta.get("val")
+            for d, s in enumerate(v.shape) if isinstance(v, torch.Tensor) else ((None, v),):
+                if isinstance(s, (torch.SymInt, torch.SymFloat)):
                     sources.setdefault(str(s.node.expr), (i, d))
-    places = [(s, sources[str(s)]) for s in expr.free_symbols]
+        places = [(s, *sources[str(s)]) for s in expr.free_symbols]
+        if expr.is_Symbol:
+            ((_, i, d),) = places
+            return lambda taken: taken[i] if d is None else taken[i].shape[d]
+        kind = number.node.pytype
+        return lambda taken: kind(
+            expr.xreplace({s: sympy.sympify(taken[i] if d is None else taken[i].shape[d]) for s, i, d in places})
+        )
 
-    def give(taken: list[Any]) -> int:
-        values = {s: taken[i] if d is None else taken[i].shape[d] for s, (i, d) in places}
-        return int(expr.subs(values))
 
-    return give
+class Result:
+    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU."""
+
+    def __init__(self, program: Program, node: torch.fx.Node, host: bool) -> None:
+        val = node.meta["val"]
+        self.name = node.name
+        self.index = program.results.index(node)
+        self.order = strides_like(val)
+        self.dtype = val.dtype
+        self.host = host
+
+    def tensor(self, x: Tensor, host: torch.Tensor | None) -> torch.Tensor:
+        """x: the value. host: the same, downloaded."""
+        if THEIRS[x.dtype] is not self.dtype:
+            raise RuntimeError(f"torch.compile(backend='webgpu'): {self.name} is of type {x.dtype}, not {self.dtype}")
+        return to_webgpu(x, self.order) if host is None else laid_out(host, self.order)
 
 
 def _context() -> Any:
+    """What AOTAutograd knows of the graph that it has compiled now."""
     found = torch._guards.TracingContext.try_get()
-    return None if found is None else found.fw_metadata
+    if found is None or found.fw_metadata is None:
+        raise RuntimeError("torch.compile(backend='webgpu'): AOTAutograd has left no metadata of the graph")
+    return found.fw_metadata
 
 
 def forward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The forward of a training step."""
     metadata = _context()
-    keep = metadata.static_input_indices if metadata is not None else ()
-    saved_from = metadata.num_forward if metadata is not None else len(list(gm.graph.nodes))
-    return CompiledGraph(gm, keep, saved_from)
+    return CompiledGraph(gm, metadata.static_input_indices, metadata.num_forward)
 
 
 def inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """A graph that nothing is differentiated of."""
-    metadata = _context()
-    return CompiledGraph(gm, metadata.static_input_indices if metadata is not None else (), len(list(gm.graph.nodes)))
+    return CompiledGraph(gm, _context().static_input_indices, None, sharing=True)
 
 
 def backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The backward of a training step."""
-    return CompiledGraph(gm, (), len(list(gm.graph.nodes)))
+    return CompiledGraph(gm, (), None)
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **kw: Any) -> Any:

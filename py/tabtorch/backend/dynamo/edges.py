@@ -53,18 +53,15 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
     if t.device.type == NAME:
         return unwrap(t)
     if t.device.type != "cpu":
-        raise RuntimeError(f"torch.compile(backend='webgpu'): a tensor on {t.device}, where 'webgpu' or 'cpu' is expected")
+        raise RuntimeError(
+            f"torch.compile(backend='webgpu'): a tensor on {t.device}, where 'webgpu' or 'cpu' is expected"
+        )
     if t.is_inference():  # has no version
         return upload(t)
     storage = t.untyped_storage()
     with LOCK:
         kept = getattr(storage, "_tabtorch_copy", None)
-        if (
-            kept is not None
-            and kept.version == t._version
-            and kept.loss == _losses[0]
-            and kept.layout == _layout(t)
-        ):
+        if kept is not None and kept.version == t._version and kept.loss == _losses[0] and kept.layout == _layout(t):
             found: Tensor = kept.value
             return found
         if kept is not None and not keep and kept.layout == _layout(t):

@@ -50,7 +50,12 @@ _OPERATORS: dict[Any, str] = {
     math.sqrt: "math.sqrt({})",
     round: "round({})",
 }
-_SIZES = {"sym_size": "{}.shape[{}]", "sym_numel": "{}.numel()", "sym_stride": "{}.stride({})", "sym_storage_offset": "0"}
+_SIZES = {
+    "sym_size": "{}.shape[{}]",
+    "sym_numel": "{}.numel()",
+    "sym_stride": "{}.stride({})",
+    "sym_storage_offset": "0",
+}
 
 #: arguments that say where and how a result lies, which is settled here: all is on one device, and row by row
 _SETTLED = frozenset(("layout", "pin_memory", "non_blocking", "memory_format", "generator"))
@@ -84,10 +89,12 @@ class Program:
     function: takes a tensor for each of `inputs`, then `constants`, then the numbers `unbound`; returns a list.
     inputs: positions of the placeholders that are tensors. constants: PyTorch's tensors that the graph holds.
     numbers: positions of the placeholders that are sizes or other numbers, and whether the function is handed them.
-    results: positions of the outputs that the function returns. written: inputs (by placeholder) that are written to.
+    results: the nodes whose values the function returns. written: inputs (by placeholder) that are written to.
+    bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
 
-    def __init__(self, gm: torch.fx.GraphModule) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, sharing: bool) -> None:
+        """sharing: whether outputs may share memory. RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
@@ -104,6 +111,7 @@ class Program:
             "device": None,
             "__name__": __name__,
         }
+        self.bases = self._shared() if sharing else {}
         self._written_names: dict[torch.fx.Node, str] = {}
         self._constant_names: list[str] = []
         self.text = self._write()
@@ -140,19 +148,30 @@ class Program:
                 dead.append(n.name)
             if dead:
                 lines.append(f"del {', '.join(dead)}")
-        self.results = [k for k, o in enumerate(self.outputs) if self._is_result(o)]
-        lines.append(f"return [{', '.join(self._argument(self.outputs[k]) for k in self.results)}]")
+        wanted = [*filter(is_result, self.outputs), *self.bases.values()]
+        self.results: list[torch.fx.Node] = list(dict.fromkeys(wanted))
+        lines.append(f"return [{', '.join(map(self._argument, self.results))}]")
         taken = [self.placeholders[i].name for i in self.inputs] + self._constant_names
         taken += [self.placeholders[i].name for i in self.unbound]
         return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
 
-    def _is_result(self, o: Any) -> bool:
-        """Whether an output is computed by the function: a tensor that is no input."""
-        return (
-            isinstance(o, torch.fx.Node)
-            and o.op in ("call_function", "get_attr")
-            and isinstance(o.meta.get("val"), torch.Tensor)
-        )
+    def _shared(self) -> dict[int, torch.fx.Node]:
+        """`bases`: where a graph is not differentiated, its outputs share memory as they come out of it."""
+        groups: dict[int, list[int]] = {}
+        for k, o in enumerate(self.outputs):
+            if is_result(o):
+                groups.setdefault(_memory(o), []).append(k)
+        found = {}
+        for memory, group in groups.items():
+            if len({self.outputs[k] for k in group}) == 1:
+                continue
+            base = next(
+                (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
+            )
+            if base is None:
+                raise Unsupported("results that share memory of which none is all", self.outputs[group[0]])
+            found |= {k: base for k in group if self.outputs[k] is not base}
+        return found
 
     def _bind_sizes(self) -> list[str]:
         """Sizes that are arguments are read off the tensors that have them: so they vary without another key of the plan."""
@@ -212,7 +231,9 @@ class Program:
         if not hasattr(functions, key):
             f = adapters.lookup(name, overload)
             if f is None:
-                raise Unsupported(f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n)
+                raise Unsupported(
+                    f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n
+                )
             setattr(functions, key, f)
         schema = op._schema.arguments
         given = [self._argument(a) for a in n.args]
@@ -274,6 +295,29 @@ class _Names:
         return OURS[getattr(torch, name)]
 
 
+def is_result(o: Any) -> bool:
+    """Whether the value of an output is a tensor that is computed, and no argument."""
+    return (
+        isinstance(o, torch.fx.Node)
+        and o.op in ("call_function", "get_attr")
+        and isinstance(o.meta.get("val"), torch.Tensor)
+    )
+
+
+def _memory(n: torch.fx.Node) -> int:
+    return int(n.meta["val"].untyped_storage()._cdata)
+
+
+def _whole(val: torch.Tensor) -> bool:
+    """Whether a tensor shows each element of its memory once."""
+    shown = val.numel() * val.element_size()
+    if isinstance(shown, torch.SymInt) or isinstance(val.untyped_storage().nbytes(), torch.SymInt):
+        return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
+            val.untyped_storage().nbytes() == shown
+        )
+    return shown == val.untyped_storage().nbytes() and torch._prims_common.is_non_overlapping_and_dense_or_false(val)
+
+
 def _is_tensor(n: torch.fx.Node) -> bool:
     v = n.meta.get("val")
     return isinstance(v, torch.Tensor) or (isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v))
@@ -289,7 +333,9 @@ def _shown(n: torch.fx.Node) -> str:
 
 def known(op: Any) -> bool:
     """Whether there is a function for an operator, so that it need not be decomposed."""
-    return isinstance(op, torch._ops.OpOverload) and adapters.lookup(op._schema.name, op._schema.overload_name) is not None
+    return (
+        isinstance(op, torch._ops.OpOverload) and adapters.lookup(op._schema.name, op._schema.overload_name) is not None
+    )
 
 
-__all__ = ["Program", "Unsupported", "aten", "known"]
+__all__ = ["Program", "Unsupported", "aten", "is_result", "known"]
