@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "py" / "tabtorch"
 BUNDLES = (PACKAGE / "bridge" / "runtime.js", PACKAGE / "bridge" / "host.mjs")
 SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
-#: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node. A tab has no use for it
+#: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node; and what type checkers
+#: read. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
     *(
@@ -42,6 +43,8 @@ HOST_ONLY = {
         ).split()
     ),
     *(f"tabtorch/backend/dynamo/{name}.py" for name in "__init__ adapters compiler edges lower".split()),
+    "tabtorch/_lazy_types.pyi",
+    "tabtorch/autograd/__init__.pyi",
     "tabtorch/bridge/host.mjs",
     "tabtorch/bridge/node.py",
     "tabtorch/cli/__main__.py",
@@ -60,7 +63,12 @@ HOST_ONLY = {
     "tabtorch/cli/site.py",
     "tabtorch/cli/status.py",
     "tabtorch/cli/watch.py",
+    "tabtorch/nn/__init__.pyi",
+    "tabtorch/nn/functional/__init__.pyi",
+    "tabtorch/nn/modules/__init__.pyi",
 }
+#: the families of ATen's adapters: PyTorch's own graphs are read on a host; `torch.ops.aten` in a tab is the operations of the names
+HOST_ONLY |= {f"tabtorch/ops/aten/{path.name}" for path in (PACKAGE / "ops" / "aten").glob("[a-z]*.py")}
 #: what of the package comes first in the archive, which is unpacked only as far as it is asked for: what `import torch` loads,
 #: then what a training loop does. What is not named comes last
 FIRST = (
@@ -104,8 +112,16 @@ def contents() -> dict[str, Path]:
 
 
 def operations() -> bytes:
-    """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family."""
-    code = "from tabtorch.ops.machinery import registry; print('MODULES =', registry.table())"
+    """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family.
+
+    Where each layer and each function of `torch.nn` is, too.
+    """
+    code = """
+from tabtorch.base.lazy_namespace import written
+from tabtorch.ops.machinery import registry
+print("HOMES =", {package: written(package) for package in ("tabtorch.ops.functional", "tabtorch.nn.modules")})
+print("MODULES =", registry.table())
+"""
     run = [sys.executable, "-c", code]
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
 

@@ -17,10 +17,11 @@ from tabtorch.base.thread_state import STATE
 from tabtorch.bridge import WEBGPU, on_loss
 from tabtorch.compiled import recording
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import MOST, DynamicRecording, Shapes, Sizes, form
+from tabtorch.compiled.dynamic import DynamicRecording
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay, Stale
+from tabtorch.compiled.symbolic_sizes import MOST, Shapes, Sizes, form
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph

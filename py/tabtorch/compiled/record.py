@@ -15,13 +15,15 @@ from tabtorch.autograd.tape import GradFn, freed_error, grad_class
 from tabtorch.autograd.views import PLAIN, refresh
 from tabtorch.compiled import recording, symbolic_numbers
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.dynamic import DynamicRecording, Numbers, Sizes, WindowPlan, ahead_with, settled
+from tabtorch.compiled.dynamic import DynamicRecording, Numbers, WindowPlan
 from tabtorch.compiled.guards import Guards, hooks_of, marks
 from tabtorch.compiled.history import Histories
+from tabtorch.compiled.inputs import Source
 from tabtorch.compiled.memory import separated, twin_of, unshared
-from tabtorch.compiled.replay import Replay, alike
+from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begin, Begins
+from tabtorch.compiled.symbolic_sizes import Sizes, settled
 from tabtorch.compiled.tree import Unknown, altered, describe, with_sizes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -360,12 +362,15 @@ class CallRecorder:
         with graph.undisturbed():
             windows = [Window(q) for q in queues]
             try:
+                for w in windows:
+                    w.survey()
+                    if w.lost:
+                        raise graph.lost()
                 return self._planned(windows, spec, results, [Tensor._wrap(n, n.inst.out) for n in saved])
             except Unrecorded:
                 for q, w in zip(queues, windows):  # as if nothing had been: they go the ordinary way
                     if any(n.buf is None for n in w.nodes):
-                        q.nodes[:0] = w.nodes
-                        q.windows = [n.pos for n, _ in w.aliased]
+                        w.put_back(q)
                 raise
             except BaseException:
                 for w in windows:
@@ -428,15 +433,15 @@ class CallRecorder:
         self.expressions = Numbers()
         self.planned: list[WindowPlan] = []
 
-        def ref(node: Any) -> tuple[Any, ...]:
+        def ref(node: Any) -> Source:
             found = waiting.get(id(node))
-            return self._ref(node) if found is None else ("new", *found)
+            return self._ref(node) if found is None else Source("new", *found)
 
         # values that get memory of their own: results, and gradients where there were none
         wanted: list[set[int]] = [set() for _ in windows]
         keep: list[set[int]] = [set() for _ in windows]
         fresh: list[Any] = []  # storages
-        refs: list[tuple[Any, ...]] = []
+        refs: list[Source] = []
         self.hidden = [*[g for _, g in self.new_grads if all(g is not t for t in results)], *self.views, *saved]
         self.shown: dict[int, Any] = {}  # which of the results has which view, where that has Symbols
         if self.sizes is not None:
@@ -445,11 +450,11 @@ class CallRecorder:
             root = t._storage.root
             if id(root) not in self.index and all(root is not x for x in fresh):
                 found = ref(root.node)
-                if found[0] == "base" or id(root.node) in place_of:
+                if found.kind == "base" or id(root.node) in place_of:
                     raise Unrecorded("it returns part of the parameters")
-                if found[0] == "new":
-                    keep[found[1]].add(found[2])
-                    wanted[found[1]].add(found[2])
+                if found.kind == "new":
+                    keep[found.number].add(found.position)
+                    wanted[found.number].add(found.position)
                 fresh.append(root)
                 refs.append(found)
         # values that replace others
@@ -458,22 +463,22 @@ class CallRecorder:
         rebound: list[tuple[int, int]] = []  # (place, what was made ahead)
         flats: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
         replaced = [(i, self.roots[i].node) for i in changed] + [(i, g._storage.root.node) for _, i, g in self.regrads]
-        self._separate([i for i, n in replaced if i not in changed or ref(n)[0] != "made"], windows)
+        self._separate([i for i, n in replaced if i not in changed or ref(n).kind != "made"], windows)
         for i, new in replaced:
             old, found = self.nodes[i], ref(new)
             a, b = new.inst.out, old.inst.out
             if (a.numel, a.dtype) != (b.numel, b.dtype):
                 raise Unrecorded("it changes the size of a tensor")
-            if found[0] == "made" and i in changed:
-                rebound.append((i, found[1]))
-            elif found[0] != "new":
+            if found.kind == "made" and i in changed:
+                rebound.append((i, found.number))
+            elif found.kind != "new":
                 raise Unrecorded("it gives a tensor the value of another")
             elif id(new) in place_of and old.buf.base is not None:
                 flat = place_of[id(new)]
                 flats.setdefault(id(flat), (flat, []))[1].append((new, i))
             else:
-                targets[found[1]].append((found[2], self._input(windows[found[1]], old)))
-                wanted[found[1]].add(found[2])
+                targets[found.number].append((found.position, self._input(windows[found.number], old)))
+                wanted[found.number].add(found.position)
         old = new = None
         for flat, members in flats.values():
             w = waiting[id(flat)][0]
@@ -481,14 +486,12 @@ class CallRecorder:
             wanted[w].add(flat.pos)
         everyone = [*self.arguments, *self.scope.tensors, *results, *self.hidden]
         if self.tape is not None:
-            if {i for i, _ in replaced} & {r[1] for r in self.tape.refs if r[0] == "old"}:
+            if {i for i, _ in replaced} & {r.number for r in self.tape.refs if r.kind == "old"}:
                 raise Unrecorded("its backward pass needs a value that is written over")
             self.tape.place(everyone)
         self.shown_ahead = self.hold.ahead
-        self.hold.ahead = [ahead_with(a, concrete, concrete_meta) for a in self.hold.ahead]
-        self.sources = [
-            [self._source(a[2])] if a[0] == "copy" else [self._source(n.buf.id) for n in a[4]] for a in self.hold.ahead
-        ]
+        self.hold.ahead = [a.with_sizes(concrete, concrete_meta) for a in self.hold.ahead]
+        self.ahead = [a.placed(self._source) for a in self.hold.ahead]
         found_in = [[ref(n) for n in window.inputs] for window in windows]
         for w, window in enumerate(windows):
             self._only(window, wanted[w], {flat.pos for _, flat in window.aliased})
@@ -499,8 +502,8 @@ class CallRecorder:
             plan = self._plan(window, wanted[w], targets[w], frozenset(keep[w]))
             steps.append((plan, found_in[w], window))
         self.signature: Any = (
-            [(tuple(x.key), [r[:1] if r[0] == "constant" else r for r in ins]) for _, ins, x in steps],
-            [alike(a) for a in self.hold.ahead],
+            [(tuple(x.key), [r.structure() for r in ins]) for _, ins, x in steps],
+            [a.alike() for a in self.hold.ahead],
         )
         self.uploads = list(self.hold.uploads.values())
         values = self.nodes.copy()
@@ -557,29 +560,28 @@ class CallRecorder:
             )
         ]
 
-    def _source(self, ident: int) -> tuple[str, int]:
-        """("old", place) or ("made", k) of a buffer that is read ahead of the plan."""
+    def _source(self, ident: int) -> Source:
+        """Where a buffer comes from that is read ahead of the plan."""
         if ident in self.hold.made:
-            return ("made", self.hold.made[ident])
+            return Source("made", self.hold.made[ident])
         found = [i for i, n in enumerate(self.idents) if n == ident]
         if len(found) == 1:
-            return ("old", found[0])
+            return Source("old", found[0])
         raise Unrecorded("it copies a tensor of which it is not known whose it is")
 
-    def _ref(self, node: Any) -> tuple[Any, ...]:
-        """Where a value comes from, in this run and in those to come."""
+    def _ref(self, node: Any) -> Source:
         if id(node) in self.place:
-            return ("old", self.place[id(node)])
+            return Source("old", self.place[id(node)])
         if node.buf is None:  # it waits, and not here
             raise Unrecorded("another thread takes part in it")
         k = self.hold.made.get(node.buf.id)
         if k is not None:
-            return ("made", k)
+            return Source("made", k)
         if node.buf.id in self.hold.uploads:
-            return ("constant", node)
+            return Source("constant", node=node)
         for i, n in enumerate(self.nodes):
             if n.buf.base is node.buf:
-                return ("base", i)
+                return Source("base", i)
         raise Unrecorded("it uses a tensor that does not belong to what its Python sees")
 
     def _input(self, window: Window, node: Any) -> int:

@@ -35,6 +35,27 @@ class Buffer:
             self.free(self.id)
 
 
+class Lost(Buffer):
+    """In the place of memory, of a value that will never have any. why: the error of the operation that was to make it, if it is that."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: BaseException | None = None) -> None:
+        super().__init__(0, 0, 0)
+        # not the error itself: what it tells of where it was raised holds nodes
+        self.why = None if why is None else (type(why), why.args)
+
+    def error(self) -> BaseException | None:
+        """`why`, to be raised."""
+        if self.why is None:
+            return None
+        kind, args = self.why
+        try:
+            return kind(*args)
+        except Exception:  # it is made in another way
+            return RuntimeError(f"{kind.__name__}: {', '.join(map(str, args))}")
+
+
 class Memory:
     """Bytes held by live values, per device number."""
 
@@ -66,8 +87,10 @@ def bridge() -> Any:
     return b
 
 
-def lost(name: str = "") -> Exception:
-    """The error for a value that went with its runtime."""
+def lost(name: str = "", b: Buffer | None = None) -> BaseException:
+    """The error for a value that went with its runtime, or whose operation failed: what that said, where `b` knows."""
+    if type(b) is Lost and (error := b.error()) is not None:
+        return error
     if _bridges.forked:
         return AcceleratorError(
             f"{name + ': ' if name else ''}a tensor from before the fork has no value in this process, which has a runtime of "

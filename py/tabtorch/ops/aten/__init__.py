@@ -89,7 +89,8 @@ def _method(name: str) -> Any:
 def lookup(name: str, overload: str = "") -> Callable[..., Any] | None:
     """The function of an ATen operator, or None where there is none. lookup("aten::add", "Tensor"); "default" is no overload name.
 
-    Overloads that write into `out` are there where the function of the name takes `out=`.
+    Of an overload that writes into given tensors (`out`, or several) it is the function that gives new ones; where there is
+    one result, and no adapter, that takes `out=` too.
     """
     space, _, plain = name.rpartition("::")
     if space not in ("", "aten"):

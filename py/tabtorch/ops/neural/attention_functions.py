@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tabtorch import _lazy
+from tabtorch.autograd.edges import read_by
 from tabtorch.base import dtypes
+from tabtorch.base.thread_state import next_seq
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import lower
 from tabtorch.engine.expr import Expr
@@ -43,12 +45,14 @@ class Functions(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """Functions, the tensors that they have captured, and their numbers."""
+    """Functions, the tensors that they have captured, and their numbers. wanted: what stands for those of the tensors whose
+    gradients are wanted."""
 
     functions: Functions
     captured: list[Tensor]
     scalars: list[Any]
     types: list[str]
+    wanted: list[Tensor]
 
 
 class _Untraceable(Exception):
@@ -103,7 +107,7 @@ def trace(
 ) -> Traced | None:
     """The functions of an attention of (batches, heads, queries, keys), or None where they are not to be traced.
 
-    gradient: whether the derivative is wanted. A captured tensor may not want one.
+    gradient: whether the derivative is wanted; it is, too, where a captured tensor wants one.
     """
     if any(map(is_number, sizes)):
         return None
@@ -116,21 +120,22 @@ def trace(
 def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, gradient: bool) -> Traced:
     zeros, vmap = _lazy.creation.zeros, _lazy.func.vmap
     waiting = queue_of(device).waiting()
-    start = len(waiting)
+    start, first = len(waiting), next_seq()
     score = zeros((1,), dtype=dtypes.float32, device=device)
     place = [bounded(zeros((1,), dtype=dtypes.int32, device=device), 0, n - 1) for n in sizes]
     given = [t._storage.node for t in (score, *place)]
     score.requires_grad_(gradient)
     results: list[Any] = [None] * 3
+    wanted: list[Tensor] = []
     if score_mod is not None:
         out = results[0] = vmap(score_mod)(score, *place).to(dtypes.float32)
-        if out._rg and not (gradient and _leads_to(out, score)):
-            raise _Untraceable
+        wanted = [t for t in read_by(out, first) if t is not score]
+        if wanted and not gradient:
+            return _traced(sizes, device, score_mod, mask_mod, True)
         if gradient:
-            slope = (
-                _lazy.autograd.grad(out, score, out.detach().new_ones(1)) if out._rg else [zeros((1,), device=device)]
-            )
-            results[1] = slope[0]
+            one = out.detach().new_ones(1)
+            slope = _lazy.autograd.grad(out, score, one, allow_unused=True)[0] if out._rg else None
+            results[1] = zeros((1,), device=device) if slope is None else slope
     if mask_mod is not None:
         kept = results[2] = vmap(mask_mod)(*place)
         if kept._meta.dtype is not dtypes.bool_ or kept._rg:
@@ -149,22 +154,7 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
     if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks
         raise _Untraceable
     functions = Functions(tuple(t.insts), tuple(t.sources), *numbers)
-    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types)
-
-
-def _leads_to(out: Tensor, score: Tensor) -> bool:
-    """Whether gradients of `out` go to the score and to nothing else."""
-    stack, seen = [out.grad_fn], set()
-    while stack:
-        fn = stack.pop()
-        if fn is None or id(fn) in seen:
-            continue
-        seen.add(id(fn))
-        leaf = getattr(fn, "variable", None)
-        if leaf is not None and leaf is not score:
-            return False
-        stack += [f for f, _ in fn.next_functions]
-    return True
+    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types, wanted)
 
 
 class _Numbers:
