@@ -30,7 +30,7 @@ _installed: list[Any] = []
 
 def _check(torch: Any) -> None:
     """ImportError, in one sentence, for a torch that this cannot serve."""
-    if torch.__name__ != "torch":
+    if torch.Tensor is sys.modules["tabtorch"].Tensor:
         raise ImportError(
             "tabtorch.backend is for real PyTorch; here `import torch` means tabtorch, which has the device itself"
         )

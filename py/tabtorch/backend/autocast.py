@@ -5,6 +5,7 @@ Which they are is asked of PyTorch: those that have a kernel for CUDA's autocast
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from tabtorch.amp._policies import BANNED, POLICIES
-from tabtorch.backend.tensors import NAME
+from tabtorch.backend.tensors import NAME, place
+from tabtorch.base.dtypes import float64
 
 KEY = "AutocastPrivateUse1"
 _keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
@@ -92,8 +94,35 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+class _SinglePrecision:
+    """A scale whose `double()` is itself: its reciprocal is taken in float32, as on MPS, which has no float64 either."""
+
+    def __init__(self, scale: torch.Tensor) -> None:
+        self.device = scale.device
+        self.double = lambda: scale
+
+
+def _unscaled_in_single_precision() -> None:
+    """`GradScaler.unscale_` asks for float64, but of MPS alone."""
+    plain = torch.amp.GradScaler.unscale_
+
+    @functools.wraps(plain)
+    def unscale_(self: Any, optimizer: Any) -> None:
+        scale = self._scale
+        if scale is None or scale.device.type != NAME or not place().lacks(float64):
+            return plain(self, optimizer)
+        self._scale = _SinglePrecision(scale)
+        try:
+            plain(self, optimizer)
+        finally:
+            self._scale = scale
+
+    torch.amp.GradScaler.unscale_ = unscale_  # type: ignore[method-assign]
+
+
 def register() -> list[Any]:
     """Registers the casts; what is on no list runs as if there were no autocast. Returns what has to be kept."""
+    _unscaled_in_single_precision()
     others = torch._C._dispatch_library("IMPL", "_", KEY, "", 0)
     others.fallback_fallthrough()
     own = torch._C._dispatch_library("IMPL", "aten", KEY, "", 0)

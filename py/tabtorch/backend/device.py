@@ -15,6 +15,8 @@ from tabtorch.backend.tensors import NAME, place
 from tabtorch.bridge import get_bridge
 
 _ours = _lazy.webgpu
+#: `torch.utils.checkpoint` asks it before it saves the state of the device's generator
+_initialized = True
 
 
 def _index(device: Any) -> int:

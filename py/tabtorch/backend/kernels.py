@@ -116,7 +116,15 @@ def back(r: Any) -> Any:
     if isinstance(r, Tensor):
         return wrap(r.detach())
     if isinstance(r, (list, tuple)):
-        return tuple(back(v) for v in r) if isinstance(r, tuple) else [back(v) for v in r]
+        return tuple([back(v) for v in r]) if isinstance(r, tuple) else [back(v) for v in r]
+    return r
+
+
+def _with_empty(r: Any) -> Any:
+    """A result that is not there is an empty tensor where it is no gradient: statistics of a batch norm that made none."""
+    if isinstance(r, tuple) and None in [v if v is None else 0 for v in r]:
+        dtype = next((v.dtype for v in r if v is not None), torch.float32)
+        return tuple([torch.empty(0, dtype=dtype, device=NAME) if v is None else v for v in r])
     return r
 
 
@@ -188,7 +196,8 @@ def make(op: str) -> Kernel:
         return _composite(s, op)
     if s.outs:
         return _out_kernel(s, f)
-    return _in_place(s, f) if s.written else _functional(s, f)
+    returned = all(r.alias_info is not None for r in s.schema.returns)  # what is written to, and nothing else
+    return _in_place(s, f) if s.written and returned else _functional(s, f)
 
 
 def _composite(s: Signature, op: str) -> Kernel:
@@ -242,12 +251,15 @@ def _functional(s: Signature, f: Kernel) -> Kernel:
     tensor = s.tensor
     required = [str(a.type) for a in s.arguments if not a.kwarg_only and not a.has_default_value()]
     single = len(s.schema.returns) == 1 and str(s.schema.returns[0].type) == "Tensor"
+    forward = "backward" not in s.name
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
         r = call(args, kw)
-        return wrap(r) if single and type(r) is Tensor else back(r)
+        if single and type(r) is Tensor:
+            return wrap(r)
+        return _with_empty(back(r)) if forward else back(r)
 
     if required == ["Tensor"]:
 

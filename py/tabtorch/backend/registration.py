@@ -6,10 +6,19 @@ from typing import Any
 
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tabtorch.backend import accelerator, autocast, device, kernels, modules, random_kernels, special_kernels, storages
+from tabtorch.backend import (
+    accelerator,
+    autocast,
+    device,
+    kernels,
+    modules,
+    random_kernels,
+    special_kernels,
+    storages,
+)
 from tabtorch.backend.tensors import NAME
 
-__all__ = ["random_kernels", "register"]  # random_kernels enters its kernels when it is imported
+__all__ = ["random_kernels", "register"]  # which enters its kernels when it is imported
 
 
 def register() -> list[Any]:

@@ -38,7 +38,7 @@ for _name in ("as_strided", "view", "unfold", "_reshape_alias", "view_as_real", 
 
 def _typed(storage: Any, dtype: torch.dtype) -> None:
     """A storage that came as bytes has the type of the first tensor that is made of it: it is computed with as it lies."""
-    if getattr(storage, "_bytes", False):
+    if getattr(storage, "_bytes", False) and dtype is not torch.uint8:
         storage._bytes = False
         ours, d = storage._tabtorch, OURS[dtype]
         if ours.node.inst.out.dtype is not d and ours.nbytes % d.itemsize == 0 and ours.nbytes:

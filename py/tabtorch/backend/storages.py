@@ -85,6 +85,14 @@ def _getitem(self: Any, index: Any) -> Any:
     return self.cpu()[index]
 
 
+def _set_from_file(self: Any, *args: Any) -> Any:
+    host = UntypedStorage(self.nbytes())
+    host._set_from_file(*args)
+    self._tabtorch.node = upload(_bytes_of(host))._storage.node
+    self._bytes = True
+    return self
+
+
 def register() -> None:
     """Replaces those methods, and tells `torch.load` of the device."""
     assert DEVICE.type == NAME
@@ -96,6 +104,7 @@ def register() -> None:
         "to", lambda self, *, device, non_blocking=False: self if _is_ours(device) else self.cpu().to(device=device)
     )
     _for_ours("_write_file", lambda self, *args: self.cpu()._write_file(*args))
+    _for_ours("_set_from_file", _set_from_file)
     _for_ours("share_memory_", lambda self: self)  # as on CUDA
     for name in ("resize_", "fill_", "__setitem__", "byteswap", "_share_fd_cpu_", "_share_filename_cpu_"):
         if hasattr(UntypedStorage, name):

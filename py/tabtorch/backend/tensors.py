@@ -56,8 +56,8 @@ def place() -> Device:
     found = _Place.device
     if found is None:
         wanted = requested_device()
+        info = get_bridge().info
         if wanted == "auto":
-            info = get_bridge().info
             if not info.get("webgpu"):
                 raise RuntimeError(
                     f"device='webgpu': there is no WebGPU here ({info.get('reason') or 'no adapter was found'}). Node needs "
@@ -65,7 +65,6 @@ def place() -> Device:
                 )
             wanted = "webgpu"
         found = _Place.device = resolve(wanted)
-        get_bridge()
     return found
 
 
