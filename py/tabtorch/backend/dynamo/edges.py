@@ -68,7 +68,7 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
             keep = True
         value = upload(t)
         if keep:
-            storage._tabtorch_copy = _Kept(value, t._version, _layout(t))  # type: ignore[attr-defined]
+            storage._tabtorch_copy = _Kept(value, t._version, _layout(t))
     return value
 
 
