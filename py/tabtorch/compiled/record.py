@@ -21,7 +21,7 @@ from tabtorch.compiled.planning import Planner, Unrecorded
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.results import Bases, differentiable, oddity
 from tabtorch.compiled.storage_offsets import Begins
-from tabtorch.compiled.symbolic_sizes import Sizes, settled
+from tabtorch.compiled.symbolic_sizes import Sizes, Specialized, settled
 from tabtorch.compiled.tree import Unknown, altered, describe
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -124,11 +124,16 @@ class CallRecorder(Planner):
         if self.sizes is None:
             return call()
         try:
-            return call()
+            out = call()
         except Exception:
             if not self._undone():
                 raise
-        return call()
+            return call()
+        found = [] if self.hold.reason else self.sizes.specialized()
+        if found:
+            self._undone()
+            raise Specialized(found)
+        return out
 
     def _undone(self) -> bool:
         """Makes the world as it was before the run, which has failed. Whether that could be done."""
