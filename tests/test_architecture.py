@@ -45,6 +45,22 @@ def test_short_names_are_in_the_folder_that_was_named_last() -> None:
     assert short > 7
 
 
+def test_comments_name_files_that_exist() -> None:
+    """Those that are named with their folder."""
+    there = [
+        "/" + p.relative_to(ROOT).as_posix() for part in ("py", "js/src", "tests") for p in (ROOT / part).rglob("*.*")
+    ]
+    wrong = []
+    for path in (
+        PACKAGE / part for part in ("base", "bridge", "engine", "core", "autograd", "ops", "compiled", "func")
+    ):
+        for each in path.rglob("*.py"):
+            for name in re.findall(r"(?<![\w/.\"'])(?!torch/)[a-z_]+/[\w/]+\.(?:py|ts)\b(?![\"'])", each.read_text()):
+                if not any(p.endswith("/" + name) for p in there):
+                    wrong.append((each.name, name))
+    assert not wrong, wrong
+
+
 def test_every_folder_is_named() -> None:
     """Those of the package that are not PyTorch's, and those of its operations."""
     import torch

@@ -1,6 +1,6 @@
 """What holds for the thread that runs: whether autograd records, `vmap`'s levels, and the like. PyTorch's rules tell which.
 
-`torch.no_grad` and its kin, which change the first, are in `autograd/mode.py`.
+`torch.no_grad` and its kin, which change the first, are in `autograd/grad_mode.py`.
 """
 
 from __future__ import annotations

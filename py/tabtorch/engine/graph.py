@@ -28,17 +28,17 @@ from .queues import Nodes, Queue, all_queues, queue_of, share_queue
 from .symbols import concrete
 from .window import Window, counts
 
-#: nodes collected before a window is sent although nobody reads
+#: nodes after which a window is sent though no value of it is read
 WINDOW = 256
 #: the same in a compiled function, which is planned as a whole
 HELD = 8192
-#: bytes that wait with a window after which it is sent, so that they are freed: see `_weight`
+#: bytes that a waiting window keeps from being freed, after which it is sent: see `_weight`
 WATERMARK = 256 << 20
-#: work of an operation that is not counted
+#: an operation of less work than this is not looked at for the watermark
 LITTLE = 1 << 16
 
 _plans: dict[tuple, Any] = {}
-#: kept of them
+#: how many are kept
 MOST_PLANS = 4096
 
 
@@ -260,7 +260,7 @@ def buffer_of(n: Node) -> Buffer:
     return n.buf
 
 
-#: reads in place of `read_now` while a device may have something to say: see ops/asserts.py
+#: reads in place of `read_now` while a device may have something to say: see ops/machinery/asserts.py
 read_checked: Callable[[list[tuple[Node, int, int]]], list[Any]] | None = None
 
 

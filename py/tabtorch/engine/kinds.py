@@ -40,7 +40,7 @@ class Op:
     fused = False
     #: it has an element of its inputs for each element of its output, and may be computed again by who reads it
     elementwise = False
-    #: its expression computes itself where it reads
+    #: its expression is given the point (`lower.Point`), and computes where it reads
     indexed = False
     #: equal nodes of it have equal values, and are one
     pure = False
@@ -48,11 +48,11 @@ class Op:
     reduces = False
     #: it reads elements of its inputs many times
     rereads = False
-    #: what of it is structure knows of no view where it begins
+    #: where its views begin are numbers of the run, and no part of its structure
     sliding = True
     #: the output starts as input 0, in whose place it is written where nobody else reads that
     in_place = False
-    #: elements of a map that take a device as long as one of its inputs
+    #: how much work an element is, in elements of a map
     weight = 1
 
     def __init__(self, name: str) -> None:

@@ -18,7 +18,7 @@ from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any
 
-#: references to an object of which nothing is known
+#: stands for the number of references where nothing is known of the object: more than there can be
 EVERYBODY = 1 << 30
 
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from .lower import Kernel
     from .plan import Builder
 
-#: longest row -> threads, elements of each: several rows to a workgroup
+#: several rows to a workgroup: (longest row, threads a row, elements a thread)
 _SHORT = ((16, 2, 8), (32, 4, 8), (64, 8, 8), (96, 8, 12), (127, 8, 16))
-#: threads of a workgroup at least. Rows of which all have fewer elements than `_FEW` are a thread's each: they fit in more launches
+#: least threads of a workgroup. Where all rows together have fewer elements than `_FEW`, a row is one thread's: such a kernel can share
+#: more launches (share.py)
 _THREADS, _FEW = 64, 1 << 16
 #: the same for longer ones. These forms were the fastest on an H100: 6 to 8 elements a thread, or more where else many threads
 #: have to be joined. Where the text would be too long twice the threads have half of them each

@@ -18,11 +18,11 @@ from .steps import Touches
 if TYPE_CHECKING:
     from .builder import Builder
 
-#: parts of one kernel
+#: most parts of one kernel
 MOST_PARTS = 16
-#: workgroups of a part in a launch whose workgroups have more threads than it needs
+#: a part of at most so many workgroups may share a launch whose workgroups have more threads than it needs
 MOST_ENLARGED = 1024
-#: bytes that may be kept for parts that wait, beyond their time
+#: bytes of values that may live on only because a part waits that reads them
 KEPT = 64 << 20
 
 
@@ -129,7 +129,7 @@ class _Waiting:
 
 
 class Parts:
-    """What waits for company in the plan of a builder."""
+    """The parts that wait for others to share a launch with, in the plan of a builder."""
 
     def __init__(self, b: Builder) -> None:
         self.b = b
@@ -139,7 +139,7 @@ class Parts:
         k, source, grid = alone(self.b.target.number, part)
         reads, writes = self._touched([(b.key, b.access) for b in k.bindings])
         self.waiting.append(_Waiting(part, (k, source, grid), reads | part.reads, writes | part.writes))
-        if self._kept(self.waiting) > KEPT:  # those that keep nothing, as second stages, wait on for more company
+        if self._kept(self.waiting) > KEPT:  # those that keep nothing alive, as second stages, go on waiting
             self.flush([w for w in self.waiting if self._kept([w])])
 
     def _touched(self, buffers: Touches) -> tuple[set[Any], set[Any]]:

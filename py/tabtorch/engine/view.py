@@ -65,7 +65,7 @@ class Meta:
     """Shape, strides and offset (in elements), dtype, device and mark of a tensor. Interned: compare with `is`.
 
     mark: 0, CONJ, NEG or both. What is read through a marked view is made so where it is loaded, and what is written through
-    one where it is stored (`Kernel.load`, `ops/inplace.py`): each mark is its own inverse.
+    one where it is stored (`Kernel.load`, `ops/machinery/inplace.py`): each mark is its own inverse.
     """
 
     __slots__ = (

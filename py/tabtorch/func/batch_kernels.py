@@ -1,4 +1,4 @@
-"""Batches of what has kernels of its own, by the rules that stand with these (ops/batching.py); the rest runs example by example."""
+"""Batches of what has kernels of its own, by the rules that stand with these (ops/machinery/batching.py); the rest runs one by one."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def widened(x):
 
 
 def assert_between(t, low, high, operation, kind, text, below="", exempt=None):
-    """Raises ``kind(text)`` for an element that is not in [low, high], nor ``exempt``: see ``ops/asserts.py`` for when."""
+    """Raises ``kind(text)`` for an element that is not in [low, high], nor ``exempt``: see ``ops/machinery/asserts.py`` for when."""
     asserts = _lazy.asserts
     complaint = asserts.Complaint(kind, text, below)
     asserts.assert_range(_lazy.index_maps.every_example(t), asserts.Range(low, high, exempt), complaint, operation)
