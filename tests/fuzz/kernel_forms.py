@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import builder, graph, plan, row_chunks, row_kernel, row_registers, share, tiles
 from tabtorch.ops.fourier import fft_kernels
-from tabtorch.ops.neural import attention
+from tabtorch.ops.neural import attention_kernels
 from tabtorch.ops.reductions import scan_kernel, sort_kernel
 
 
@@ -124,7 +124,11 @@ def reached() -> Iterator[Counter[str]]:
         noting(scan_kernel.ScanKernel, "lower", lambda *x: "scan"),
         noting(sort_kernel.SortKernel, "launch", lambda self, name, *x: "merge" if name == "merge" else "sort"),
         noting(fft_kernels._Passes, "in_workgroup", lambda *x: "FFT"),
-        noting(attention._Writer, "__init__", lambda *x: "attention" if x[3] == "attention" else "attention gradient"),
+        noting(
+            attention_kernels._Writer,
+            "__init__",
+            lambda *x: "attention" if x[3] == "attention" else "attention gradient",
+        ),
     ):
         yield found
 
