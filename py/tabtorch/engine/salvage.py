@@ -42,7 +42,7 @@ def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
             _clear(failed)
             for at, n in [(place[id(n)], n) for n in v.nodes]:
                 nodes[at] = n
-            n = v = None
+            n = v = None  # type: ignore[assignment]
             if nodes[p] is not None:  # else it reads what was lost
                 give_up([nodes[p]], failed)
                 nodes[p] = None

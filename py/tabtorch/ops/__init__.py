@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     if name == "aten":  # `torch.ops.aten`
-        return importlib.import_module("tabtorch.ops.compatibility.aten")
+        return importlib.import_module("tabtorch.ops.aten")
     f: Any = registry.function(name)
     if f is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is None:
         # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError

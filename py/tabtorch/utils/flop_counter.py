@@ -15,7 +15,7 @@ import tabtorch as torch
 from tabtorch.core.tensor import Tensor
 from tabtorch.interception.code_swapping import Hook, Layer
 from tabtorch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from tabtorch.ops.compatibility.aten import Packet
+from tabtorch.ops.aten import Packet
 from tabtorch.ops.machinery import registry
 
 __all__ = ["FlopCounterMode"]

@@ -100,6 +100,12 @@ def interpolate(
         return resize_smoothly(input, sizes, factors or (None, None), mode, align_corners)
     if mode == "area":
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, tuple(sizes))
+    return resampled(input, sizes, factors, mode, align_corners)
+
+
+def resampled(input, sizes, factors, mode, align_corners):
+    """``interpolate`` by one of the modes with kernels. ``factors``: None where a size says the factor."""
+    n = input.dim() - 2
     check_kernel(_KERNELS.get((mode, n)) or _KERNELS[mode], input.dtype, FLOATING if mode in _FLOATING else _PIXELS)
     given = input
     if mode not in ("nearest", "nearest-exact"):

@@ -287,7 +287,8 @@ TABLE = "names"
 @cache
 def _modules() -> list[str]:
     """The modules with operations, the families of the commonest ones first."""
-    families = [m.name for m in pkgutil.iter_modules(_lazy.ops.__path__, "tabtorch.ops.") if m.ispkg]
+    packages = [m.name for m in pkgutil.iter_modules(_lazy.ops.__path__, "tabtorch.ops.") if m.ispkg]
+    families = [name for name in packages if name != "tabtorch.ops.aten"]  # which registers nothing, and reads all
     names = {
         m.name
         for family in families

@@ -1,0 +1,139 @@
+"""Where values go in and out of a compiled graph: PyTorch's tensors to ours and back, for a model on "webgpu" or on the CPU.
+
+A tensor on "webgpu" has ours as its storage: nothing is copied. One on the CPU is uploaded, and a result for the CPU is
+downloaded. Parameters and buffers of a model on the CPU are kept on the device as long as their storage lives and their version
+stands; so a step of inference uploads its input alone. What counts is the version that PyTorch counts with every write: what is
+written past it (through `.data`, or by NumPy) is not seen, as autograd does not see it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from tabtorch import _lazy
+from tabtorch.backend.tensors import NAME, THEIRS, unwrap, upload, wrap
+from tabtorch.bridge import on_loss
+from tabtorch.bridge.base import LOCK
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+
+#: counts devices that were lost: what was kept on one is gone
+_losses = [0]
+
+
+def _lost() -> None:
+    _losses[0] += 1
+
+
+on_loss(_lost)
+
+
+class _Kept:
+    """The device's copy of a CPU tensor, which lives with that tensor's storage, as an attribute of it."""
+
+    __slots__ = ("layout", "loss", "value", "version")
+
+    def __init__(self, value: Tensor, version: int, layout: Any) -> None:
+        self.value = value
+        self.version = version
+        self.layout = layout
+        self.loss = _losses[0]
+
+
+def _layout(t: torch.Tensor) -> Any:
+    return (t.data_ptr(), t.shape, t.stride(), t.dtype)
+
+
+def to_device(t: torch.Tensor, keep: bool) -> Tensor:
+    """Our tensor of an argument. keep: whether a CPU tensor's values are to stay on the device for calls to come."""
+    if t.device.type == NAME:
+        return unwrap(t)
+    if t.device.type != "cpu":
+        raise RuntimeError(
+            f"torch.compile(backend='webgpu'): a tensor on {t.device}, where 'webgpu' or 'cpu' is expected"
+        )
+    if t.is_inference():  # has no version
+        return upload(t)
+    storage = t.untyped_storage()
+    with LOCK:
+        kept = getattr(storage, "_tabtorch_copy", None)
+        if kept is not None and kept.version == t._version and kept.loss == _losses[0] and kept.layout == _layout(t):
+            found: Tensor = kept.value
+            return found
+        if kept is not None and not keep and kept.layout == _layout(t):
+            keep = True
+        value = upload(t)
+        if keep:
+            storage._tabtorch_copy = _Kept(value, t._version, _layout(t))
+    return value
+
+
+def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
+    """What a graph has written to `value`, the device's copy of a CPU tensor, in that tensor. host: `value`, downloaded."""
+    with torch.no_grad():
+        t.copy_(host)
+    if t.is_inference():
+        return
+    kept = getattr(t.untyped_storage(), "_tabtorch_copy", None)
+    if kept is not None and kept.value is value:
+        kept.version = t._version
+
+
+def strides_like(traced: torch.Tensor) -> list[int] | None:
+    """The order of dimensions, outermost first, in which a result is to lie; None for row by row, or where it cannot be told."""
+    strides = []
+    for s in traced.stride():
+        hint = s.node.hint if isinstance(s, torch.SymInt) else s
+        if hint is None:
+            return None
+        strides.append(hint)
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    return None if order == list(range(len(strides))) else order
+
+
+def _strides(shape: Any, order: list[int] | None) -> list[int]:
+    found, n = [0] * len(shape), 1
+    for d in reversed(order if order is not None else range(len(shape))):
+        found[d] = n
+        n *= max(shape[d], 1)
+    return found
+
+
+def _lies(shape: Any, have: Any, want: Any) -> bool:
+    return all(a == b for a, b, n in zip(have, want, shape) if n != 1)
+
+
+def to_host(values: Sequence[Tensor]) -> list[torch.Tensor]:
+    """CPU tensors, row by row, with the values of ours. Waits for the device once."""
+    if not values:
+        return []
+    read = graph.read_many([_lazy.to_host._source(x) for x in values])
+    found = []
+    for x, data in zip(values, read, strict=True):
+        t = torch.empty(tuple(x.shape), dtype=THEIRS[x.dtype], device="cpu")
+        if t.numel():
+            ctypes.memmove(t.data_ptr(), bytes(data), t.nbytes)
+        found.append(t)
+    return found
+
+
+def laid_out(t: torch.Tensor, order: list[int] | None) -> torch.Tensor:
+    """A CPU tensor, in this order of dimensions."""
+    want = _strides(t.shape, order)
+    if t.numel() and not _lies(t.shape, t.stride(), want):
+        return torch.empty_strided(t.shape, want, dtype=t.dtype, device="cpu").copy_(t)
+    return t
+
+
+def to_webgpu(x: Tensor, order: list[int] | None) -> torch.Tensor:
+    """A result for "webgpu"."""
+    want = _strides(x.shape, order)
+    if x.numel() and not _lies(x.shape, x.stride(), want):
+        x = x.permute(order).contiguous() if order is not None else x.contiguous()
+        if order is not None:
+            x = x.permute([order.index(d) for d in range(x.dim())])
+    return wrap(x)

@@ -1,0 +1,139 @@
+"""ATen's names for our functions: `torch.ops.aten.NAME`, and `lookup` for what reads PyTorch's own graphs and calls.
+
+A function found here takes ATen's arguments, as the operator's schema has them, over tabtorch tensors, and gives ATen's results:
+a tuple where the schema has several, None for a gradient that is not defined. Most are the operations of the same name. Where
+ATen's arguments are others, or the operation is one that only ATen has (`convolution_backward`), there is an adapter in
+`tabtorch.ops.aten.table`, which is loaded when the first name is looked up.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from tabtorch.core import views
+from tabtorch.core.tensor import Tensor
+from tabtorch.ops.machinery import registry
+
+
+def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    return views.slice_along(self, dim, start, end, step)
+
+
+def _copied(self: Any, *, memory_format: Any = None, non_blocking: bool = False, **kw: Any) -> Any:
+    kw = {k: v for k, v in kw.items() if k in ("dtype", "device") and v is not None}
+    form = {} if memory_format is None else {"memory_format": memory_format}
+    return self.to(**kw, non_blocking=non_blocking, copy=True, **form)
+
+
+def _alias(self: Any) -> Any:
+    return self.view_as(self)
+
+
+def _index(self: Any, indices: Any) -> Any:
+    return self[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def _sparse(*args: Any, **kw: Any) -> Any:
+    raise NotImplementedError("tabtorch has no sparse tensors")
+
+
+#: what has this name in aten only, and is here without the table too
+_ONLY = {
+    "_pin_memory": lambda self, device=None: self.pin_memory(),
+    "_sparse_addmm": _sparse,
+    "_sparse_mm_reduce_impl": _sparse,
+    "_to_copy": _copied,
+    "alias": _alias,
+    "index": _index,
+    "slice": _slice,
+}
+#: names that begin so are functions of a namespace
+_SPACES = ("linalg", "fft", "special")
+_TABLE = "tabtorch.ops.aten.table"
+
+
+@functools.cache
+def _adapters() -> dict[str, Callable[..., Any]]:
+    """Name, or name.overload, -> function, where it is not the namesake; a tab's archive has none of them."""
+    try:
+        table = importlib.import_module(_TABLE)
+    except ModuleNotFoundError as error:
+        if error.name != _TABLE:
+            raise
+        return {}
+    found: dict[str, Callable[..., Any]] = table.load()
+    return found
+
+
+def _find(name: str) -> Any:
+    """The operation of the same name."""
+    f = _ONLY.get(name) or registry.function(name)
+    if f is None:
+        space, _, rest = name.partition("_")
+        if space in _SPACES:
+            f = getattr(importlib.import_module("tabtorch." + space), rest, None)
+    f = f or registry.method(name) or getattr(importlib.import_module("tabtorch.nn.functional"), name, None)
+    return f or (None if name[0] == "_" else _method(name))
+
+
+def _method(name: str) -> Any:
+    """What is written in the class: `size`, `dim`, `is_contiguous`. A property (`mT`) is a function of the tensor."""
+    found = getattr(Tensor, name, None)
+    return found.fget if isinstance(found, property) else found if callable(found) else None
+
+
+@functools.cache
+def lookup(name: str, overload: str = "") -> Callable[..., Any] | None:
+    """The function of an ATen operator, or None where there is none. lookup("aten::add", "Tensor"); "default" is no overload name.
+
+    Of an overload that writes into given tensors (`out`, or several) it is the function that gives new ones; where there is
+    one result, and no adapter, that takes `out=` too.
+    """
+    space, _, plain = name.rpartition("::")
+    if space not in ("", "aten"):
+        return None
+    overload = "" if overload == "default" else overload
+    table = _adapters()
+    found = (overload and table.get(f"{plain}.{overload}")) or table.get(plain) or _find(plain)
+    return found or None
+
+
+def names() -> list[str]:
+    """What `lookup` knows: "aten::name", and "aten::name.overload" where an overload has a function of its own."""
+    registry.load_all()
+    known = {*_ONLY, *_adapters(), *registry.FUNCTIONS, *registry.METHODS, *registry.ROW_NAMES}
+    for space in _SPACES:
+        known |= {f"{space}_{name}" for name in dir(importlib.import_module("tabtorch." + space))}
+    return sorted("aten::" + name for name in known if not name.startswith("__"))
+
+
+class Packet:
+    """One operation. Calling it, or any of its overloads (`.default`, `.Tensor`, …), is calling the function."""
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.name = name
+        self.function = function
+        self.__name__ = name.rpartition(".")[2]
+
+    def __call__(self, *args: Any, **kw: Any) -> Any:
+        return self.function(*args, **kw)
+
+    def __getattr__(self, overload: str) -> Packet:
+        if overload.startswith("__") or "." in self.name:
+            raise AttributeError(f"The underlying op of 'aten.{self.name}' has no overload name '{overload}'")
+        return Packet(f"{self.name}.{overload}", lookup(self.name, overload))
+
+    def __repr__(self) -> str:
+        kind = "OpOverload" if "." in self.name else "OpOverloadPacket"
+        return f"<{kind}(op='aten.{self.name}')>"
+
+
+def __getattr__(name: str) -> Packet:
+    f = None if name.startswith("__") else lookup(name)
+    if f is None:
+        raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
+    packet = globals()[name] = Packet(name, f)
+    return packet

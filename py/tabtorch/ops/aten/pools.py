@@ -1,0 +1,159 @@
+"""Pooling with ATen's names: results with the places of maxima, and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
+
+
+def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
+    """Each element of `g` added where its index says, within the last `n` dimensions of `like`."""
+    lead = like.shape[: like.ndim - n]
+    size = 1
+    for s in like.shape[like.ndim - n :]:
+        size *= s
+    flat = g.new_zeros((*lead, size))
+    return flat.scatter_add(-1, indices.flatten(-n), g.flatten(-n)).reshape(like.shape)
+
+
+# ---- averages
+
+
+def _adaptive_avg(n: int) -> None:
+    name = f"adaptive_avg_pool{n}d"
+
+    @aten("_" + name)
+    def forward(self: Tensor, output_size: Any) -> Tensor:
+        return getattr(F, name)(self, tuple(output_size))
+
+    @aten(f"_{name}_backward")
+    def backward(grad_output: Tensor, self: Tensor) -> Tensor:
+        return grad_of(lambda x: forward(x, grad_output.shape[-n:]), self, grad_output)
+
+
+def _avg(n: int) -> Callable[..., Tensor]:
+    def backward(
+        grad_output: Tensor,
+        self: Tensor,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Tensor:
+        rest = (kernel_size, stride or None, padding, ceil_mode, count_include_pad, divisor_override)
+        return grad_of(lambda x: getattr(F, f"avg_pool{n}d")(x, *rest), self, grad_output)
+
+    return backward
+
+
+for _n in (2, 3):
+    _adaptive_avg(_n)
+    ADAPTERS[f"avg_pool{_n}d_backward"] = _avg(_n)
+
+
+# ---- maxima
+
+
+def _adaptive_max(n: int) -> None:
+    name = f"adaptive_max_pool{n}d"
+
+    @aten(name)
+    def forward(self: Tensor, output_size: Any) -> Any:
+        return getattr(F, name)(self, tuple(output_size), True)
+
+    @aten(name + "_backward")
+    def backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+        return grad_of(lambda x: forward(x, grad_output.shape[-n:])[0], self, grad_output)
+
+
+for _n in (1, 2, 3):
+    _adaptive_max(_n)
+
+
+@aten("max_pool2d_backward")
+def _max_pool2d_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
+    return grad_of(lambda x: F.max_pool2d(x, *rest), self, grad_output)
+
+
+def _max(n: int) -> Callable[..., Tensor]:
+    def backward(
+        grad_output: Tensor,
+        self: Tensor,
+        kernel_size: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        indices: Tensor,
+    ) -> Tensor:
+        # our own gradient gathers, where the indices would make it add up concurrently
+        rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
+        return grad_of(lambda x: getattr(F, f"max_pool{n}d")(x, *rest), self, grad_output)
+
+    return backward
+
+
+ADAPTERS["max_pool2d_with_indices_backward"] = _max(2)
+ADAPTERS["max_pool3d_with_indices_backward"] = _max(3)
+
+
+def _fractional(n: int) -> None:
+    name = f"fractional_max_pool{n}d"
+
+    @aten(name)
+    def forward(self: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor) -> Any:
+        pool = getattr(F, name + "_with_indices")
+        return pool(self, tuple(kernel_size), tuple(output_size), _random_samples=random_samples)
+
+    @aten(name + "_backward")
+    def backward(grad_output: Tensor, self: Tensor, kernel_size: Any, output_size: Any, indices: Tensor) -> Tensor:
+        return _put(grad_output, self, indices, n)
+
+
+for _n in (2, 3):
+    _fractional(_n)
+
+
+@aten("max_unpool2d")
+def _max_unpool2d(self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
+    """Each element where its index says in planes of `output_size`, zeros elsewhere."""
+    lead = self.shape[:-2]
+    height, width = output_size
+    flat = self.new_zeros((*lead, height * width)).scatter(-1, indices.flatten(-2), self.flatten(-2))
+    return flat.reshape(*lead, height, width)
+
+
+@aten("max_unpool3d")
+def _max_unpool3d(self: Tensor, indices: Tensor, output_size: Any, stride: Any, padding: Any) -> Tensor:
+    lead = self.shape[:-3]
+    depth, height, width = output_size
+    flat = self.new_zeros((*lead, depth * height * width)).scatter(-1, indices.flatten(-3), self.flatten(-3))
+    return flat.reshape(*lead, depth, height, width)
+
+
+# ---- windows as columns
+
+
+@aten("im2col")
+def _im2col(self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    return F.unfold(self, tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
+
+
+@aten("col2im")
+def _col2im(self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    rest = (tuple(output_size), tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
+    return F.fold(self, *rest)

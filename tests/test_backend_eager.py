@@ -1,0 +1,197 @@
+"""Real PyTorch with device="webgpu": tabtorch.backend. In processes of their own: a process has one such device, and may be lost."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sidebyside import DEVICES
+
+ROOT = Path(__file__).resolve().parents[1]
+CASES = ROOT / "tests" / "backend_cases.py"
+NAMES = [
+    node.name
+    for node in ast.parse(CASES.read_text()).body
+    if isinstance(node, ast.FunctionDef) and any(ast.unparse(d) == "case" for d in node.decorator_list)
+]
+
+
+def started(args: list[str], device: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A Python process in which "webgpu" is this device of ours."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "py"), "TABTORCH_DEVICE": device, **more}
+    return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True, timeout=600)
+
+
+def run(code: str, device: str = "cpu", **more: str) -> str:
+    """What a program prints. AssertionError with what it said if it fails."""
+    done = started(["-W", "error", "-c", code], device, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@functools.cache
+def answers(device: str) -> tuple[dict[str, str], str]:
+    """What became of the cases, all of one process, and what it said."""
+    done = started([str(CASES)], device)
+    found = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    return found, f"the process ended with {done.returncode}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_case(device: str, name: str) -> None:
+    found, said = answers(device)
+    assert name in found, f"not reached: {said}"
+    assert not found[name], found[name] if found[name] != "begun" else said
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_example(device: str) -> None:
+    run(
+        """
+import tabtorch.backend, torch
+x = torch.ones(3, device="webgpu") + 1
+assert torch.allclose(x.cpu(), torch.full((3,), 2.0))
+torch.webgpu.synchronize()
+assert torch.webgpu.memory_allocated() >= 12
+assert torch.ones(2).webgpu().is_webgpu
+""",
+        device,
+    )
+
+
+def test_nothing_is_started_by_the_import() -> None:
+    run(
+        """
+import sys, tabtorch.backend, torch
+from tabtorch import bridge
+assert bridge._bridge is None
+assert torch.ones(2).sum() == 2 and bridge._bridge is None
+tabtorch.backend.install()  # once more is nothing
+assert "torch._dynamo" not in sys.modules
+"""
+    )
+
+
+def test_without_node() -> None:
+    """`import torch` is unharmed; the first use says what to install."""
+    run(
+        """
+import tabtorch.backend, torch
+assert torch.ones(2).sum() == 2
+try:
+    torch.ones(2, device="webgpu")
+except RuntimeError as e:
+    assert "needs Node" in str(e) and "PATH" in str(e), e
+else:
+    raise AssertionError
+assert not torch.webgpu.is_available()
+""",
+        PATH="/nowhere",
+        TABTORCH_NODE="",
+    )
+
+
+def _distribution(folder: Path) -> str:
+    """A folder in which the package is installed as far as entry points go."""
+    info = folder / "tabtorch-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tabtorch\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[torch.backends]\ntabtorch = tabtorch.backend:autoload\n")
+    return f"{folder}:{ROOT / 'py'}"
+
+
+@pytest.mark.parametrize("autoload", ["1", "0"])
+def test_torch_alone(tmp_path: Path, autoload: str) -> None:
+    """`import torch` is enough, unless it was turned off."""
+    code = "import torch; print(torch.ones(2, device='webgpu').cpu().tolist())"
+    env = {"PYTHONPATH": _distribution(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
+    done = started(["-W", "error", "-c", code], "cpu", **env)
+    if autoload == "1":
+        assert done.stdout == "[1.0, 1.0]\n", done.stderr
+    else:
+        assert done.returncode and "webgpu" in done.stderr and "tabtorch" not in done.stderr
+
+
+def test_the_entry_point_is_declared() -> None:
+    import tomllib
+
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch.backend:autoload"}
+    assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]
+
+
+@pytest.mark.parametrize("imported", ["torch", "tabtorch.backend"])
+def test_a_torch_that_lacks_something(tmp_path: Path, imported: str) -> None:
+    """One sentence: a warning while `import torch` runs, which is unharmed; an error where the backend is asked for."""
+    site = tmp_path / "sitecustomize.py"
+    site.write_text(
+        """
+import importlib.abc, sys
+class Finder(importlib.abc.MetaPathFinder):  # takes a name away before PyTorch looks for backends
+    def find_spec(self, name, path, target=None):
+        if name == "tabtorch":
+            import torch._C
+            if hasattr(torch._C, "_construct_storage_from_data_pointer"):
+                del torch._C._construct_storage_from_data_pointer
+sys.meta_path.insert(0, Finder())
+"""
+    )
+    path = _distribution(tmp_path)
+    if imported == "torch":
+        code = """
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import torch
+assert "has no torch._C._construct_storage_from_data_pointer" in str(seen[-1].message), seen
+assert torch.ones(2).sum() == 2
+"""
+        done = started(["-c", code], "cpu", PYTHONPATH=path)
+    else:
+        code = """
+import torch
+try:
+    import tabtorch.backend
+except ImportError as e:
+    assert "has no torch._C._construct_storage_from_data_pointer" in str(e), e
+else:
+    raise AssertionError
+"""
+        done = started(["-c", code], "cpu", PYTHONPATH=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_torch_is_tabtorch() -> None:
+    done = started(["-c", "import tabtorch; tabtorch.install(); import tabtorch.backend"], "cpu")
+    assert "tabtorch.backend is for real PyTorch" in done.stderr
+
+
+def test_another_device_in_the_place() -> None:
+    code = "import torch; torch.utils.rename_privateuse1_backend('other'); import tabtorch.backend"
+    assert 'is taken by "other"' in started(["-c", code], "cpu").stderr
+
+
+def test_addresses_are_mapped_nowhere() -> None:
+    """Whoever reads memory of the device ends, and never reads another's."""
+    code = """
+import ctypes, tabtorch.backend, torch
+x = torch.ones(3, device="webgpu")
+assert x.data_ptr() >= 1 << 54
+ctypes.string_at(x.data_ptr(), 4)
+"""
+    assert started(["-c", code], "cpu").returncode in (-signal.SIGSEGV, -signal.SIGBUS)
+
+
+def test_files_for_a_torch_without_it(tmp_path: Path) -> None:
+    run(f"import tabtorch.backend, torch; torch.save(torch.arange(3, device='webgpu'), {str(tmp_path / 'x.pt')!r})")
+    code = f"import torch; print(torch.load({str(tmp_path / 'x.pt')!r}, map_location='cpu').tolist())"
+    assert started(["-c", code], "cpu", TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout == "[0, 1, 2]\n"
