@@ -71,6 +71,7 @@ THEMES = {
         ("{a}.sort(dim=-1, stable=True)[1]", "{a}.sort(dim=-1, descending=True)[0]"),
     ),
     "parts of k": Theme(_shaped((16, 20, 33), (700, 1024, 2600)), ("{a} @ ({a} * 0.1).T", "({a} @ {a}.T).half()")),
+    "tiles": Theme(_shaped((16, 33, 50, 130), (16, 64, 128)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")),
     "ragged tiles": Theme(
         _shaped((16, 33, 50, 130), (17, 33, 100, 130, 257)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")
     ),
