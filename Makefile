@@ -34,7 +34,7 @@ PACKAGES := dist/packages/.fetched
 SITE := web/dist/index.html
 
 files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -path 'web/dist/*' -not -path '*/.*' 2>/dev/null)
-JS_SOURCES := js/build.mjs $(call files,js/src)
+JS_SOURCES := js/build.mjs js/devices.mjs $(call files,js/src)
 PY_SOURCES := $(filter-out $(RUNTIME) $(HOST),$(call files,py/tabtorch)) $(call files,wgsl)
 WEB_SOURCES := $(call files,web) $(call files,docs) py/pytest_tabtorch.py $(wildcard COMPATIBILITY.md)
 

@@ -20,11 +20,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import lzma
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +35,13 @@ ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "py" / "tabtorch"
 BUNDLES = (PACKAGE / "bridge" / "runtime.js", PACKAGE / "bridge" / "host.mjs")
 SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
-#: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node. A tab has no use for it
+#: what runs outside the tab, in CPython or in Node: commands, browsers that they start, the bridge to Node; and what type checkers
+#: read. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
-    *(
-        f"tabtorch/backend/{name}.py"
-        for name in (
-            "__init__ accelerator autocast composites device kernels modules printing random_kernels registration special_kernels storages tensors"
-        ).split()
-    ),
+    *(f"tabtorch/{path.relative_to(PACKAGE).as_posix()}" for path in (PACKAGE / "backend").rglob("*.py")),
+    "tabtorch/_lazy_types.pyi",
+    "tabtorch/autograd/__init__.pyi",
     "tabtorch/bridge/host.mjs",
     "tabtorch/bridge/node.py",
     "tabtorch/cli/__main__.py",
@@ -59,9 +60,14 @@ HOST_ONLY = {
     "tabtorch/cli/site.py",
     "tabtorch/cli/status.py",
     "tabtorch/cli/watch.py",
+    "tabtorch/nn/__init__.pyi",
+    "tabtorch/nn/functional/__init__.pyi",
+    "tabtorch/nn/modules/__init__.pyi",
 }
-#: what of the package comes first in the archive, which is unpacked only as far as it is asked for: what `import torch` loads,
-#: then what a training loop does. What is not named comes last
+#: the families of ATen's adapters: PyTorch's own graphs are read on a host; `torch.ops.aten` in a tab is the operations of the names
+HOST_ONLY |= {f"tabtorch/ops/aten/{path.name}" for path in (PACKAGE / "ops" / "aten").glob("[a-z]*.py")}
+#: what of the package comes first in the archive, which is unpacked only as far as it is asked for, after what every program
+#: loads (`first_used`). What is not named comes last
 FIRST = (
     *("version.py", "_lazy.py", "storage.py", "base", "bridge", "core", "autograd", "engine", "random.py"),
     *("wgsl", "ops", "nn", "optim", "utils", "interception", "compiled", "func"),
@@ -103,31 +109,93 @@ def contents() -> dict[str, Path]:
 
 
 def operations() -> bytes:
-    """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family."""
-    code = "from tabtorch.ops.machinery import registry; print('MODULES =', registry.table())"
+    """The source of `tabtorch.ops.names`: where each operation is, so that the first use of one loads no other family.
+
+    Where each layer and each function of `torch.nn` is, too.
+    """
+    code = """
+from tabtorch.base.lazy_namespace import written
+from tabtorch.ops.machinery import registry
+print("HOMES =", {package: written(package) for package in ("tabtorch.ops.functional", "tabtorch.nn.modules")})
+print("MODULES =", registry.table())
+"""
     run = [sys.executable, "-c", code]
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
+
+
+def first_used(names: bytes) -> list[str]:
+    """The files that a short program loads, in the order in which it does. Nothing is computed, so there need be no device.
+
+    names: the source of `tabtorch.ops.names`.
+    """
+    code = """
+import sys, types
+names = types.ModuleType("tabtorch.ops.names")
+exec(sys.stdin.read(), vars(names))
+sys.modules[names.__name__] = names
+import tabtorch as torch
+from tabtorch import nn
+x = torch.ones(2, 2, device="meta") + 1
+layer = nn.Linear(2, 2, device="meta")
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+nn.functional.mse_loss(layer(x), x).backward()
+from tabtorch.core import printing
+from tabtorch.engine import plan, rows, tiles
+del sys.modules[names.__name__]
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("tabtorch")), sep="\\n")
+"""
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, cwd=PACKAGE.parent, check=True, input=names, stdout=subprocess.PIPE).stdout.decode()
+    loaded = [Path(path).relative_to(PACKAGE.parent).as_posix() for path in printed.splitlines()]
+    return [
+        "tabtorch/bridge/runtime.js",
+        "tabtorch/bridge/pyodide.py",
+        "tabtorch/ops/names.py",
+        *loaded,
+        "tabtorch/wgsl/matmul.wgsl",
+    ]
 
 
 #: LZMA for text: eight bits of the byte before are context, and where a byte stands in a word is none
 TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 
 
+def archive_codes() -> bytes:
+    """`CODES` of the module that reads the archive, which is not imported: that would import the package."""
+    spec = spec_from_file_location("archive", PACKAGE / "_archive.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return bytes(module.CODES)
+
+
 def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     """What a tab loads of `files`: all but HOST_ONLY, in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
 
     LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. First come the names,
-    a line each, then the texts in the same order, divided by zeros. Four spaces are a tab there, which saves 1 %; no file has tabs.
+    a line each, then the words that stand as one byte, then the texts in the same order of names, divided by zeros. Four spaces are
+    a tab there, which saves 1 %, and the words that fill most are one of `_archive.CODES` each, which saves 2 %. No file has those.
     """
 
-    def place(name: str) -> tuple[int, str]:
+    used = {name: k for k, name in enumerate(first_used(files["tabtorch/ops/names.py"]))}
+
+    def place(name: str) -> tuple[int, int, str]:
         part = name.split("/")[1]
-        return -1 if name.endswith(".js") else FIRST.index(part) if part in FIRST else len(FIRST), name
+        if name in used:
+            return 0, used[name], name
+        return 1, FIRST.index(part) if part in FIRST else len(FIRST), name
 
     inside = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
-    if tabs := [name for name in inside if b"\t" in files[name]]:
-        raise SystemExit(f"write \\t, for a tab stands for four spaces in the tab's wheel: {', '.join(tabs)}")
-    parts = ["\n".join(inside).encode(), *(files[name].replace(b"    ", b"\t") for name in inside)]
+    codes = archive_codes()
+    if taken := [name for name in inside if set(files[name]) & {*codes, 0, *b"\t"}]:
+        raise SystemExit(
+            f"write \\t and \\x1b, for such a byte stands for others in the tab's wheel: {', '.join(taken)}"
+        )
+    counts = Counter(re.findall(rb"\w{2,}", b"\0".join(files[name] for name in inside)))
+    words = sorted(counts, key=lambda word: (-counts[word] * (len(word) - 1), word))[: len(codes)]
+    code = {word: codes[i : i + 1] for i, word in enumerate(words)}
+    texts = [re.sub(rb"\w{2,}", lambda m: code.get(m[0], m[0]), files[name].replace(b"    ", b"\t")) for name in inside]
+    parts = ["\n".join(inside).encode(), b"\n".join(words), *texts]
     return {name: files[name] for name in OPENERS} | {
         "tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)
     }

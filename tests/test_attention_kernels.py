@@ -11,9 +11,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import tabtorch
 from sidebyside import to_tab
-from tabtorch.engine import graph
+from tabtorch.engine import graph, schedules
+from tabtorch.engine.target import target
 from tabtorch.engine.template import Template, template
-from tabtorch.ops.neural import attention
+from tabtorch.ops.neural import attention, attention_kernels
 from test_counts import counted
 
 ours = tabtorch.nn.functional.scaled_dot_product_attention
@@ -31,27 +32,54 @@ def plain(t: Any) -> torch.Tensor:
 
 
 def agree(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, **kw: Any) -> Any:
-    """Result and gradients of both, and the counts of the kernels: no formula."""
+    """Result and gradients of both, that of a mask too if it wants one, and the counts of the kernels: no formula."""
     xs = [x.detach().requires_grad_() for x in (q, k, v)]
-    want = scaled_dot_product_attention(*xs, attn_mask=mask, **kw)
+    learnt = mask is not None and mask.requires_grad
+    want, kept = reference(*xs, mask, **kw)
     g = draw(*want.shape).to(want.dtype)
     ys = [to_tab(x, "webgpu") for x in xs]
     seen = None if mask is None else to_tab(mask, "webgpu")
     h = to_tab(g, "webgpu")
+    if learnt:
+        xs.append(mask)
+        ys.append(seen)
     graph.flush()
+    tabtorch.manual_seed(SEED)
     with counted() as forward:
-        got = ours(*ys, attn_mask=seen, **kw)
+        got = ours(*ys[:3], attn_mask=seen, **kw)
         graph.flush()
     assert forward.dispatches == 1
     with counted() as backward:
         found = tabtorch.autograd.grad(got, ys, h)
         graph.flush()
-    assert backward.dispatches == 3
+    # what of the mask was broadcast along rows or keys is summed up afterwards
+    summed = learnt and any(m == 1 < n for m, n in zip(mask.shape[-2:], (q.shape[-2], k.shape[-2]), strict=False))
+    assert backward.dispatches == 3 + learnt + (summed or (learnt and mask.dtype is not torch.float32))
+    assert (tabtorch.random.device_generator.get_offset() > 0) == kept
     wide = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(q.dtype, 2e-5)
     for a, b in zip([want, *torch.autograd.grad(want, xs, g)], [got, *found], strict=True):
         assert str(a.dtype) == str(b.dtype)
         torch.testing.assert_close(plain(b), a.detach().float(), rtol=wide, atol=wide)
     return got
+
+
+SEED = 5
+
+
+def reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, dropout_p: float = 0.0, **kw: Any
+) -> tuple[torch.Tensor, bool]:
+    """PyTorch's result, with the elements dropped that dropout of the scores drops here; whether there is dropout."""
+    if not dropout_p:
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask, **kw), False
+    shape = (*q.shape[:-1], k.shape[-2])
+    tabtorch.manual_seed(SEED)
+    kept = plain(tabtorch.dropout(tabtorch.ones(shape, device="webgpu"), dropout_p, True))
+    one = torch.eye(k.shape[-2], dtype=torch.float32).expand(*k.shape[:-2], -1, -1)
+    wide = None if mask is None else mask if mask.dtype is torch.bool else mask.float()
+    weights = scaled_dot_product_attention(q.float(), k.float(), one, attn_mask=wide, **kw)
+    many = v.float() if v.shape[:-2] == q.shape[:-2] else v.float().repeat_interleave(q.shape[-3] // v.shape[-3], -3)
+    return (weights * kept @ many).to(q.dtype), True
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -83,7 +111,7 @@ def test_without_batches() -> None:
 
 
 def test_tiles_of_64_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "_BUSY", 1)
+    monkeypatch.setattr(attention_kernels, "_BUSY", 1)
     agree(draw(2, 70, 50), draw(2, 40, 50), draw(2, 40, 50), is_causal=True)
     agree(draw(1, 70, 130), draw(1, 40, 130), draw(1, 40, 130))
 
@@ -170,21 +198,113 @@ def test_forward_mode_and_batches() -> None:
     torch.testing.assert_close(plain(each), torch.stack([one, one * 2]), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout(causal: bool) -> None:
+    """The elements that the formula drops, forward and backward: 1 and 3 dispatches."""
+    out = agree(draw(2, 2, 40, 8), draw(2, 2, 37, 8), draw(2, 2, 37, 5), dropout_p=0.3, is_causal=causal)
+    assert out.grad_fn.name() == "UnsafeViewBackward0"
+
+
+def test_dropout_with_masks_groups_and_halves() -> None:
+    bias = draw(4, 1, 33).requires_grad_()
+    agree(draw(2, 4, 20, 8), draw(2, 2, 33, 8), draw(2, 2, 33, 8), bias, enable_gqa=True, dropout_p=0.5)
+    q, k, v = (x.half() for x in (draw(1, 2, 20, 18), draw(1, 2, 33, 18), draw(1, 2, 33, 18)))
+    agree(q, k, v, draw(20, 33) > -1, dropout_p=0.1)
+
+
+@pytest.mark.parametrize("counters", [2**32, 0])
+def test_dropout_keeps_its_share_and_backward_knows_which(counters: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever numbers the elements: where scores could not be in memory, that of one is no single word."""
+    monkeypatch.setattr(attention_kernels, "_COUNTERS", counters)
+    q = tabtorch.zeros(2, 2, 64, 4, device="webgpu", requires_grad=True)
+    k = tabtorch.zeros(2, 2, 48, 4, device="webgpu")
+    v = tabtorch.eye(48, device="webgpu").expand(2, 2, 48, 48).detach().requires_grad_()
+    out = ours(q, k, v, dropout_p=0.25)
+    (of_v,) = tabtorch.autograd.grad(out, v, tabtorch.eye(64, 48, device="webgpu").expand(2, 2, 64, 48))
+    kept = plain(out) * 48 * 0.75
+    assert kept.round().unique().tolist() == [0.0, 1.0] and abs(kept.mean() - 0.75) < 0.02
+    torch.testing.assert_close(plain(of_v).mT, plain(out)[..., :48, :])
+    assert kept.flatten(0, 1).flatten(1).unique(dim=0).shape[0] == 4
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 2, 40, 33), (1, 2, 40, 33), (2, 1, 40, 33), (40, 33), (2, 2, 1, 33), (1, 2, 40, 1), (1, 1)]
+)
+def test_gradients_of_masks(shape: tuple[int, ...]) -> None:
+    agree(draw(2, 2, 40, 8), draw(2, 2, 33, 8), draw(2, 2, 33, 8), draw(*shape).requires_grad_())
+
+
+def test_gradients_of_masks_that_are_views_halves_or_alone() -> None:
+    table = draw(33, 2, 40)
+    table[3:9, 1, :] = -torch.inf
+    bias = table.permute(1, 2, 0).requires_grad_()
+    agree(draw(3, 2, 40, 40), draw(3, 2, 33, 40), draw(3, 2, 33, 7), bias)
+    q, k, v = (x.bfloat16() for x in (draw(2, 20, 18), draw(2, 21, 18), draw(2, 21, 18)))
+    agree(q, k, v, draw(20, 21).bfloat16().requires_grad_())
+    xs = [draw(2, 20, 8), draw(2, 21, 8), draw(2, 21, 8)]
+    mask = draw(20, 21).requires_grad_()
+    seen = to_tab(mask, "webgpu")
+    ours(*(to_tab(x, "webgpu") for x in xs), seen).square().sum().backward()
+    scaled_dot_product_attention(*xs, mask).square().sum().backward()
+    torch.testing.assert_close(plain(seen.grad), mask.grad, rtol=2e-5, atol=2e-5)
+
+
+def test_second_derivatives_with_a_mask_and_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the kernel has made; the formula of its gradients has the forms of a software adapter, which compile sooner."""
+
+    def second(m: Any, out: Any, *xs: Any) -> Any:
+        first = m.autograd.grad((out * out).sum(), xs, create_graph=True)
+        return m.autograd.grad(sum((x * x * x).sum() for x in first), xs)
+
+    xs = [x.requires_grad_() for x in (draw(1, 2, 20, 8), draw(1, 2, 21, 8), draw(1, 2, 21, 8), draw(2, 1, 21))]
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = second(torch, reference(*xs, dropout_p=0.3)[0], *xs)
+    tabtorch.manual_seed(SEED)
+    ys = [to_tab(x, "webgpu") for x in xs]
+    graph.flush()
+    with counted() as count:
+        out = ours(*ys, dropout_p=0.3)
+        graph.flush()
+    assert count.dispatches == 1
+    for name, value in (("software", True), ("barriers", False)):
+        monkeypatch.setattr(target(0), name, value)
+    monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(schedules, "_families", {})
+    for a, b in zip(want, second(tabtorch, out, *ys), strict=True):
+        torch.testing.assert_close(plain(b), a, rtol=1e-3, atol=1e-2)
+
+
+def test_dropout_in_a_compiled_function() -> None:
+    """Each call draws, what it would draw without `compile`, with gradients inside and outside."""
+    q, k, b = to_tab(draw(1, 2, 20, 8), "webgpu"), to_tab(draw(1, 2, 21, 8), "webgpu"), draw(2, 1, 21)
+
+    def f(q: Any, bias: Any) -> Any:
+        return ours(q, k, k, bias, dropout_p=0.4)
+
+    found = []
+    for g in (f, tabtorch.compile(f)):
+        tabtorch.manual_seed(SEED)
+        for _ in range(4):
+            bias = to_tab(b, "webgpu").requires_grad_()
+            out = g(q, bias)
+            out.square().sum().backward()
+            found += [plain(out), plain(bias.grad)]
+    for a, c in zip(found[:8], found[8:], strict=True):
+        torch.testing.assert_close(a, c, rtol=2e-5, atol=2e-5)
+    assert not torch.equal(found[0], found[2])
+
+
 def test_what_takes_the_formula() -> None:
-    """Dropout, a mask that wants a gradient, few rows, rows of halves that share a word."""
+    """Few rows, rows of halves that share a word, dropout of everything."""
     q = to_tab(draw(1, 2, 20, 8), "webgpu")
     few = q[:, :, :3]
     odd = q[..., :7].half()
-    mask = tabtorch.zeros(20, 20, requires_grad=True)
     assert attention.served(q, q, q, None, False)
     assert not attention.served(few, q, q, None, False)
     assert not attention.served(odd, odd, odd, None, False)
-    assert not attention.served(q, q, q, mask, False)
-    ours(q, q, q, mask).sum().backward()
-    assert mask.grad is not None
-    with counted() as count:
-        ours(q, q, q, dropout_p=0.5).sum().item()
-    assert count.dispatches > 2
+    assert not ours(q, q, q, dropout_p=1.0).any()
+    with pytest.raises(RuntimeError, match="dropout probability has to be between 0 and 1, but got 1.5"):
+        ours(q, q, q, dropout_p=1.5)
 
 
 def test_the_result_may_be_written_to() -> None:

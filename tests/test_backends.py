@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,44 +13,52 @@ import pytest
 
 import tabtorch as tt
 from tabtorch.base import device as devices
-from tabtorch.bridge import CPU
+from tabtorch.bridge import close, node
 from tabtorch.engine import graph, memory
 from tabtorch.engine.render import renderer_of
 
 NUMBER = 3
-PACKAGE = Path(__file__).resolve().parents[1] / "py" / "tabtorch"
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "py" / "tabtorch"
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runtime, bundled with a third device."""
+    folder = tmp_path_factory.mktemp("runtime")
+    text = "const { bundle } = await import('./js/build.mjs'); await bundle(process.argv[1], [process.argv[2]])"
+    command = [node.find_node(), "--input-type=module", "-e", text, str(folder), str(ROOT / "tests" / "toy_device.ts")]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return folder
+
+
+def end_runtime() -> None:
+    graph.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that generators start again
+        close()
 
 
 @pytest.fixture
-def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The texts of the toy's kernels. Its commands go to the runtime's cpu device."""
+def sources(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The texts of the toy's kernels. What a device takes is here: its line, its renderer (toy_backend.py), and its device."""
     toy = devices.Backend("toy", NUMBER, "toy_backend.Toy", lacks=frozenset({"int64"}))
+    end_runtime()
+    monkeypatch.setattr(node, "HERE", str(runtime))
     monkeypatch.setitem(devices.BACKENDS, NUMBER, toy)
     for counts in (memory.memory.live, memory.memory.peak):
         counts += [0] * (NUMBER + 1 - len(counts))
-    graph.flush()
     bridge, texts = graph.bridge(), []
+    define = bridge.define_kernel
 
-    def there(dev: int) -> int:
-        return CPU if dev == NUMBER else dev
+    def defined(spec: dict[str, Any]) -> int:
+        if spec["device"] == NUMBER:
+            texts.append(spec["source"])
+        return define(spec)
 
-    def define(own: Any) -> Any:
-        def defined(spec: dict[str, Any]) -> Any:
-            if spec["device"] == NUMBER and "source" in spec:
-                texts.append(spec["source"])
-            return own({**spec, "device": there(spec["device"])})
-
-        return defined
-
-    for name in ("define_kernel", "define_plan"):
-        monkeypatch.setattr(bridge, name, define(getattr(bridge, name)))
-    for name in ("upload", "alloc", "copy"):
-        own = getattr(bridge, name)
-        monkeypatch.setattr(bridge, name, lambda dev, *args, own=own: own(there(dev), *args))
-    read = bridge.read
-    monkeypatch.setattr(bridge, "read", lambda ident, dev, *args: read(ident, there(dev), *args))
+    monkeypatch.setattr(bridge, "define_kernel", defined)
     yield texts
-    graph.flush()
+    end_runtime()
     for each in [k for k in devices.device._known if k[0] == "toy"]:
         del devices.device._known[each]
 
@@ -65,6 +75,8 @@ def test_a_third_device(sources: list[str]) -> None:
     assert w.grad is not None and str(w.grad.device) == "toy"
     assert [[round(v, 4) for v in row] for row in w.grad.tolist()] == [[round(v, 4)] * 4 for v in want]
     assert sources and all("// toy" in text for text in sources)
+    stats = graph.bridge().stats()
+    assert stats["toyDispatches"] > 3 and stats["cpuDispatches"] == 0
     assert any("** 0.5" in text for text in sources) and not any("Math.sqrt" in text for text in sources)
 
 
@@ -97,3 +109,15 @@ def test_nobody_asks_which_device_it_is() -> None:
         if asks.search(line)
     }
     assert not found, sorted(found)
+
+
+def test_the_runtime_names_no_device() -> None:
+    """A device is three files: ARCHITECTURE.md says so."""
+    source = ROOT / "js" / "src"
+    named = re.compile(r"""from "[^"]*(webgpu|devices/)|\b(Gpu|Cpu)\w+|\b(gpu|cpu)\.""")
+    for file in ("runtime.ts", "device.ts", "protocol.ts", "binding.ts", "params.ts"):
+        found = named.search((source / file).read_text())
+        assert not found, (file, found)
+    numbers = [re.search(r"  number: (\d+),\n  name: \"(\w+)\"", p.read_text()) for p in (source / "devices").iterdir()]
+    assert {(int(n[1]), n[2]) for n in numbers if n} == {(b.number, b.name) for b in devices.BACKENDS.values()}
+    assert "| a device | 3 |" in (ROOT / "ARCHITECTURE.md").read_text()

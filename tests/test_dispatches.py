@@ -14,6 +14,7 @@ import tabtorch as torch
 from tabtorch import nn
 from tabtorch.bridge import close, get_bridge
 from tabtorch.engine import builder, graph, plan, schedules
+from tabtorch.engine.steps import Dispatch
 from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
 
@@ -47,7 +48,7 @@ def sent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(get_bridge(), "forget_plans", lambda ids: None)
 
     def send(self: plan.Plan, ids: list[int], scalars: list[Any]) -> None:
-        labels.extend(s["label"] for s in self.steps if "kernel" in s)
+        labels.extend(s.label for s in self.steps if type(s) is Dispatch)
 
     monkeypatch.setattr(plan.Plan, "send", send)
     yield labels

@@ -117,22 +117,68 @@ def traced(f: Any, gradient: bool = True) -> Any:
 
 
 def test_what_is_not_traced() -> None:
-    """Captured tensors that want gradients, values that are read, sums, places out of range, numbers that may overflow, draws."""
+    """Values that are read, sums, places out of range, numbers that may overflow, draws."""
     bias = tabtorch.zeros(40, device="webgpu")
     wanted = tabtorch.zeros(40, device="webgpu", requires_grad=True)
     assert traced(lambda s, b, h, q, k: s + bias[k])
     assert traced(lambda s, b, h, q, k: s.detach() * 2)
-    assert not traced(lambda s, b, h, q, k: s + wanted[k])
-    assert not traced(lambda s, b, h, q, k: s + wanted[k], False)
+    assert traced(lambda s, b, h, q, k: s + wanted[k]).wanted == [wanted]
+    assert traced(lambda s, b, h, q, k: s + wanted[k], False).functions.slope is not None
     assert not traced(lambda s, b, h, q, k: s if q > k else -s)
     assert not traced(lambda s, b, h, q, k: s + bias.sum())
     assert not traced(lambda s, b, h, q, k: s + bias[:3].sum() * k)
     assert not traced(lambda s, b, h, q, k: s + bias[k + q])
     assert not traced(lambda s, b, h, q, k: s + q * k * 2000000)
     assert not traced(lambda s, b, h, q, k: s + tabtorch.rand_like(s))
-    q = to_tab(draw(1, 2, 35, 8), "webgpu")
-    ours.flex_attention(q, q, q, lambda s, b, h, q, k: s + wanted[k]).square().sum().backward()
-    assert wanted.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("lse", [False, True])
+def test_gradients_of_what_the_functions_read(lse: bool) -> None:
+    """Leaves and others, of which the same may be read twice. Results and the other gradients take the kernels still."""
+    xs = [draw(1, n, m, 8).requires_grad_() for n, m in ((2, 20), (1, 24), (1, 24))]
+    xs += [SLOPES[:2].clone().requires_grad_(), RELATIVE[:44].clone().requires_grad_()]
+
+    def score(m: Any, slopes: Any, relative: Any) -> Any:
+        twice = relative * 2
+        return lambda s, b, h, q, k: m.tanh(s) * slopes[h] + twice[q - k + 23] + slopes[h] * (q - k)
+
+    rows = torch.arange(24)
+    h, q, k = torch.arange(2)[:, None, None], rows[:20, None], rows
+    scores = score(torch, *xs[3:])(xs[0] @ xs[1].mT * 8**-0.5, 0, h, q, k)
+    want = [torch.softmax(scores, -1) @ xs[2], scores.logsumexp(-1)][: 1 + lse]
+    ys = [to_tab(x.detach(), "webgpu").requires_grad_() for x in xs]
+    mod = score(tabtorch, *ys[3:])
+    graph.flush()
+    with counted() as forward:
+        found = ours.flex_attention(*ys[:3], mod, enable_gqa=True, return_aux=ours.AuxRequest(lse=lse))
+        graph.flush()
+    assert forward.dispatches <= 2 + lse  # the one beside: what is no leaf
+    got = [found[0], found[1].lse][: 1 + lse]
+    given = [draw(*x.shape) for x in want]
+    put = [to_tab(g, "webgpu") for g in given]
+    graph.flush()
+    with counted() as count:
+        some = tabtorch.autograd.grad(got, ys[:3], put, retain_graph=True)
+        graph.flush()
+    assert count.dispatches <= 3 + lse
+    found = tabtorch.autograd.grad(got, ys[3:], put)
+    for a, b in zip([*want, *torch.autograd.grad(want, xs, given)], [*got, *some, *found], strict=True):
+        torch.testing.assert_close(plain(b), a.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_what_is_read_alone_and_derived_twice() -> None:
+    """With no other gradient wanted, of a mask's block that is skipped, and of gradients."""
+    q = to_tab(draw(1, 2, 70, 8), "webgpu")
+    table = to_tab(draw(70), "webgpu").requires_grad_()
+    causal = ours.create_block_mask(lambda b, h, q, k: q >= k, None, None, 70, 70, device="webgpu", BLOCK_SIZE=64)
+    out = ours.flex_attention(q, q, q, lambda s, b, h, q, k: s + table[k].square(), causal)
+    (first,) = tabtorch.autograd.grad(out.square().sum(), table, create_graph=True)
+    (again,) = tabtorch.autograd.grad(first.square().sum(), table)
+    x, bias = draw(1, 2, 70, 8), draw(70).requires_grad_()
+    scores = (x @ x.mT * 8**-0.5 + bias.square()).masked_fill(torch.ones(70, 70).triu(1).bool(), -torch.inf)
+    (want,) = torch.autograd.grad((torch.softmax(scores, -1) @ x).square().sum(), bias, create_graph=True)
+    torch.testing.assert_close(plain(first), want.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(plain(again), torch.autograd.grad(want.square().sum(), bias)[0], rtol=1e-3, atol=1e-2)
 
 
 def test_in_a_compiled_function_and_for_second_derivatives() -> None:

@@ -25,7 +25,7 @@ LAYERS = (
     ("autograd", "tabtorch.autograd"),
     ("operations", "tabtorch.ops.* tabtorch.core.* tabtorch.random tabtorch.return_types"),
     ("interception", "tabtorch.interception"),
-    ("torch", "tabtorch.*"),
+    ("torch", "tabtorch.* tabtorch.ops.aten tabtorch.ops.aten.*"),
     ("commands", "tabtorch.cli"),
 )
 #: modules of `autograd` that are written in terms of the public namespace

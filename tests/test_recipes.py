@@ -13,7 +13,7 @@ import tabtorch as tt
 from tabtorch.compiled import replay, symbolic_numbers
 from tabtorch.engine import schedules
 from tabtorch.engine.recipes import Check, Recipe, Step, Writer, recipe_of
-from tabtorch.engine.symbols import Trace
+from tabtorch.engine.trace import Trace
 
 
 def again(r: Recipe) -> Recipe:

@@ -20,11 +20,13 @@ import tabtorch
 from language_model import GPT
 from sidebyside import to_tab, values
 from tabtorch import nn
-from tabtorch.compiled import backward_plan, record
+from tabtorch.compiled import backward_plan, planning
 from tabtorch.engine import graph, plan, schedules
 from tabtorch.engine.recipes import compiled
-from tabtorch.engine.symbols import Symbol, Trace
+from tabtorch.engine.steps import Copy, Dispatch, Step
+from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.target import target
+from tabtorch.engine.trace import Trace
 
 SEED = int(os.environ.get("TABTORCH_FUZZ_SEED") or 0)
 
@@ -308,18 +310,18 @@ class Checks:
         return made
 
     @staticmethod
-    def fixed(step: dict[str, Any]) -> dict[str, Any]:
-        """What of a step may not hang on sizes."""
-        if "copy" in step:
-            return {"copy": step["copy"][:2]}
-        return {k: (len(v) if k in ("words", "grid") else v) for k, v in step.items()}
+    def fixed(step: Step) -> Step:
+        """A step without what may hang on sizes."""
+        if type(step) is Dispatch:
+            return step._replace(words=[0] * len(step.words), grid=[0] * len(step.grid))
+        return step._replace(nbytes=0) if type(step) is Copy else step
 
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     c = Checks()
     monkeypatch.setattr(schedules, "Trace", Exact)
-    for module in (plan, record, backward_plan):
+    for module in (plan, planning, backward_plan):
         monkeypatch.setattr(module, "make_plan", c.make_plan)
     yield c
     graph.flush()

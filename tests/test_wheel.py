@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import lzma
 import os
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tabtorch import _archive
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 750_000  # bytes of the tab's: some 2 % of what a first visit loads, compressed
@@ -42,8 +43,8 @@ def wheel(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path
 def archived(wheel: Path) -> dict[str, str]:
     """Name -> text, of what is in the tab's archive."""
     with zipfile.ZipFile(wheel) as file:
-        names, *texts = lzma.decompress(file.read("tabtorch/library.xz")).decode().split("\0")
-    return {name: text.replace("\t", "    ") for name, text in zip(names.split("\n"), texts, strict=True)}
+        library = _archive.Library(file.extract("tabtorch/library.xz", wheel.parent / "archive"))
+    return {name: (library.read(name) or b"").decode() for name in library.places}
 
 
 def metadata(wheel: Path) -> str:
@@ -132,7 +133,7 @@ assert {m.name for m in pkgutil.iter_modules(tabtorch.__path__)} >= {"nn", "safe
 assert len(library._parts) < len(library.places) / 2, "looking at names unpacks nothing"
 last = list(library.places)[-1]
 text = library.read(last)
-assert text and len(library._parts) == len(library.places) + 1 and library.read("tabtorch/nothing.py") is None
+assert text and len(library._parts) == len(library.places) + 2 and library.read("tabtorch/nothing.py") is None
 path = tabtorch.__path__[0] + "/library.xz"
 data = open(path, "rb").read()
 open(path, "wb").write(data[: len(data) // 2])

@@ -8,13 +8,15 @@
 //
 // The engine writes: size_M/N(); first_row(group), where a workgroup's rows begin; last_key(row), before which the keys of the
 // rows up to `row` end; keys_of(b), which batch of k and v serves b; begin_*(b), load4_*(begin, row, column), see engine/template.py;
-// score(b, m, n, value); skipped(b, m, n): whether the tile that begins there takes no part; store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of exp(score), and
-// infinity for a row that sees no key, which makes its probabilities zeros in the gradient.
+// score(b, m, n, value); skipped(b, m, n): whether the tile that begins there takes no part; kept(b, m, n): what dropout multiplies
+// a probability by, 1 where there is none; store4_out(b, m, column, value); store_lse(b, m, value): the logarithm of the sum of
+// exp(score), and infinity for a row that sees no key, which makes its probabilities zeros in the gradient.
 
 const Y: u32 = 16u;
 const WIDTH: u32 = 64u;  // columns of q and k, rounded up to a multiple of DEPTH
 const VALUES: u32 = 64u;  // columns of v, likewise
 const ROLLED: u32 = 0u;  // 1 where scores are long to write
+const DROPOUT: u32 = 0u;
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -119,8 +121,13 @@ fn main(
     }
     workgroupBarrier();
     for (var c = 0u; c < 4u; c++) {  // unroll
-      let p = exp(s[c] - base);
+      var p = exp(s[c] - base);
       total += p;
+      if (DROPOUT == 1u) {
+        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
+          p[r] *= kept(batch, min(m0 + y * 4u + r, M - 1u), min(n0 + x + X * c, N - 1u));
+        }
+      }
       tile_k[(x + X * c) * Y + (y ^ x)] = p;
     }
     for (var v0 = 0u; v0 < VALUES / DEPTH; v0++) {  // unroll

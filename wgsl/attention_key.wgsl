@@ -1,4 +1,4 @@
-// The gradients of the keys and values of attention.wgsl: dv[n] = sum over m of p[m, n] g[m], dk[n] = sum over m of ds[m, n] q[m], with
+// The gradients of the keys and values of attention.wgsl: dv[n] = sum over m of kept p[m, n] g[m], dk[n] = sum over m of ds[m, n] q[m], with
 // p and ds as in attention_query.wgsl. What is called a row there is a key here: a workgroup makes those of ROWS keys, and
 // takes KEYS queries a step, of each batch that these keys serve.
 //
@@ -122,8 +122,9 @@ fn main(
           let n = min(n0 + y * 4u + r, N - 1u);
           let value = s[c][r];
           let p = select(0.0, exp(score(batch, row, n, value) - lse), m < M);
-          s[c][r] = p;
-          u[c][r] = select(0.0, unscored(batch, row, n, value, p * (u[c][r] - delta)), m < M);
+          let share = kept(batch, row, n);
+          s[c][r] = p * share;
+          u[c][r] = select(0.0, unscored(batch, row, n, value, p * (u[c][r] * share - delta)), m < M);
         }
       }
       workgroupBarrier();

@@ -1,5 +1,5 @@
 // The gradient of the queries of attention.wgsl: dq[b, m, :] = sum over n of ds[m, n] k[b, n, :], where ds = p (dp - delta) through the
-// gradient of the score, dp[m, n] = g[b, m] . v[b, n], and p is made again from the logarithm of the row's total.
+// gradient of the score, dp[m, n] = kept(b, m, n) g[b, m] . v[b, n], and p is made again from the logarithm of the row's total.
 //
 // Threads, tiles and places are those of attention.wgsl. q and g take turns in one tile; with KEPT each has its own, for all
 // of the kernel. ds lies where v was.
@@ -129,8 +129,10 @@ fn main(
       let n = n0 + x + X * c;
       for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
         let m = min(m0 + y * 4u + r, M - 1u);
-        let p = exp(score(batch, m, min(n, N - 1u), s[c][r]) - lse[r]);
-        u[c][r] = select(0.0, unscored(batch, m, min(n, N - 1u), s[c][r], p * (u[c][r] - delta[r])), n < N);
+        let seen = min(n, N - 1u);
+        let p = exp(score(batch, m, seen, s[c][r]) - lse[r]);
+        let d = p * (u[c][r] * kept(batch, m, seen) - delta[r]);
+        u[c][r] = select(0.0, unscored(batch, m, seen, s[c][r], d), n < N);
       }
     }
     workgroupBarrier();

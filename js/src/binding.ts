@@ -36,13 +36,16 @@ export function bound(spec: PlanSpec, numbers: Uint32Array): PlanSpec {
     return numbers.subarray(at - count, at);
   };
   const steps = spec.steps.map((step): StepSpec => {
-    if (isDispatch(step)) return { ...step, words: take(step.words.length), grid: [...take(step.grid.length)] };
+    if (isDispatch(step)) {
+      const { bind, kernel, label, patch } = step;
+      return { kernel, bind, words: take(step.words.length), patch, grid: Array.from(take(step.grid.length)), label };
+    }
     if ("copy" in step) return { copy: [step.copy[0], step.copy[1], take(1)[0] as number] };
     return step;
   });
   const outputs: Record<string, number> = {};
   for (const slot of Object.keys(spec.outputs)) outputs[slot] = take(1)[0] as number;
-  const places = [...take(spec.places?.length ?? 0)];
-  const temps = [...numbers.subarray(at)];
+  const places = Array.from(take(spec.places?.length ?? 0));
+  const temps = Array.from(numbers.subarray(at));
   return { ...spec, steps, outputs, places, temps, work: numbers[0] };
 }

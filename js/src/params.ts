@@ -51,7 +51,15 @@ export class ParamTemplate {
   /** triples: word, scalar, what to do */
   private readonly patches: Int32Array;
 
-  constructor(steps: StepSpec[], scalars: string[], alignment: number) {
+  /** like: that of a plan which differs from this one in numbers alone. */
+  constructor(steps: StepSpec[], scalars: string[], alignment: number, like?: ParamTemplate) {
+    if (like !== undefined) {
+      this.offsets = like.offsets;
+      this.patches = like.patches;
+      this.words = new Uint32Array(like.words.length);
+      this.fill(steps);
+      return;
+    }
     const patches: number[] = [];
     this.offsets = [];
     let size = 0;
@@ -69,9 +77,14 @@ export class ParamTemplate {
     }
     this.patches = Int32Array.from(patches);
     this.words = new Uint32Array(size / 4);
-    steps.forEach((step, i) => {
+    this.fill(steps);
+  }
+
+  private fill(steps: StepSpec[]): void {
+    for (let i = 0; i < steps.length; i++) {
+      const step = steps[i] as StepSpec;
       if (isDispatch(step)) this.words.set(step.words, (this.offsets[i] as number) / 4);
-    });
+    }
   }
 
   /**

@@ -19,9 +19,6 @@ export const Op = {
   BIND: 11,
 } as const;
 
-export const WEBGPU = 0;
-export const CPU = 1;
-
 export type Access = "r" | "rw";
 export type ElementType = "f32" | "f64" | "i32" | "u32" | "i64" | "u8" | "i8" | "i16" | "u16";
 export type PatchType = "f32" | "i32" | "u32" | "i64" | "f64";
@@ -38,9 +35,9 @@ export interface DispatchSpec {
   kernel: number;
   bind: number[];
   words: ArrayLike<number>;
-  patch?: [word: number, scalar: number, type: PatchType][];
+  patch?: [word: number, scalar: number, type: PatchType][] | undefined;
   grid: number[];
-  label?: string;
+  label?: string | undefined;
 }
 
 export type StepSpec = DispatchSpec | { copy: [src: number, dst: number, nbytes: number] } | { clear: [slot: number] };

@@ -1,76 +1,64 @@
-/** The runtime: two devices that take the same commands. It knows no operation by name. */
+/** The runtime: devices that take the same commands. It knows no operation by name, and no device either. */
 
+import devices from "devices";
 import { bound } from "./binding";
-import { CpuDevice, CpuPlan } from "./cpu";
+import type {
+  Accelerator,
+  AcceleratorKind,
+  Device,
+  DeviceKind,
+  Host,
+  HostDevice,
+  Plan,
+  RuntimeOptions,
+} from "./device";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { Faults } from "./faults";
 import { type Picture, pixels } from "./picture";
-import { BlockReader, CPU, type KernelSpec, Op, type PlanSpec } from "./protocol";
+import { BlockReader, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
-import { type Opened, openDevice } from "./webgpu/adapter";
-import { GpuDevice } from "./webgpu/device";
-import { GpuPlan } from "./webgpu/plan";
-
-export interface RuntimeOptions {
-  /** where to find WebGPU; by default `navigator.gpu` */
-  gpu?: GPU;
-  /** leave WebGPU alone */
-  preferCpu?: boolean;
-  /** how long to go on asking for an adapter, in ms: a browser's GPU process may still be starting */
-  patience?: number;
-  /** keep `behind` up to date */
-  watch?: boolean;
-  /** why there is no `gpu`, where the host knows */
-  reason?: string;
-}
 
 type Context = GPUCanvasContext | OffscreenCanvasRenderingContext2D;
 
 /** A plan that could not be made: its runs fail with the same words, and so do the uses of what they should have made. */
-class BrokenPlan {
-  readonly dev: number;
-  private readonly outputs: number[];
-
+class BrokenPlan implements Plan {
   constructor(
-    spec: PlanSpec,
+    readonly spec: PlanSpec,
     private readonly reason: ErrorRecord,
-  ) {
-    this.dev = spec.device;
-    this.outputs = Object.keys(spec.outputs).map(Number);
-  }
+  ) {}
 
-  run(reader: BlockReader, device: GpuDevice | CpuDevice): never {
-    for (const slot of this.outputs) device.lack(reader.arg(2 + slot), this.reason);
+  run(reader: BlockReader, device: Device): never {
+    for (const slot of Object.keys(this.spec.outputs)) device.lack(reader.arg(2 + Number(slot)), this.reason);
     throw new CommandError(this.reason);
   }
 }
 
+const isHost = (device: Device): device is HostDevice => "peek" in device;
+
 export class Runtime {
-  /** Resolves with a message if the GPU device is lost; never, where there is none. */
+  /** Resolves with a message if an accelerator is lost; never, where there is none. */
   readonly deviceLost: Promise<string>;
   private readonly reader = new BlockReader();
-  private readonly plans: (GpuPlan | CpuPlan | BrokenPlan | undefined)[] = [];
+  private readonly plans: (Plan | undefined)[] = [];
   /** the plans that were sent whole, from which others are made */
   private readonly templates = new Map<number, PlanSpec>();
-  private readonly cpu: CpuDevice;
   private readonly contexts = new WeakMap<OffscreenCanvas, Context>();
   /** called after each block of commands, by whoever shows what goes on */
   observer: (() => void) | null = null;
   private reviving: Promise<void> | null = null;
-  private readonly faults: Faults;
+  private all: (HostDevice | Accelerator)[] = [];
+  private accelerators: Accelerator[] = [];
 
   constructor(
-    private gpu: GpuDevice | null,
-    private readonly errors: ErrorLog,
-    private readonly counters: Stats,
-    private readonly reason: string | undefined,
-    faults: Faults,
-    /** asks for another device */
-    private readonly open: () => Promise<Opened>,
+    private readonly host: Host,
+    private readonly kinds: DeviceKind[],
+    /** by number */
+    private readonly devices: Map<number, HostDevice | Accelerator>,
+    /** of those that are not there: why */
+    private readonly reasons: Map<number, string>,
   ) {
-    this.faults = faults;
-    this.cpu = new CpuDevice(counters, faults);
-    this.deviceLost = gpu === null ? new Promise(() => {}) : gpu.deviceLost.then((record) => record.message);
+    this.listDevices();
+    this.deviceLost = Promise.race(this.accelerators.map((each) => each.deviceLost.then((record) => record.message)));
   }
 
   /**
@@ -78,8 +66,9 @@ export class Runtime {
    * Returns the number of errors that wait to be taken, of this block or of earlier ones.
    */
   execute(block: Uint8Array): number {
-    if (block.byteLength === 0) return this.errors.count;
-    const { gpu, reader, counters } = this;
+    const { errors, counters } = this.host;
+    const { reader } = this;
+    if (block.byteLength === 0) return errors.count;
     counters.executes++;
     reader.open(block);
     for (;;) {
@@ -87,82 +76,89 @@ export class Runtime {
         this.carryOut(reader);
         break;
       } catch (error) {
-        this.errors.add(recordOf(error, ""));
+        errors.add(recordOf(error, ""));
       }
     }
     reader.close();
-    try {
-      gpu?.flush();
-    } catch (error) {
-      this.errors.add(recordOf(error, "submit"));
+    for (const each of this.accelerators) {
+      try {
+        each.flush();
+      } catch (error) {
+        errors.add(recordOf(error, "submit"));
+      }
     }
     this.observer?.();
-    return this.errors.count;
+    return errors.count;
   }
 
-  /** Whether so much is in flight on the GPU that its caller should wait for `caughtUp`, if it can. */
+  /** Whether so much is in flight that its caller should wait for `caughtUp`, if it can. */
   get behind(): boolean {
-    return this.gpu?.backlog?.behind ?? false;
+    return this.accelerators.some((each) => each.backlog?.behind);
   }
 
   /** How much work should be sent at once, as `PlanSpec.work` counts it. */
   get portion(): number {
-    return this.gpu?.backlog?.portion ?? Number.POSITIVE_INFINITY;
+    return Math.min(...this.accelerators.map((each) => each.backlog?.portion ?? Number.POSITIVE_INFINITY));
   }
 
   /** Resolves when there is room for more. */
   async caughtUp(): Promise<void> {
-    await this.gpu?.backlog?.caughtUp();
+    for (const each of this.accelerators) await each.backlog?.caughtUp();
   }
 
   /** The errors so far as JSON `[{kind, operation, message}]`; they are not given twice. */
   takeErrors(): string {
-    return JSON.stringify(this.errors.take());
+    return JSON.stringify(this.host.errors.take());
   }
 
-  /** Bytes of a cpu buffer, as a copy. */
+  /** Bytes of a buffer of a host device, as a copy. */
   read(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
-    const bytes = this.cpu.peek(id, offset, nbytes, "read").slice();
-    this.counters.reads++;
-    this.counters.readBytes += nbytes;
+    const device = this.owner(id);
+    if (!isHost(device)) fail("internal", "read", `buffer ${id} cannot be read at once`);
+    const bytes = device.peek(id, offset, nbytes, "read").slice();
+    this.host.counters.reads++;
+    this.host.counters.readBytes += nbytes;
     return bytes;
   }
 
-  /** Bytes of a buffer of either device, once all work before is done and its errors are known. */
+  /** Bytes of a buffer of any device, once all work before is done and its errors are known. */
   async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    const bytes = this.gpu.read(id, offset, nbytes);
-    if (this.faults.read()) this.loseDevice();
+    const device = this.owner(id);
+    if (isHost(device)) return this.read(id, offset, nbytes);
+    const bytes = device.read(id, offset, nbytes);
+    if (this.host.faults.read()) this.loseDevice();
     return bytes;
   }
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
-    if (this.gpu === null || this.cpu.has(id)) return this.read(id, offset, nbytes);
-    return this.gpu.readCanvas(id, offset, nbytes);
+    const device = this.owner(id);
+    return isHost(device) ? this.read(id, offset, nbytes) : device.readCanvas(id, offset, nbytes);
   }
 
   /**
-   * Draws a buffer of either device on a canvas of that size: by the GPU where it is drawn to by one, and with no read then.
-   * Else its bytes are read.
+   * Draws a buffer of any device on a canvas of that size: by an accelerator where it is drawn to by one, and with no read of its
+   * own buffers then. Else its bytes are read.
    */
   async present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
-    const { gpu, cpu } = this;
-    const context = this.contextOf(canvas);
-    if (gpu !== null && !("putImageData" in context)) {
-      gpu.present(context, picture, cpu.has(id) ? cpu.peek(id, 0, picture.nbytes, "draw") : id);
+    const [painter] = this.accelerators;
+    const context = this.contextOf(canvas, painter);
+    const device = this.owner(id);
+    if (painter !== undefined && !("putImageData" in context)) {
+      const bytes = isHost(device) ? device.peek(id, 0, picture.nbytes, "draw") : id;
+      painter.present(context, picture, bytes);
       return;
     }
     const bytes = await this.readAsync(id, 0, picture.nbytes);
-    this.counters.pictures++;
+    this.host.counters.pictures++;
     (context as OffscreenCanvasRenderingContext2D).putImageData(pixels(bytes, picture), 0, 0);
   }
 
   /** Kept, for Firefox gives that of WebGPU only once. */
-  private contextOf(canvas: OffscreenCanvas): Context {
+  private contextOf(canvas: OffscreenCanvas, painter: Accelerator | undefined): Context {
     let context = this.contexts.get(canvas);
     if (context === undefined) {
-      const found = (this.gpu && canvas.getContext("webgpu")) ?? canvas.getContext("2d");
+      const found = painter?.contextOf(canvas) ?? canvas.getContext("2d");
       context = found ?? fail("internal", "draw", "this canvas cannot be drawn on");
       this.contexts.set(canvas, context);
     }
@@ -170,21 +166,23 @@ export class Runtime {
   }
 
   /**
-   * Starts another GPU device where the last was lost. Kernels, plans and ids go on; what uses a buffer that was lost
+   * Starts another device where one was lost. Kernels, plans and ids go on; what uses a buffer that was lost
    * fails and says so. Resolves also where there is none to be had: then every use fails as before, and says why.
    */
   revive(): Promise<void> {
-    if (this.gpu === null || this.gpu.lost === null) return Promise.resolve();
-    this.reviving ??= this.replace(this.gpu).finally(() => {
+    const lost = this.accelerators.filter((each) => each.lost !== null);
+    if (lost.length === 0) return Promise.resolve();
+    this.reviving ??= Promise.all(lost.map((each) => this.replace(each))).then(() => {
       this.reviving = null;
     });
     return this.reviving;
   }
 
-  private async replace(old: GpuDevice): Promise<void> {
-    let next: GpuDevice;
+  private async replace(old: Accelerator): Promise<void> {
+    const kind = this.kinds.find(({ number }) => this.devices.get(number) === old) as AcceleratorKind;
+    let next: Accelerator;
     try {
-      next = new GpuDevice(await this.open(), this.errors, this.counters, this.faults);
+      next = await kind.open(this.host);
     } catch (error) {
       const lost = old.lost as ErrorRecord;
       old.lost = {
@@ -195,7 +193,7 @@ export class Runtime {
     }
     next.inherit(old);
     for (const [id, plan] of this.plans.entries()) {
-      if (!(plan instanceof GpuPlan)) continue;
+      if (plan === undefined || plan.spec.device !== kind.number || plan instanceof BrokenPlan) continue;
       try {
         this.plans[id] = next.definePlan(plan.spec);
       } catch (error) {
@@ -203,117 +201,126 @@ export class Runtime {
       }
     }
     next.flush();
-    this.gpu = next;
+    this.devices.set(kind.number, next);
+    this.listDevices();
     old.destroy();
+  }
+
+  private listDevices(): void {
+    this.all = [...this.devices.values()];
+    this.accelerators = this.all.filter((each) => !isHost(each)) as Accelerator[];
   }
 
   /** Whether a buffer can be read through a canvas: tried once, on a known pattern. */
   canvasWorks(): boolean {
-    return this.gpu?.canvasWorks() ?? false;
+    return this.accelerators.some((each) => each.canvasWorks());
   }
 
   /** Resolves when all work so far is done and its errors are known; rejects if the device is lost. */
   async synchronize(): Promise<void> {
-    await this.gpu?.synchronize();
+    for (const each of this.accelerators) await each.synchronize();
   }
 
-  /** JSON `{webgpu, reason?, platform}`. */
+  /** JSON `{webgpu, reason?, platform}`: of each accelerator what it is, or null. */
   info(): string {
-    const opened = this.gpu?.opened;
-    const webgpu = opened ? { adapter: opened.adapter, limits: opened.limits, features: opened.features } : null;
-    return JSON.stringify({ webgpu, reason: this.reason, platform: platform() });
+    const found: Record<string, unknown> = {};
+    for (const { accelerator, name, number } of this.kinds)
+      if (accelerator) found[name] = (this.devices.get(number) as Accelerator | undefined)?.info ?? null;
+    const [reason] = this.reasons.values();
+    return JSON.stringify({ ...found, reason, platform: platform() });
   }
 
-  /** JSON of the counters, and of the memory of both devices together (`bytes`, `buffers`) and of each. */
+  /** JSON of the counters, and of the memory and the dispatches of all devices together and of each. */
   stats(): string {
-    const { cpu, gpu } = this;
-    const gpuBytes = gpu?.buffers.liveBytes ?? 0;
-    const gpuBuffers = gpu?.liveBuffers ?? 0;
-    const gpuPooledBytes = gpu?.buffers.pooledBytes ?? 0;
-    return JSON.stringify({
-      ...this.counters,
-      buffers: gpuBuffers + cpu.liveBuffers,
-      bytes: gpuBytes + cpu.liveBytes,
-      pooledBytes: gpuPooledBytes + cpu.pooledBytes,
-      gpuBuffers,
-      gpuBytes,
-      gpuPooledBytes,
-      gpuPeakBytes: gpu?.buffers.peakBytes ?? 0,
-      cpuBuffers: cpu.liveBuffers,
-      cpuBytes: cpu.liveBytes,
-      cpuPooledBytes: cpu.pooledBytes,
-      cpuPeakBytes: cpu.peakBytes,
-      ids: Math.max(cpu.ids, gpu?.ids ?? 0),
-      planIds: this.plans.length,
-      groups: gpu?.groupCount ?? 0,
-    });
+    const sums: Record<string, number> = {};
+    const each: Record<string, number> = {};
+    for (const { number, prefix } of this.kinds) {
+      const device = this.devices.get(number);
+      const figures = {
+        Buffers: device?.liveBuffers ?? 0,
+        Bytes: device?.liveBytes ?? 0,
+        PooledBytes: device?.pooledBytes ?? 0,
+        PeakBytes: device?.peakBytes ?? 0,
+        Dispatches: device?.dispatches ?? 0,
+      };
+      for (const [name, n] of Object.entries(figures)) {
+        each[prefix + name] = n;
+        const sum = name[0]?.toLowerCase() + name.slice(1);
+        sums[sum] = (sums[sum] ?? 0) + n;
+      }
+    }
+    const ids = Math.max(...this.all.map((device) => device.ids));
+    const groups = this.accelerators.reduce((sum, { groupCount }) => sum + groupCount, 0);
+    return JSON.stringify({ ...this.host.counters, ...sums, ...each, ids, planIds: this.plans.length, groups });
   }
 
   /** Sets the counters to nought, and the peaks of memory to what is there. */
   resetStats(): void {
-    this.counters.reset();
-    this.cpu.peakBytes = this.cpu.liveBytes;
-    if (this.gpu) this.gpu.buffers.peakBytes = this.gpu.buffers.liveBytes;
+    this.host.counters.reset();
+    for (const each of this.all) {
+      each.peakBytes = each.liveBytes;
+      each.dispatches = 0;
+    }
   }
 
-  /** Times dispatches on the GPU until `takeTimes`: "true", or "false" where it cannot. */
+  /** Times dispatches on accelerators until `takeTimes`: "true", or "false" where none can. */
   startTimes(): string {
-    return String(this.gpu?.startTimes() ?? false);
+    return String(this.accelerators.map((each) => each.startTimes()).includes(true));
   }
 
   /** When each began and how long it took, in ns, as a JSON list of pairs. Call `synchronize` before. */
   takeTimes(): string {
-    return JSON.stringify(this.gpu?.takeTimes() ?? []);
+    return JSON.stringify(this.accelerators.flatMap((each) => each.takeTimes()));
   }
 
   /** How many pipelines were asked for, and how many of these are ready. */
   get compiling(): { asked: number; ready: number } {
-    return this.gpu?.compiling ?? { asked: 0, ready: 0 };
+    const found = { asked: 0, ready: 0 };
+    for (const { compiling } of this.accelerators) {
+      found.asked += compiling.asked;
+      found.ready += compiling.ready;
+    }
+    return found;
   }
 
-  /** Of kernels of the GPU that are compiled, by id: how many milliseconds after they were asked for that was known. */
+  /** Of kernels of accelerators that are compiled, by id: how many milliseconds after they were asked for that was known. */
   compileTimes(): [id: number, ms: number][] {
-    return this.gpu?.compileTimes() ?? [];
+    return this.accelerators.flatMap((each) => each.compileTimes());
   }
 
   /** Fails where `spec` (JSON, see `FaultSpec`) says, from now on. Returns what was counted so far. For tests. */
   fault(spec: string): string {
-    return JSON.stringify(this.faults.arm(JSON.parse(spec)));
+    return JSON.stringify(this.host.faults.arm(JSON.parse(spec)));
   }
 
-  /** Loses the GPU device, as a driver reset would. For tests. */
+  /** Loses the accelerators, as a driver reset would. For tests. */
   loseDevice(): void {
-    this.gpu?.loseDevice();
+    for (const each of this.accelerators) each.loseDevice();
   }
 
   destroy(): void {
-    this.gpu?.destroy();
-    this.cpu.destroy();
+    for (const each of this.all) each.destroy();
   }
 
   private carryOut(reader: BlockReader): void {
     for (;;) {
       const op = reader.advance();
       // FREE is not counted: how many there are, and whether one comes after a program's last read, is up to Python's collector.
-      if (op !== 0 && op !== Op.FREE && this.faults.command()) this.loseDevice();
+      if (op !== 0 && op !== Op.FREE && this.host.faults.command()) this.loseDevice();
       switch (op) {
         case 0:
           return;
         case Op.RUN: {
           const plan = this.plans[reader.arg(0)];
           if (plan === undefined) fail("internal", "run", `plan ${reader.arg(0)} is not defined`);
-          this.counters.runs++;
-          if (plan instanceof BrokenPlan) plan.run(reader, this.on(plan.dev));
-          else if (plan instanceof CpuPlan) this.cpu.run(plan, reader);
-          else (this.gpu as GpuDevice).run(plan, reader);
+          this.host.counters.runs++;
+          const device = this.on(plan.spec.device);
+          if (plan instanceof BrokenPlan) plan.run(reader, device);
+          else device.run(plan, reader);
           break;
         }
         case Op.FREE:
-          for (let i = 0, n = reader.arg(0); i < n; i++) {
-            const id = reader.arg(1 + i);
-            if (!this.gpu?.free(id) && !this.cpu.free(id) && !this.gpu?.lost)
-              fail("internal", "free", `no buffer ${id}`);
-          }
+          for (let i = 0, n = reader.arg(0); i < n; i++) this.free(reader.arg(1 + i));
           break;
         case Op.UPLOAD:
           this.on(reader.arg(1)).upload(reader.arg(0), reader.data(3, reader.arg(2)));
@@ -344,7 +351,7 @@ export class Runtime {
         case Op.BIND: {
           const template = this.templates.get(reader.arg(1));
           if (template === undefined) fail("internal", "bind", `plan ${reader.arg(1)} is not defined`);
-          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))));
+          this.define(reader.arg(0), bound(template, reader.numbers(3, reader.arg(2))), this.plans[reader.arg(1)]);
           break;
         }
         case Op.FORGET:
@@ -356,14 +363,20 @@ export class Runtime {
     }
   }
 
-  private define(id: number, spec: PlanSpec): void {
-    this.counters.plans++;
+  /** like: the plan of whose template this one is, or nothing. */
+  private define(id: number, spec: PlanSpec, like?: Plan): void {
+    this.host.counters.plans++;
     try {
-      this.plans[id] = this.on(spec.device).definePlan(spec);
+      this.plans[id] = this.on(spec.device).definePlan(spec, like instanceof BrokenPlan ? undefined : like);
     } catch (error) {
       this.plans[id] = new BrokenPlan(spec, recordOf(error, spec.name));
       throw error;
     }
+  }
+
+  private free(id: number): void {
+    for (const each of this.all) if (each.free(id)) return;
+    if (!this.accelerators.some((each) => each.lost)) fail("internal", "free", `no buffer ${id}`);
   }
 
   private copy(id: number, dev: number, source: number, nbytes: number): void {
@@ -375,8 +388,8 @@ export class Runtime {
     }
     let data: Uint8Array<ArrayBuffer>;
     try {
-      if (from !== this.cpu) fail("internal", "copy", "webgpu to cpu goes through a read");
-      data = this.cpu.peek(source, 0, nbytes, "copy");
+      if (!isHost(from)) fail("internal", "copy", "from an accelerator to another device goes through a read");
+      data = from.peek(source, 0, nbytes, "copy");
     } catch (error) {
       to.lack(id, recordOf(error, "copy"));
       throw error;
@@ -388,17 +401,20 @@ export class Runtime {
     const plan = this.plans[id];
     this.plans[id] = undefined;
     this.templates.delete(id);
-    if (plan instanceof GpuPlan) this.gpu?.forgetPlan(plan);
+    if (plan === undefined) return;
+    const device = this.on(plan.spec.device);
+    if (!isHost(device)) device.forgetPlan(plan);
   }
 
-  private on(dev: number): GpuDevice | CpuDevice {
-    if (dev === CPU) return this.cpu;
-    return this.gpu ?? fail("internal", "webgpu", `there is no webgpu device: ${this.reason}`);
+  private on(dev: number): HostDevice | Accelerator {
+    const device = this.devices.get(dev);
+    if (device !== undefined) return device;
+    const name = this.kinds.find((kind) => kind.number === dev)?.name ?? `device ${dev}`;
+    return fail("internal", name, `there is no ${name} device: ${this.reasons.get(dev)}`);
   }
 
-  private owner(id: number): GpuDevice | CpuDevice {
-    if (this.cpu.has(id)) return this.cpu;
-    if (this.gpu?.has(id)) return this.gpu;
+  private owner(id: number): HostDevice | Accelerator {
+    for (const each of this.all) if (each.has(id)) return each;
     return fail("internal", "buffer", `no buffer ${id}`);
   }
 }
@@ -410,23 +426,23 @@ function platform(): string {
 
 export { CommandError, type ErrorRecord };
 
-/** Starts a runtime, with a GPU device where there is one; `info()` says why where there is none. */
+/** Starts a runtime, with every device that can be had; `info()` says why one is not there. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Runtime> {
-  const errors = new ErrorLog();
-  const counters = new Stats();
-  const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
-  const faults = new Faults();
-  const open = () => openDevice(gpu as GPU, options.patience ?? 5000);
-  const without = (reason: string) => new Runtime(null, errors, counters, reason, faults, open);
-  if (options.preferCpu) return without("the cpu device was asked for");
-  if (!gpu) return without(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
-  try {
-    const device = new GpuDevice(await open(), errors, counters, faults);
-    if (options.watch) device.watch();
-    return new Runtime(device, errors, counters, undefined, faults, open);
-  } catch (error) {
-    return without((error as Error).message);
+  const host: Host = { options, errors: new ErrorLog(), counters: new Stats(), faults: new Faults() };
+  const found = new Map<number, HostDevice | Accelerator>();
+  const reasons = new Map<number, string>();
+  for (const kind of devices) {
+    if (kind.accelerator && options.preferCpu) {
+      reasons.set(kind.number, "the cpu device was asked for");
+      continue;
+    }
+    try {
+      found.set(kind.number, await kind.open(host));
+    } catch (error) {
+      reasons.set(kind.number, (error as Error).message);
+    }
   }
+  return new Runtime(host, devices, found, reasons);
 }
 
 export default createRuntime;

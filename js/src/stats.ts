@@ -3,9 +3,6 @@
 export class Stats {
   executes = 0;
   runs = 0;
-  /** on both devices, and those on the cpu alone */
-  dispatches = 0;
-  cpuDispatches = 0;
   submits = 0;
   passes = 0;
   /** kernels compiled (pipelines made, or JavaScript functions) */

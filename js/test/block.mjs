@@ -3,6 +3,7 @@ import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { devices } from "../devices.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
@@ -98,6 +99,7 @@ const bundle = await build({
   bundle: true,
   format: "esm",
   target: "es2022",
+  plugins: [devices()],
   write: false,
 });
 const url = `data:text/javascript;base64,${Buffer.from(bundle.outputFiles[0].contents).toString("base64")}`;

@@ -85,10 +85,7 @@ for (const device of ["webgpu", "cpu"]) {
     assert.equal(JSON.parse((await host.ask(STATS)).text).executes, 2);
     assert.match((await host.ask(ERRORS)).text, /no buffer 78/);
     assert.equal((await host.ask(ERRORS)).text, "[]");
-    assert.match(
-      JSON.parse((await host.ask(READ, { id: 79, offset: 0, nbytes: 4 })).text)[0].message,
-      /no \w+ buffer 79/,
-    );
+    assert.match(JSON.parse((await host.ask(READ, { id: 79, offset: 0, nbytes: 4 })).text)[0].message, /no buffer 79/);
 
     if (dev === 0) {
       assert.equal((await host.ask(LOSE)).status, 0);

@@ -13,6 +13,8 @@ __all__ = ["extend", "text"]
 
 #: bytes that are unpacked at a time
 STEP = 1 << 17
+#: bytes that no text has (nor UTF-8 of any, the last of them): each stands for a word of the archive's own list
+CODES = bytes([*range(1, 9), *range(11, 32), 127, 192, 193, *range(245, 256)])
 
 
 class Library:
@@ -26,9 +28,12 @@ class Library:
         self._lzma = lzma.LZMADecompressor()
         self._lock = _thread.RLock()
         self._begun = b""  # the beginning of a text whose end is not unpacked yet
-        #: the names of the files, a line each, then their texts, in the same order, with a tab for four spaces
+        #: the names of the files, a line each; words; then the files' texts, in the order of names, with a tab for four spaces and
+        #: one of CODES for a word
         self._parts: list[bytes] = []
-        self.places = {name: k for k, name in enumerate(self._part(0).decode().split("\n"), 1)}
+        self.places = {name: k for k, name in enumerate(self._part(0).decode().split("\n"), 2)}
+        words = self._part(1).split(b"\n")
+        self._words = [(CODES[k : k + 1], word) for k, word in enumerate(words)]
 
     def _part(self, k: int) -> bytes:
         with self._lock:
@@ -48,7 +53,12 @@ class Library:
     def read(self, name: str) -> bytes | None:
         """A file; None: there is none."""
         k = self.places.get(name)
-        return None if k is None else self._part(k).replace(b"\t", b"    ")
+        if k is None:
+            return None
+        text = self._part(k)
+        for code, word in self._words:
+            text = text.replace(code, word)
+        return text.replace(b"\t", b"    ")
 
 
 #: where an archive lies -> what is in it

@@ -71,6 +71,11 @@ LAYERS: dict[str, tuple[str, str]] = {
         "q, k, v = self.{n}(h.view(-1, 3, 2)).chunk(3, -1)\n"
         "h = F.scaled_dot_product_attention(q, k, v, is_causal=True).flatten(1)",
     ),
+    "sdpa with a learnt bias": (
+        "self.{n} = nn.Linear(2, 6)\nself.{n}_bias = nn.Parameter(torch.zeros(3, 1))",
+        "q, k, v = self.{n}(h.view(-1, 3, 2)).chunk(3, -1)\n"
+        "h = F.scaled_dot_product_attention(q, k, v, self.{n}_bias * k[..., :1].mT).flatten(1)",
+    ),
     "attention by hand": (
         "self.{n} = nn.Linear(6, 18)",
         "q, k, v = self.{n}(h).split(6, -1)\nh = ((q @ k.t()) / 2.4).softmax(-1) @ v",

@@ -1,5 +1,6 @@
 /** The `webgpu` device: carries out the commands, in the order they come. */
 
+import type { Accelerator } from "../device";
 import { CommandError, type ErrorKind, type ErrorLog, type ErrorRecord, fail, recordOf } from "../errors";
 import type { Faults } from "../faults";
 import type { Picture } from "../picture";
@@ -24,12 +25,13 @@ import { Uniforms } from "./uniforms";
 const LOST = "the GPU device was lost";
 const GONE = "this needs a tensor that was on a GPU device which has been lost: make it again, or load it";
 
-export class GpuDevice {
+export class GpuDevice implements Accelerator {
   /** set once the device is gone */
   lost: ErrorRecord | null = null;
   readonly deviceLost: Promise<ErrorRecord>;
   readonly buffers: Buffers;
   liveBuffers = 0;
+  dispatches = 0;
   /** what is in flight, where somebody wants to know */
   backlog: Backlog | null = null;
   private readonly device: GPUDevice;
@@ -49,7 +51,7 @@ export class GpuDevice {
   private work = 0; // recorded, and not yet submitted
 
   constructor(
-    readonly opened: Opened,
+    private readonly opened: Opened,
     private readonly errors: ErrorLog,
     private readonly stats: Stats,
     faults: Faults,
@@ -108,6 +110,27 @@ export class GpuDevice {
     return this.handles.length;
   }
 
+  get info(): object {
+    const { adapter, limits, features } = this.opened;
+    return { adapter, limits, features };
+  }
+
+  get liveBytes(): number {
+    return this.buffers.liveBytes;
+  }
+
+  get pooledBytes(): number {
+    return this.buffers.pooledBytes;
+  }
+
+  get peakBytes(): number {
+    return this.buffers.peakBytes;
+  }
+
+  set peakBytes(nbytes: number) {
+    this.buffers.peakBytes = nbytes;
+  }
+
   get groupCount(): number {
     return this.groups.count;
   }
@@ -143,10 +166,11 @@ export class GpuDevice {
     this.kernels[id] = this.pipelines.kernel(spec);
   }
 
-  definePlan(spec: PlanSpec): GpuPlan {
+  /** like: a plan of the same steps, of which this one differs in numbers alone. */
+  definePlan(spec: PlanSpec, like?: GpuPlan): GpuPlan {
     this.use(spec.name);
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);
-    const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits);
+    const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits, like);
     this.plans.add(plan);
     return plan;
   }
@@ -352,6 +376,10 @@ export class GpuDevice {
     return this.canvas.read(handle.block.buffer, handle.offset + offset, nbytes);
   }
 
+  contextOf(canvas: OffscreenCanvas): GPUCanvasContext | null {
+    return canvas.getContext("webgpu");
+  }
+
   /** Draws a buffer of this device, or bytes, as they are at this point of the stream. */
   present(context: GPUCanvasContext, picture: Picture, from: number | Uint8Array<ArrayBuffer>): void {
     const handle = typeof from === "number" ? this.readable(from, 0, picture.nbytes) : null;
@@ -448,7 +476,7 @@ export class GpuDevice {
         this.stats.clears++;
       }
     }
-    this.stats.dispatches += plan.dispatches;
+    this.dispatches += plan.dispatches;
   }
 
   /** Finds the bind group of a step whose plan binds something else than last time. */

@@ -1,6 +1,7 @@
 /** A plan made ready for the GPU: pipelines, parameter template, size classes, and what the last RUN bound. */
 
 import { placesOf } from "../binding";
+import type { Plan } from "../device";
 import { isDispatch, neededSlots, ParamTemplate } from "../params";
 import type { DispatchSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
@@ -53,13 +54,12 @@ export interface Temp {
   handle: Handle | undefined;
 }
 
-export class GpuPlan {
-  readonly dev = 0;
+export class GpuPlan implements Plan {
   readonly steps: Step[];
   readonly outputs: Output[];
   readonly pieces: Piece[];
   readonly temps: Temp[];
-  readonly kernels: Kernel[] = [];
+  readonly kernels: Kernel[];
   readonly params: ParamTemplate;
   /** what the RUN at hand binds, slots and then temps, and the keys of that */
   readonly bound: (Handle | undefined)[];
@@ -80,8 +80,10 @@ export class GpuPlan {
     pipelines: Pipelines,
     private readonly alignment: number,
     private readonly limits: GPUSupportedLimits,
+    /** a plan of the same steps, of which this one differs in numbers alone */
+    like?: GpuPlan,
   ) {
-    this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment);
+    this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment, like?.params);
     this.outputs = Object.entries(spec.outputs).map(([slot, nbytes]) => ({
       slot: Number(slot),
       nbytes,
@@ -94,12 +96,16 @@ export class GpuPlan {
     const total = spec.slots + this.temps.length;
     this.bound = new Array(total).fill(undefined);
     this.keys = new Array(total).fill(0);
+    this.kernels = like?.kernels ?? [];
     this.steps = spec.steps.map((step, i): Step => {
-      if (isDispatch(step)) return this.dispatch(step, this.params.offsets[i] as number, kernelOf, pipelines);
+      if (isDispatch(step)) {
+        if (like !== undefined) return this.dispatchLike(like.steps[i] as Dispatch, step);
+        return this.dispatch(step, this.params.offsets[i] as number, kernelOf, pipelines);
+      }
       if ("copy" in step) return { kind: "copy", src: step.copy[0], dst: step.copy[1], nbytes: step.copy[2] };
       return { kind: "clear", slot: step.clear[0] };
     });
-    this.needed = neededSlots(spec);
+    this.needed = like?.needed ?? neededSlots(spec);
     this.dispatches = this.steps.filter((step) => step.kind === "dispatch").length;
   }
 
@@ -131,6 +137,20 @@ export class GpuPlan {
     }
   }
 
+  private dispatchLike({ pipeline, layout, bind, params, label }: Dispatch, step: DispatchSpec): Dispatch {
+    const [x, y, z] = this.gridOf(step, label);
+    const keys = new Array(bind.length).fill(0);
+    return { kind: "dispatch", pipeline, layout, bind, params, x, y, z, label, group: null, keys };
+  }
+
+  private gridOf(step: DispatchSpec, label: string): [number, number, number] {
+    const [x = 1, y = 1, z = 1] = step.grid;
+    const most = this.limits.maxComputeWorkgroupsPerDimension;
+    if (Math.max(x, y, z) > most)
+      throw new Error(`${label}: a grid of ${x} × ${y} × ${z} workgroups, at most ${most} a dimension`);
+    return [x, y, z];
+  }
+
   private dispatch(
     step: DispatchSpec,
     params: number,
@@ -145,10 +165,7 @@ export class GpuPlan {
       );
     if (step.bind.some((slot) => slot >= this.bound.length))
       throw new Error(`${label}: binds a slot that is not there`);
-    const [x = 1, y = 1, z = 1] = step.grid;
-    const most = this.limits.maxComputeWorkgroupsPerDimension;
-    if (Math.max(x, y, z) > most)
-      throw new Error(`${label}: a grid of ${x} × ${y} × ${z} workgroups, at most ${most} a dimension`);
+    const [x, y, z] = this.gridOf(step, label);
     this.kernels.push(kernel);
     const layout = pipelines.layout(kernel, step.words.length);
     const pipeline = pipelines.pipeline(kernel, layout);

@@ -28,7 +28,7 @@ class Backend(NamedTuple):
     host: bool = False
 
 
-#: every device that computes, by its number: to add one is a line here, a renderer, and a device of js/src/runtime.ts
+#: every device that computes, by its number: to add one is a line here, a renderer, and a file of js/src/devices
 BACKENDS = {
     b.number: b
     for b in (
@@ -111,8 +111,8 @@ class device:
 
     def lacks(self, dtype: Any) -> bool:
         """Whether it has no values of that type."""
-        backend = BACKENDS.get(self.number)
-        return backend is not None and dtype.name in backend.lacks
+        number = self.number
+        return number in BACKENDS and dtype.name in BACKENDS[number].lacks
 
     def __repr__(self) -> str:
         return f"device(type='{self.type}'" + ("" if self.index is None else f", index={self.index}") + ")"
@@ -227,7 +227,8 @@ implicit_cpu = _another(cpu, "cpu", True)
 
 def check_has(on: device, dtype: Any, name: str = "") -> None:
     """TypeError for a type that `on` lacks: 64-bit floats on webgpu. name: of the operation that would make it."""
-    if on.lacks(dtype):
+    backend = BACKENDS.get(on.number)
+    if backend is not None and dtype.name in backend.lacks:
         raise TypeError(
             f"{name + ': ' if name else ''}{dtype.name} is not available on {BACKENDS[on.number].name} (WGSL has no 64-bit floats): "
             f"use {'float32' if dtype.name == 'float64' else 'complex64'}, or device='cpu'"

@@ -11,8 +11,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["hold", "release"]
-
 _MAIN = threading.main_thread().ident
 _late = False
 
@@ -27,7 +25,7 @@ def hold() -> Any:
     if threading.get_ident() != _MAIN:
         return None
     handler = _signal.getsignal(_signal.SIGINT)
-    if not callable(handler):  # it ends the process, or does nothing
+    if handler is None or type(handler) is int:  # it ends the process, or does nothing
         return None
     _signal.signal(_signal.SIGINT, _note)
     return handler

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["CPU", "WEBGPU", "BlockWriter"]
@@ -21,6 +22,13 @@ KERNEL, PLAN, RUN, FREE, UPLOAD, COPY, ALIAS, ALLOC, FORGET, WRITE, BIND = range
 INITIAL = 1 << 18
 SHRINK_ABOVE = 1 << 24
 LARGEST = (1 << 32) - 64
+
+
+@lru_cache(1024)
+def _run_layout(nslots: int, scalar_types: tuple[str, ...]) -> struct.Struct:
+    """How a `RUN` lies in memory. Plans that differ in sizes alone share it."""
+    pad = "4x" if nslots % 2 else ""
+    return struct.Struct(f"<4I{nslots}I{pad}" + "".join(["q" if kind == "i64" else "d" for kind in scalar_types]))
 
 
 class BlockWriter:
@@ -117,9 +125,7 @@ class BlockWriter:
 
     def run_packer(self, plan: int, nslots: int, scalar_types: Sequence[str]) -> Callable[..., None]:
         """A function `(*ids, *scalars)` that appends `RUN plan`: `nslots` buffer ids, then one number a scalar."""
-        pad = "4x" if nslots % 2 else ""
-        scalars = "".join("q" if kind == "i64" else "d" for kind in scalar_types)
-        layout = struct.Struct(f"<4I{nslots}I{pad}{scalars}")
+        layout = _run_layout(nslots, tuple(scalar_types))
         size, pack_into, freed = layout.size, layout.pack_into, self.freed
 
         def run(*values: Any) -> None:

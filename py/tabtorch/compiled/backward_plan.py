@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tabtorch.autograd import engine
+from tabtorch.autograd.edges import meta_at, output, standing_for
 from tabtorch.autograd.grad_mode import STATE, no_grad
 from tabtorch.autograd.tape import FREED, LEAF, GradFn, freed_error, modified_error, next_seq
+from tabtorch.compiled.inputs import Source
 from tabtorch.compiled.storage_offsets import Begins
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -35,9 +37,9 @@ class Joint:
         """
         check_hooks(order)
         self.saves = any(fn.saves for fn in order)
-        metas = [_meta_at(e) for e in roots]
+        metas = [meta_at(e) for e in roots]
         self.outputs = [(m, contiguous_meta(m.shape, m.dtype, m.device)) for m in metas]
-        inputs = [_standing_for(e) for e in ends]
+        inputs = [standing_for(e) for e in ends]
         self.input_metas = tuple([t._meta for t in inputs])
         #: of each input, the outputs that depend on it: it has a gradient only if one of them has
         self.reaching = self._reaching(roots, ends)
@@ -68,13 +70,13 @@ class Joint:
     def _compute(self, roots: list[Any], inputs: list[Tensor]) -> None:
         given = []
         self.nothing = Buffer(0, 0, self.outputs[0][1].device.number)
-        self.places: dict[int, tuple[Any, ...]] = {}
+        self.places: dict[int, Source] = {}
         self.given: list[Any] = []
         for j, (_, m) in enumerate(self.outputs):
             node = graph.blank(m)
             node.buf = self.nothing
             self.given.append(node)
-            self.places[id(node)] = ("grad", j)
+            self.places[id(node)] = Source("grad", j)
             given.append(Tensor._wrap(node, m))
         found = engine.run(roots, given, True, False, inputs, accumulate=False, cut=True)
         clone: Any = registry.function("clone")
@@ -105,7 +107,7 @@ class Joint:
         again = self._again(first, needed)
         self.nodes: list[Any] = []
         self.holes: list[Any] = []
-        self.refs: list[tuple[Any, ...]] = []
+        self.refs: list[Source] = []
         saved: list[Any] = []
         made: dict[int, Any] = {}
 
@@ -119,10 +121,9 @@ class Joint:
             else:
                 twin = graph.blank(n.inst.out)
                 twin.buf = self.nothing
-                where = ("saved", len(saved)) if id(n) in early else self.places.get(id(n)) or ref(n)
-                if where[0] in ("made", "base"):
-                    where = ("saved", len(saved))
-                if where[0] == "saved":
+                where = None if id(n) in early else self.places.get(id(n)) or ref(n)
+                if where is None or where.kind in ("made", "base"):
+                    where = Source("saved", len(saved))
                     saved.append(n)
                 self.refs.append(where)
                 self.holes.append(twin)
@@ -142,7 +143,7 @@ class Joint:
             n.pos = -k - 1
         self.key = tuple(x for n in self.nodes for x in (n.inst.base, *[s.pos for s in n.srcs]))
         self.key += (tuple(None if r is None else r.pos for r in self.results),)
-        old = {id(n): r[1] for n, r in zip(self.holes, self.refs, strict=True) if r[0] == "old"}
+        old = {id(n): r.number for n, r in zip(self.holes, self.refs, strict=True) if r.kind == "old"}
         self.scalars = begins.scalars(self.nodes, old)
         self.plan: Any = None
         return saved
@@ -180,7 +181,7 @@ class Joint:
         fn: Any = object.__new__(CompiledFunctionBackward)
         fn.joint = self
         fn.scalars = scalars
-        used = {r[1] for r in self.refs if r[0] == "old"}
+        used = {r.number for r in self.refs if r.kind == "old"}
         fn.saved = (
             saved,
             {i: (values[i], roots[i], roots[i].version) for i in used},
@@ -202,7 +203,7 @@ class Joint:
             if root.version != version:
                 raise _modified(root, version)
         sources = []
-        for kind, k, *_ in self.refs:
+        for kind, k, _, constant in self.refs:
             if kind == "saved":
                 sources.append(tensors[k]._storage.node)
             elif kind == "grad":
@@ -213,7 +214,7 @@ class Joint:
                     raise _modified(root, version)
                 sources.append(node)
             else:
-                sources.append(k)
+                sources.append(constant)
         with graph.LOCK:
             graph.bridge()  # if the last runtime has died, this is where its buffers are found to be gone
             ids = [graph.buffer_of(n).id for n in sources]
@@ -246,29 +247,6 @@ def check_hooks(fns: Sequence[GradFn]) -> None:
     """Raises ValueError if one has hooks: what stands for it has none."""
     if any(fn.tensor_hooks or fn.retains or fn.pre_hooks or fn.post_hooks for fn in fns):
         raise ValueError("its gradients have hooks")
-
-
-def output(e: Any) -> Any:
-    """Which output of which function an edge leads to, or which leaf."""
-    return e if e.edge_kind == LEAF else (e.fn, e.nr if e.is_port else 0)
-
-
-def _meta_at(e: Any) -> Any:
-    """The Meta of what an edge leads to."""
-    if e.edge_kind == LEAF:
-        return e._meta
-    return e.fn.outs[e.nr] if e.is_port else e.fn.outs
-
-
-def _standing_for(e: Any) -> Tensor:
-    """A tensor with no value for what an edge leads to, whose gradient is asked for; a leaf is itself."""
-    if e.edge_kind == LEAF:
-        return e
-    t: Tensor = object.__new__(Tensor)
-    t._meta = _meta_at(e)
-    t._fn = e
-    t._rg = True
-    return t
 
 
 def _modified(root: Any, version: int) -> Exception:

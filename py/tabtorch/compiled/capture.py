@@ -19,6 +19,7 @@ from tabtorch.autograd import engine as autograd
 from tabtorch.base.thread_state import STATE
 from tabtorch.compiled import recording
 from tabtorch.compiled.guards import ours
+from tabtorch.compiled.inputs import Ahead, CopyAhead, DrawAhead
 from tabtorch.compiled.symbolic_numbers import symbolic_int
 from tabtorch.engine import graph
 from tabtorch.engine.nodes import blank
@@ -39,8 +40,8 @@ class Capture:
         self.fullgraph = fullgraph
         #: why the run cannot be replayed
         self.reason = ""
-        #: what is done ahead of the plan: ("draw", generator, draw, Meta, inputs), ("copy", device, source id, bytes)
-        self.ahead: list[tuple[Any, ...]] = []
+        #: what is done ahead of the plan
+        self.ahead: list[Ahead] = []
         #: buffer id -> which of `ahead` has made it; what keeps those buffers alive
         self.made: dict[int, int] = {}
         self.alive: list[Any] = []
@@ -142,7 +143,7 @@ class Capture:
             else:
                 self.uploads.pop(ident, None)
                 self.made[ident] = len(self.ahead)
-                self.ahead.append(("copy", dev, source, nbytes))
+                self.ahead.append(CopyAhead(dev, source, nbytes))
             return ident
 
         def uploaded(dev: int, data: Any) -> int:
@@ -178,7 +179,7 @@ class Capture:
             self.uploads.pop(node.buf.id, None)
             self.made[node.buf.id] = len(self.ahead)
             self.alive.append(node)
-            self.ahead.append(("draw", generator, distribution, out, inputs))
+            self.ahead.append(DrawAhead(generator, distribution, out, inputs))
             return node
 
         bridge.copy, bridge.upload, bridge.alloc = copied, uploaded, allocated

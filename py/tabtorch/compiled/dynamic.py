@@ -1,6 +1,6 @@
 """Sizes that vary: one recording of a compiled function for calls with tensors of other sizes.
 
-While such a function is recorded, sizes of its arguments are Symbols (engine/symbols.py): ints to its Python, which note what is
+While such a function is recorded, sizes of its arguments are Symbols (symbolic_sizes.py): ints to its Python, which note what is
 computed from them, and what is asked of them, as guards. So every number of the recording (views, beginnings, scalars,
 what is returned) is an expression of the sizes. `DynamicRecording.at` evaluates those for other sizes: a `Replay` with plans that are
 bound to them, for which neither the function runs nor, where a schedule is there, anything is scheduled.
@@ -12,148 +12,24 @@ serves that size only, and the size counts as static from then on. 0 and 1 are a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
 from tabtorch.compiled.backward_plan import Joint
-from tabtorch.compiled.guards import marked
-from tabtorch.compiled.replay import Replay, alike
+from tabtorch.compiled.inputs import DrawAhead
+from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.storage_offsets import Begin
+from tabtorch.compiled.symbolic_sizes import Sizes, whole
 from tabtorch.compiled.tree import with_sizes
 from tabtorch.core.tensor import Tensor
-from tabtorch.core.tensor_base import inside
 from tabtorch.engine import graph
 from tabtorch.engine.graph import Buffer, Inst, Node, inst
 from tabtorch.engine.plan import make_plan
 from tabtorch.engine.recipes import compiled
-from tabtorch.engine.symbols import Symbol, Trace, concrete, given, is_number
-from tabtorch.engine.view import Meta, Size, concrete_meta, contiguous_strides, meta, symbolic_meta
+from tabtorch.engine.symbols import Symbol, is_number
+from tabtorch.engine.view import Meta, Size, concrete_meta, meta
 from tabtorch.engine.window import plain
-
-#: recordings kept of one form of arguments
-MOST = 4
-
-
-def form(t: Tensor) -> Any:
-    """What two arguments have in common that may differ in sizes; None for one whose sizes are part of what it is."""
-    m = t._meta
-    if (
-        type(t) is not Tensor
-        or not m.ndim
-        or not m.contiguous
-        or m.offset
-        or not m.numel
-        or t._grad is not None
-        or marked(t)
-    ):
-        return None
-    out = t._storage.node.inst.out
-    return (
-        "sized",
-        m.dtype,
-        m.device,
-        m.mark,
-        tuple([n if n < 2 else -1 for n in m.shape]),
-        t._rg,
-        t._fn is None,
-        t._inference,
-        type(t._storage),
-        None if _whole(m, out) else out,
-        frozenset(getattr(t, "_dynamo_static_indices", ())),
-    )
-
-
-def _whole(m: Meta, out: Meta) -> bool:
-    return m.numel == out.numel and m.dtype is out.dtype
-
-
-class Shapes:
-    """What is known of calls whose arguments have one form. Sizes are named by (which tensor, dimension)."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[int, ...]] = []
-        self.varied: set[tuple[int, int]] = set()
-        self.static: set[tuple[int, int]] = set()
-        self.recordings: list[DynamicRecording] = []
-        self.astray = 0  # runs that were not as foretold
-        self.never = False  # whether all sizes are static
-
-    def dynamic(self, tensors: Sequence[Tensor], every: bool, automatic: bool) -> list[tuple[int, int]]:
-        """The sizes that are to be Symbols. every: all that may be; automatic: those that have varied."""
-        if self.never:
-            return []
-        shapes = [tuple(t._meta.shape) for t in tensors]
-        if automatic and self.seen:
-            self.varied |= {
-                (a, d)
-                for a, (x, y) in enumerate(zip(shapes, self.seen, strict=True))
-                for d, (m, n) in enumerate(zip(x, y))
-                if m != n
-            }
-        self.seen = self.seen or shapes
-        roots = [id(t._storage.root) for t in tensors]
-        found = []
-        for a, t in enumerate(tensors):
-            if form(t) is None or roots.count(roots[a]) > 1:
-                continue
-            own = inside(t)
-            wanted = {*own.get("_dynamo_dynamic_indices", ()), *own.get("_dynamo_weak_dynamic_indices", ())}
-            for d, n in enumerate(t._meta.shape):
-                if n < 2 or (a, d) in self.static or d in own.get("_dynamo_static_indices", ()):
-                    continue
-                if every or (a, d) in self.varied or d in wanted:
-                    found.append((a, d))
-        return found
-
-
-class Sizes:
-    """The Symbols of one run."""
-
-    def __init__(self, tensors: Sequence[Tensor], which: Sequence[tuple[int, int]]) -> None:
-        self.which = which
-        self.shapes = [tuple(t._meta.shape) for t in tensors]
-        self.trace = Trace([self.shapes[a][d] for a, d in which], captures=True)
-        self.tensors = {a: tensors[a] for a, _ in which}
-        self.before: list[tuple[Tensor, Meta, Meta, Node, Inst]] = []
-
-    def put(self) -> None:
-        """Puts them in the place of the arguments' sizes."""
-        given[0] = True
-        symbols = dict(zip(self.which, self.trace.symbols, strict=True))
-        for a, t in self.tensors.items():
-            m, node = t._meta, t._storage.node
-            shape = tuple([symbols.get((a, d), n) for d, n in enumerate(m.shape)])
-            shown = symbolic_meta(shape, contiguous_strides(shape), 0, m.dtype, m.device, m.mark)
-            self.before.append((t, m, shown, node, node.inst))
-            if _whole(m, node.inst.out):
-                flat = node.inst.out
-                if tuple(flat.shape) != tuple(m.shape):
-                    flat = meta((shown.numel,), (1,), 0, m.dtype, m.device)
-                else:
-                    flat = symbolic_meta(shape, contiguous_strides(shape), 0, m.dtype, m.device)
-                twin = copy(node.inst)
-                twin.out, twin.concrete, twin.structure = flat, node.inst, None
-                node.inst = twin
-            t._meta = shown
-
-    def take(self) -> None:
-        """Takes them out again."""
-        for t, m, shown, node, own in self.before:
-            t._meta = m if t._meta is shown else concrete_meta(t._meta)
-            node.inst = own
-        self.before = []
-
-    def pinned(self) -> set[tuple[int, int]]:
-        """Those that came out static."""
-        found = set()
-        for op, a, b, answer in self.trace.guards.values():
-            if op == "==" and answer:
-                for x, y in ((a, b), (b, a)):
-                    if type(y) is int and type(x) is Symbol and len(x.terms) == 1:
-                        ((atoms, _),) = x.terms.items()
-                        found |= {self.which[k] for k in atoms if k < len(self.which)}
-        return found
 
 
 class Numbers:
@@ -325,13 +201,6 @@ def _inputs(kinds: Sequence[tuple[Any, int, bool]], device: int) -> list[Node]:
     return out
 
 
-def ahead_with(a: tuple[Any, ...], number: Callable[[Any], Any], view: Callable[[Meta], Meta]) -> tuple[Any, ...]:
-    """What is done ahead of a plan (see `Capture.ahead`) with numbers in the place of Symbols."""
-    if a[0] == "copy":
-        return (*a[:3], number(a[3]), *a[4:])
-    return (*a[:2], a[2].with_sizes(number), view(a[3]), *a[4:])
-
-
 class WindowPlan:
     """One of the plans of a recording, for any sizes."""
 
@@ -423,20 +292,17 @@ class DynamicRecording:
         self.looks = of.shown_looks
         for m in (*self.metas, *[m for _, m in self.outs], *[m for _, m, _, _ in self.looks]):
             numbers.meta(m)
-        self.ahead = [
-            (*own[:3], shown[3]) if shown[0] == "copy" else (*shown[:4], *own[4:])
-            for shown, own in zip(of.shown_ahead, replay.ahead, strict=True)
-        ]
+        self.ahead = [own.with_sizes_of(shown) for shown, own in zip(of.shown_ahead, replay.ahead, strict=True)]
         for a in self.ahead:
-            if a[0] == "draw":
-                numbers.meta(a[3])
-        self.refs = [(r[1], r[2]) if r[0] == "new" else None for r in replay.refs]
+            if type(a) is DrawAhead:
+                numbers.meta(a.out)
+        self.refs = [(r.number, r.position) if r.kind == "new" else None for r in replay.refs]
         self.whole = {
             of.index[id(t._storage.root)]: shown.numel
             for t, shown in of.given_metas
-            if _whole(t._meta, of.nodes[of.index[id(t._storage.root)]].inst.out)
+            if whole(t._meta, of.nodes[of.index[id(t._storage.root)]].inst.out)
         }
-        drawn = [x for a in self.ahead for x in ([a[3]] if a[0] == "copy" else [*a[2].scalars, a[2].elements])]
+        drawn = [x for a in self.ahead for x in a.sizes()]
         for x in (*self.whole.values(), *_listed(self.spec), *drawn):
             if is_number(x):
                 numbers.number(x)
@@ -467,7 +333,7 @@ class DynamicRecording:
         new.count_given = 0
         new.given = []
         new.steps = [(w.at(v), order, count) for w, (_, order, count) in zip(self.windows, old.steps, strict=True)]
-        new.ahead = [ahead_with(a, v.number, v.of) for a in self.ahead]
+        new.ahead = [a.with_sizes(v.number, v.of) for a in self.ahead]
         new.sizes = old.sizes.copy()
         for i, n in self.whole.items():
             new.sizes[i] = (v.number(n), new.sizes[i][1])
@@ -492,7 +358,7 @@ class DynamicRecording:
         old_windows, _, *rest = old.signature
         new.signature = (
             [(k, refs) for k, (_, refs) in zip(keys, old_windows, strict=True)],
-            list(map(alike, new.ahead)),
+            [a.alike() for a in new.ahead],
         )
         if rest:
             new.signature = (*new.signature, new.tape.signature())
@@ -508,30 +374,4 @@ def _listed(spec: Any) -> list[Any]:
     return [x for y in spec[-1] for x in _listed(y)]
 
 
-def settled(x: Any) -> Any:
-    """A value with plain numbers and views in the place of Symbols: what has been returned, or is kept, of tensors and numbers."""
-    if isinstance(x, Tensor):
-        if x._meta.symbolic:
-            x._meta = concrete_meta(x._meta)
-        return x
-    if is_number(x):
-        return concrete(x)
-    kind: Any = type(x)
-    if kind is Size:
-        return Size(map(concrete, x))
-    if isinstance(x, (list, tuple)):
-        found = [settled(v) for v in x]
-        if all(a is b for a, b in zip(x, found, strict=True)):
-            return x
-        if isinstance(x, list):
-            x[:] = found
-            return x
-        return kind(*found) if hasattr(x, "_fields") else kind(found)
-    if isinstance(x, dict):
-        for k, v in list(dict.items(x)):
-            if (new := settled(v)) is not v:
-                x[k] = new
-    return x
-
-
-__all__ = ["MOST", "Numbers", "DynamicRecording", "Shapes", "Sizes", "WindowPlan", "form", "settled"]
+__all__ = ["DynamicRecording", "Numbers", "WindowPlan"]

@@ -16,10 +16,11 @@ from copy import copy
 from typing import Any
 
 from tabtorch.autograd import engine
+from tabtorch.autograd.edges import output
 from tabtorch.autograd.match_input import fit_gradient
 from tabtorch.autograd.tape import LEAF, GradFn, Port, edge, grad_class, next_seq
 from tabtorch.autograd.views import PLAIN
-from tabtorch.compiled.backward_plan import Joint, check_hooks, output
+from tabtorch.compiled.backward_plan import Joint, check_hooks
 from tabtorch.compiled.storage_offsets import Begins
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import concrete_meta
@@ -268,7 +269,7 @@ class Histories:
     def signature(self) -> Any:
         """What two runs have in common that have the same histories."""
         keys = [(s.name, s.at, s.numbers) if isinstance(s, Views) else s.key for s in self.steps]
-        return keys, self.edges, [r[:1] if r[0] == "constant" else r for r in self.refs]
+        return keys, self.edges, [r.structure() for r in self.refs]
 
     def attach(
         self,

@@ -26,7 +26,9 @@ from tabtorch.storage import Storage
 
 if TYPE_CHECKING:
     from tabtorch.compiled.history import Histories
+    from tabtorch.compiled.inputs import Source
     from tabtorch.compiled.record import CallRecorder
+    from tabtorch.engine.plan import Plan
 
 _node = attrgetter("node")
 _grad = attrgetter("_grad")
@@ -44,14 +46,6 @@ def _same_numbers(a: Sequence[Any], b: Sequence[Any]) -> bool:
             for x, y in zip(a, b, strict=True)
         )
     )
-
-
-def alike(a: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What two runs have in common that draw, or copy, the same."""
-    if a[0] == "copy":
-        return (a[1], a[3])
-    _, generator, draw, m, inputs, *_ = a
-    return (id(generator), draw.kernel.name, draw.scalars, m, len(inputs))
 
 
 def structure(x: Any) -> Any:
@@ -86,11 +80,11 @@ class Replay:
     def __init__(
         self,
         of: CallRecorder,
-        steps: list[tuple[Any, list[tuple[Any, ...]], int]],
+        steps: list[tuple[Plan, list[Source], int]],
         spec: Any,
         results: list[Tensor],
         fresh: list[Any],
-        refs: list[tuple[Any, ...]],
+        refs: list[Source],
         changed: list[int],
         rebound: list[tuple[int, int]],
     ) -> None:
@@ -119,27 +113,22 @@ class Replay:
         self.trusted = [False] * len(self.values)
         self.first = of.begins.first
         self.words = list(of.hold.words)
-        self.ahead = []
-        for a, sources in zip(of.hold.ahead, of.sources):
-            if a[0] == "copy":
-                self.ahead.append((*a[:2], sources[0], a[3]))
-            else:
-                self.ahead.append((*a[:4], sources, [n.inst for n in a[4]]))
+        self.ahead = of.ahead
         self.constants: list[Any] = []
         self.steps = []
         n, m = len(of.roots), len(self.ahead)
         for plan, inputs, count in steps:
             order = []
             for r in inputs:
-                if r[0] == "old":
-                    order.append(r[1])
-                elif r[0] == "base":
-                    order.append(n + r[1])
-                elif r[0] == "made":
-                    order.append(2 * n + r[1])
+                if r.kind == "old":
+                    order.append(r.number)
+                elif r.kind == "base":
+                    order.append(n + r.number)
+                elif r.kind == "made":
+                    order.append(2 * n + r.number)
                 else:
                     order.append(2 * n + m + len(self.constants))
-                    self.constants.append(r[1])
+                    self.constants.append(r.node)
             self.steps.append((plan, order, count))
         # what becomes of it
         self.spec = spec
@@ -172,10 +161,10 @@ class Replay:
         self.counted = [(s, s.version - v) for s, v in zip(of.scope.counters, of.counter_versions) if s.version != v]
         self.tape: Any = None
         self.placed = [*self.overwritten, *[i for _, i in self.regrads]]
-        self.placed += [r[1] for _, inputs, _ in steps for r in inputs if r[0] == "base"]
+        self.placed += [r.number for _, inputs, _ in steps for r in inputs if r.kind == "base"]
         # results that are what a place held before it was written over
         over = set(self.placed)
-        self.earlier = sorted({r[1] for r in refs if r[0] == "old" and r[1] in over})
+        self.earlier = sorted({r.number for r in refs if r.kind == "old" and r.number in over})
         self.shares = self._shared(list(map(_buffer, of.nodes)))
         self.tensors: Any = None  # of the last replay
         self.count_given = 0
@@ -185,7 +174,7 @@ class Replay:
         """The numbers of arguments that cannot begin elsewhere: results lie in their storages, or the function has asked."""
         if of.hold.asked:
             return set(range(self.first, len(self.values)))
-        lying = {r.storage for r in self.results if r.known is None} | {r[1] for r in self.refs if r[0] == "old"}
+        lying = {r.storage for r in self.results if r.known is None} | {r.number for r in self.refs if r.kind == "old"}
         return {self.first + a for a, i in enumerate(self.alias) if i in lying}
 
     def differentiated(self, tape: Histories, fresh: list[int], saved: int) -> None:
@@ -197,7 +186,7 @@ class Replay:
     def keeps_on(self, device: int) -> bool:
         """Whether what the recorded run made of data of its own, which is used again and again, lies on that device."""
         refs = self.refs if self.tape is None else [*self.refs, *self.tape.refs]
-        kept = [*self.constants, *[r[1] for r in refs if r[0] == "constant"]]
+        kept = [*self.constants, *[r.node for r in refs if r.node is not None]]
         return any(n.inst.out.device.number == device for n in kept)
 
     def _shared(self, buffers: list[Any]) -> list[Any]:
@@ -428,19 +417,9 @@ class Replay:
     def _send(self, scalars: list[Any], after: tuple[Any, ...], arguments: Sequence[Tensor]) -> list[Any]:
         """Sends the plans with new buffers and scalars, and makes the world what it would be after a run: the results."""
         roots, nodes = self.roots, self.nodes
-        bridge = graph.bridge()
         made: list[Any] = []
         for a in self.ahead:
-            if a[0] == "copy":
-                source = nodes[a[2][1]].buf if a[2][0] == "old" else made[a[2][1]]
-                made.append(Buffer(bridge.copy(a[1], source.id, a[3]), a[3], a[1]))
-                continue
-            inputs = []
-            for (kind, k), i in zip(a[4], a[5]):
-                n = Node(i, (), ())
-                n.buf = nodes[k].buf if kind == "old" else made[k]
-                inputs.append(n)
-            made.append(a[1].draw(a[2], a[3], tuple(inputs)).buf)
+            made.append(a.run(nodes, made))
         pool = self.pool
         if made or self.constants:
             pool = [*pool, *map(_ident, made), *[n.buf.id for n in self.constants]]
@@ -474,13 +453,13 @@ class Replay:
             dict.__setitem__(d, k, x)
         storages = []
         for ref, (inst, version) in zip(self.refs, self.insts):
-            if ref[0] == "constant":
-                n = ref[1]
-            elif ref[0] == "old":
-                n = earlier.get(ref[1]) or nodes[ref[1]]
+            if ref.node is not None:
+                n = ref.node
+            elif ref.kind == "old":
+                n = earlier.get(ref.number) or nodes[ref.number]
             else:
                 n = Node(inst, (), ())
-                n.buf = new[ref[1]][ref[2]] if ref[0] == "new" else made[ref[1]]
+                n.buf = new[ref.number][ref.position] if ref.kind == "new" else made[ref.number]
             storages.append(Storage(n))
             storages[-1].version = version
         results: list[Tensor] = []
@@ -509,6 +488,3 @@ class Replay:
                 scalars[start:],
             )
         return results
-
-
-__all__ = ["Replay", "Stale"]

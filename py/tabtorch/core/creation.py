@@ -22,7 +22,6 @@ from tabtorch.engine.expr import Complex, cast, const, where
 from tabtorch.engine.graph import Inst, Map, emit, inst
 from tabtorch.engine.symbols import Symbol
 from tabtorch.engine.view import contiguous_meta, meta, ordered_strides
-from tabtorch.ops.machinery.inplace import write_out
 from tabtorch.ops.machinery.out_types import dtype_with_out, same
 from tabtorch.ops.machinery.promotion import INDICES, REAL_NUMBERS, SINGLE_DOUBLE, check_kernel
 from tabtorch.ops.machinery.registry import register
@@ -141,7 +140,7 @@ def _filled(
     check_layout(layout)
     if out is not None:
         r = _filled(name, shape, value, dtype=dtype_with_out(name, dtype, out), device=out.device)
-        return finished(write_out(out, r), requires_grad)
+        return finished(_lazy.inplace.write_out(out, r), requires_grad)
     d: Any = dtypes.get_default_dtype() if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = placed(d, device, name)
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
@@ -449,7 +448,7 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
         scalars = (float(start), high, low)
         r = Tensor._wrap(emit(inst(_ARANGE, (), m, (c, c, c)), (), scalars), m)
     if out is not None:
-        r = write_out(out, r)
+        r = _lazy.inplace.write_out(out, r)
     return finished(r, requires_grad)
 
 
@@ -490,7 +489,7 @@ def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
     unknown("eye", kw, {"layout", "pin_memory"})
     om = contiguous_meta((n, cols), d, where_)
     r = Tensor._wrap(emit(inst(_EYE, (), om), ()), om)
-    return finished(r if out is None else write_out(out, r), requires_grad)
+    return finished(r if out is None else _lazy.inplace.write_out(out, r), requires_grad)
 
 
 def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[str, Any]) -> Tensor:
@@ -569,7 +568,7 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
     r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
     if real._rg or imag._rg:
         _lazy.tape.record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
-    return r if out is None else write_out(out, r, _COMPLEX_OUT)
+    return r if out is None else _lazy.inplace.write_out(out, r, _COMPLEX_OUT)
 
 
 @register("polar")
@@ -583,4 +582,4 @@ def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     if abs._rg or angle._rg:
         grads = (lambda g, z: (g.conj() * z.sgn()).real, lambda g, z: (g.conj() * (z * 1j)).real)
         _lazy.tape.record("PolarBackward0", (abs, angle), r, grads, (r,))
-    return r if out is None else write_out(out, r, _COMPLEX_OUT)
+    return r if out is None else _lazy.inplace.write_out(out, r, _COMPLEX_OUT)

@@ -12,7 +12,8 @@ from operator import index
 from typing import Any, TypeVar
 
 from tabtorch import _lazy
-from tabtorch.base.dtypes import TYPE_NAMES
+from tabtorch.base.device import device
+from tabtorch.base.dtypes import TYPE_NAMES, dtype
 from tabtorch.engine.symbols import Symbol, is_number
 from tabtorch.engine.view import CONJ, Meta, meta, ordered_strides, view_strides
 
@@ -34,17 +35,27 @@ def type_name(dtype: Any) -> str:
     return TYPE_NAMES[dtype.name]
 
 
+#: arguments that stay what they are, at a glance
+_PLAIN = frozenset((int, bool, float, str, type(None), Symbol, Meta, dtype, device))
+
+
 def _numbers(key: tuple) -> tuple:
     """The same with ints in place of what can stand for one."""
-    if all(type(k) is int or not (type(k) is tuple or hasattr(k, "__index__")) for k in key):
+    for k in key:
+        if type(k) is tuple:
+            if not _PLAIN.issuperset(map(type, k)) and _numbers(k) is not k:
+                break
+        elif type(k) not in _PLAIN and hasattr(k, "__index__"):
+            break
+    else:
         return key
     out = tuple(
         [
-            _numbers(k) if type(k) is tuple else as_int(k) if hasattr(k, "__index__") and type(k) is not bool else k
+            _numbers(k) if type(k) is tuple else as_int(k) if type(k) not in _PLAIN and hasattr(k, "__index__") else k
             for k in key
         ]
     )
-    return key if all(a is b for a, b in zip(key, out)) else out
+    return out
 
 
 def remembered(build: F) -> F:
@@ -55,8 +66,7 @@ def remembered(build: F) -> F:
     def look(*key: Any) -> Any:
         r = table.get(key)
         if r is None:
-            numbers = _numbers(key)
-            if numbers is not key:
+            if not _PLAIN.issuperset(map(type, key)) and (numbers := _numbers(key)) is not key:
                 return look(*numbers)
             if len(table) > 50_000:  # programs that meet every size once must not grow without end
                 table.clear()

@@ -13,7 +13,6 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import inside
 from tabtorch.engine import graph
 from tabtorch.engine.view import CONJ, NEG
-from tabtorch.ops.machinery.asserts import raise_found_async
 from tabtorch.ops.machinery.integer_bounds import Facts
 from tabtorch.ops.machinery.registry import register
 
@@ -54,7 +53,7 @@ async def to_bytes_async(t: Tensor) -> bytes:
     node, offset, nbytes = _source(t)
     b = graph.buffer_of(node)
     if nbytes and graph.read_checked is not None:
-        await raise_found_async()
+        await _lazy.asserts.raise_found_async()
     return await _lazy.bridge.get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
 
 

@@ -52,7 +52,7 @@ _MODULES = {
 _SUBMODULES = {*_MODULES.values(), "constraints", "utils"}
 
 __all__ = list(_MODULES)
-whole(__name__)
+whole(__name__, [*_MODULES, *_SUBMODULES])
 
 
 def __getattr__(name: str) -> Any:
@@ -63,7 +63,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(loaded, name) if name in _MODULES else loaded
     globals()[name] = value
     return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_SUBMODULES})

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
+
 from .. import bridge as _bridges
-from . import rows, tiles
 from .expr import Expr, cast, fit
 from .fuse import Graph, Group
 from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
@@ -17,6 +18,7 @@ from .lowering import MOST_SHARED, Lowering
 from .memory import Buffer, bridge, check_size
 from .schedules import Schedule
 from .share import Part, Parts
+from .steps import BufferKey, Clear, Copy, Launch, Patch, ScalarKey
 from .target import Target
 from .view import Meta
 
@@ -46,47 +48,47 @@ class Builder:
         self.inputs = inputs
         self.free = free
         self.group: Group | None = None  # whose kernels are being written
-        self.steps: list[dict[str, Any]] = []
+        self.steps: list[Launch | Copy | Clear] = []
         self.temps: list[int] = []  # bytes
         self.parts = Parts(self)
-        self.arenas: dict[str, Any] = {}  # dtype -> the buffer of the states of long reductions
+        self.arenas: dict[str, BufferKey] = {}  # dtype -> the buffer of the states of long reductions
         self.order = graph.order()
         self.place: dict[int, int] = {g.index: i for i, g in enumerate(self.order)}
         self.last_read: dict[Any, int] = {}
-        self.shared: dict[int, Any] = {}  # position -> slot key it takes over
+        self.shared: dict[int, BufferKey] = {}  # position -> what it takes over
         self._find_last_reads()
         self._share()
         #: values that are copied to their place in the end, and all that have one
         self.copied = [(p, k) for p, k in targets if p in keep or not self._at_once(p, k)]
         self.settled = {p: k for p, k in targets if p not in keep}
 
-    # ---- buffers: ("in", k), ("p", position), ("t", temp)
+    # ---- buffers
 
-    def key_of(self, node: Any) -> Any:
+    def key_of(self, node: Any) -> BufferKey:
         if node.buf is not None:
-            return ("in", -node.pos - 1)
-        return self.shared.get(node.pos, ("p", node.pos))
+            return _input(-node.pos - 1)
+        return self.shared.get(node.pos) or BufferKey("value", node.pos)
 
     def ref_of(self, node: Any) -> Ref:
         return Ref(self.key_of(node), node.inst.out.dtype)
 
-    def temp(self, nbytes: int) -> Any:
+    def temp(self, nbytes: int) -> BufferKey:
         self.temps.append((nbytes + 3) // 4 * 4 or 4)
-        return ("t", len(self.temps) - 1)
+        return BufferKey("temporary", len(self.temps) - 1)
 
     def arena(self, dtype: Any, count: int) -> tuple[Ref, int]:
         """Room for `count` elements in a buffer that all kernels share: the buffer, and where they begin."""
         key = self.arenas.get(dtype.name)
         if key is None:
-            key = self.arenas[dtype.name] = ("t", len(self.temps))
+            key = self.arenas[dtype.name] = BufferKey("temporary", len(self.temps))
             self.temps.append(0)
-        begin = self.temps[key[1]] // dtype.itemsize
-        self.temps[key[1]] += count * dtype.itemsize
+        begin = self.temps[key.number] // dtype.itemsize
+        self.temps[key.number] += count * dtype.itemsize
         return Ref(key, dtype), begin
 
-    def memory(self, key: Any) -> Any:
+    def memory(self, key: BufferKey) -> Any:
         """What a buffer's key stands for: inputs may be windows onto the same memory."""
-        return ("memory", id(_root(self.inputs[key[1]]))) if key[0] == "in" else key
+        return ("memory", id(_root(self.inputs[key.number]))) if key.kind == "input" else key
 
     def nbytes(self, pos: int) -> int:
         m = self.nodes[pos].inst.out
@@ -100,14 +102,14 @@ class Builder:
                     self.last_read[s] = max(self.last_read.get(s, -1), at)
 
     def _deep_sources(self, pos: int) -> set[Any]:
-        """What node `pos` reads from buffers, through virtual nodes: ("in", k) or positions."""
+        """What node `pos` reads from buffers, through virtual nodes: inputs' keys, or positions."""
         out: set[Any] = set()
         stack = [pos]
         while stack:
             p = stack.pop()
             for s in self.nodes[p].srcs:
                 if s.buf is not None:
-                    out.add(("in", -s.pos - 1))
+                    out.add(_input(-s.pos - 1))
                 elif s.pos in self.graph.virtual:
                     stack.append(s.pos)
                 else:
@@ -127,8 +129,13 @@ class Builder:
             if any(s is base for s in others):
                 continue
             if base.buf is not None:
-                k = ("in", -base.pos - 1)
-                if self.free[k[1]] and base.buf.base is None and self.last_read[k] == at and self._only_here(k, p, 0):
+                k = _input(-base.pos - 1)
+                if (
+                    self.free[k.number]
+                    and base.buf.base is None
+                    and self.last_read[k] == at
+                    and self._only_here(k, p, 0)
+                ):
                     self.shared[p] = k
             elif (
                 not self.graph.live[base.pos]
@@ -141,18 +148,18 @@ class Builder:
     def _at_once(self, p: int, k: int) -> bool:
         """Lets value `p` be written to the memory of input `k` where it is computed, if nothing reads that afterwards."""
         if p in self.shared:
-            return self.shared[p] == ("in", k)
+            return self.shared[p] == _input(k)
         g = self.graph.of.get(p)
         op = self.nodes[p].inst.op
-        if g is None or ("in", k) in self.shared.values() or op.in_place:
+        if g is None or _input(k) in self.shared.values() or op.in_place:
             return False  # a write takes what it shares for its base
         root = _root(self.inputs[k])
         at = self.place[g.index]
         for j, x in enumerate(self.inputs):
-            last = self.last_read.get(("in", j), -1)
+            last = self.last_read.get(_input(j), -1)
             if _root(x) is root and last >= at and (j != k or last > at or not self._own_point(g, k, p)):
                 return False
-        self.shared[p] = ("in", k)
+        self.shared[p] = _input(k)
         return True
 
     def _own_point(self, g: Group, k: int, p: int) -> bool:
@@ -181,7 +188,7 @@ class Builder:
             while stack:
                 x = stack.pop()
                 if x.buf is not None:
-                    if ("in", -x.pos - 1) == src:
+                    if _input(-x.pos - 1) == src:
                         return False
                 elif x.pos in self.graph.virtual:
                     stack.extend(self.nodes[x.pos].srcs)
@@ -191,47 +198,36 @@ class Builder:
 
     # ---- launches
 
-    def copy(self, src: Any, dst: Any, nbytes: int) -> None:
-        self.parts.before([(src, "", "r"), (dst, "", "rw")])
-        self.steps.append({"copy": [src, dst, nbytes]})
+    def copy(self, source: BufferKey, target: BufferKey, nbytes: int) -> None:
+        self._append(Copy(source, target, nbytes))
 
-    def clear(self, key: Any) -> None:
-        self.parts.before([(key, "", "rw")])
-        self.steps.append({"clear": [key]})
+    def clear(self, key: BufferKey) -> None:
+        self._append(Clear(key))
 
     def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
-        """A dispatch, after what waits and has to run before it."""
-        self.parts.before(k.bindings)
-        self.append(k, source, grid)
+        self._append(self.launched(k, source, grid))
 
-    def append(
-        self, k: Kernel, source: str, grid: list[int], parts: list[tuple[Group | None, str]] | None = None
-    ) -> None:
-        """A dispatch, now. parts: what it does, as (group, name) each; by default a part of the group that is being written."""
+    def _append(self, step: Launch | Copy | Clear) -> None:
+        """A step, after what waits and has to run before it."""
+        self.parts.before(step.touches())
+        self.steps.append(step)
+
+    def launched(self, k: Kernel, source: str, grid: list[int]) -> Launch:
+        """The step that runs a kernel, which the runtime knows from now on."""
         # JavaScript text does not say of which type its buffers are
-        key = (k.device, source, *k.constants.values(), *(el for _, el, _ in k.bindings))
+        key = (k.device, source, *k.constants.values(), *(b.type for b in k.bindings))
         kid = _kernels.get(key)
         if kid is None:
             spec = {
                 "name": k.name,
                 "device": k.device,
                 "source": source,
-                "bindings": [{"type": el, "access": acc} for _, el, acc in k.bindings],
+                "bindings": [{"type": b.type, "access": b.access} for b in k.bindings],
                 "constants": k.constants,
             }
             kid = _kernels[key] = bridge().define_kernel(spec)
-        self.steps.append(
-            {
-                "parts": parts or [(self.group, k.name)],
-                "kernel": kid,
-                "bind": [key for key, _, _ in k.bindings],
-                "access": [access for _, _, access in k.bindings],
-                "words": k.words,
-                "patch": [[w, key, _HOST_TYPE[t]] for w, key, t in k.patches],
-                "grid": grid,
-                "label": k.name,
-            }
-        )
+        patches = [Patch(p.word, p.scalar, _HOST_TYPE[p.type]) for p in k.patches]
+        return Launch(kid, k.bindings, k.words, patches, grid, k.name)
 
     def values(self, k: Kernel) -> Values:
         v = Values(k, self.nodes, self.ref_of, lambda s: s.pos if s.buf is None else -1)
@@ -315,10 +311,10 @@ class Builder:
     def emit_row(self, g: Group) -> None:
         if g.O == 0:
             return
-        if g.kind == "contract" and tiles.serves(self.target, self.nodes[tiles.contraction(self, g)].inst):
-            tiles.emit(self, g)
+        if g.kind == "contract" and _lazy.tiles.serves(self.target, self.nodes[_lazy.tiles.contraction(self, g)].inst):
+            _lazy.tiles.emit(self, g)
         else:
-            rows.emit(self, g)
+            _lazy.rows.emit(self, g)
 
     # ---- the whole
 
@@ -334,7 +330,7 @@ class Builder:
                 self.emit(g)
             for p, k in self.copied:
                 m = self.nodes[p].inst.out
-                self.copy(self.key_of(self.nodes[p]), ("in", k), m.numel * m.dtype.itemsize)
+                self.copy(self.key_of(self.nodes[p]), _input(k), m.numel * m.dtype.itemsize)
             self.parts.flush(self.parts.waiting)
             return self._finish()
         finally:
@@ -342,39 +338,25 @@ class Builder:
 
     def _finish(self) -> Schedule:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""
-        slots: dict[Any, int] = {("in", k): k for k in range(len(self.inputs))}
+        slots = {_input(k): k for k in range(len(self.inputs))}
         fresh, taken = self._outputs(slots)
         nslots = len(slots)
         temps = self._temporaries(slots)
         apart = self._apart(slots, nslots)
-        scalar_of, types = self._scalars()
-        steps = []
-        for s in self.steps:
-            s = dict(s)
-            if "bind" in s:
-                s["bind"] = [slots[key] for key in s["bind"]]
-                del s["access"], s["parts"]
-                s["patch"] = [[w, scalar_of[key], t] for w, key, t in s["patch"]]
-            elif "copy" in s:
-                a, b, n = s["copy"]
-                s["copy"] = [slots[a], slots[b], n]
-                if n == 0:
-                    continue
-            else:
-                s["clear"] = [slots[s["clear"][0]]]
-            steps.append(s)
+        scalars, types = self._scalars()
+        steps = [s.placed(slots, scalars) for s in self.steps if type(s) is not Copy or s.nbytes != 0]
         pairs = any(t in ("c64", "c128") for n in self.nodes for t in n.inst.scalars)
         return Schedule(self.target.number, nslots, fresh, taken, temps, apart, types, steps, pairs)
 
-    def _outputs(self, slots: dict[Any, int]) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
+    def _outputs(self, slots: dict[BufferKey, int]) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
         """Slots for the live values that need memory: (position, slot, bytes), and (position, input) of those that take over
         the memory of an input."""
         fresh: list[tuple[int, int, int]] = []
         taken: list[tuple[int, int]] = []
         for p in [p for p, on in enumerate(self.graph.live) if on]:
-            key = self.shared.get(p, ("p", p))
-            if key[0] == "in":
-                taken.append((p, key[1]))
+            key = self.shared.get(p) or BufferKey("value", p)
+            if key.kind == "input":
+                taken.append((p, key.number))
             elif p in self.settled:
                 taken.append((p, self.settled[p]))
             elif key not in slots:
@@ -385,58 +367,57 @@ class Builder:
                 slots[key] = len(slots)
         return fresh, taken
 
-    def _temporaries(self, slots: dict[Any, int]) -> list[tuple[int, int, int]]:
+    def _temporaries(self, slots: dict[BufferKey, int]) -> list[tuple[int, int, int]]:
         """Slots for what only this plan reads: of each the first and the last step that names it, and its bytes."""
-        life: dict[Any, list[int]] = {}
+        life: dict[BufferKey, list[int]] = {}
         for at, s in enumerate(self.steps):
-            for key in s.get("bind", s.get("copy", s.get("clear")) or []):
-                if isinstance(key, tuple) and key not in slots:
+            for key, _ in s.touches():
+                if key not in slots:
                     life.setdefault(key, [at, at])[1] = at
         temps: list[tuple[int, int, int]] = []
         for key in sorted(life, key=lambda x: life[x][0]):
-            if key[0] == "t":
-                size = self.temps[key[1]]
+            if key.kind == "temporary":
+                size = self.temps[key.number]
             else:
-                m = self.nodes[key[1]].inst.out
+                m = self.nodes[key.number].inst.out
                 size = (m.numel * m.dtype.itemsize + 3) // 4 * 4 or 4
             slots[key] = len(slots)
-            temps.append((*life[key], size))
+            first, last = life[key]
+            temps.append((first, last, size))
         return temps
 
-    def _apart(self, slots: dict[Any, int], first: int) -> list[list[int]]:
+    def _apart(self, slots: dict[BufferKey, int], first: int) -> list[list[int]]:
         """Of each temporary those of which one step reads one and writes the other."""
         apart: list[set[int]] = [set() for _ in range(len(slots) - first)]
         for s in self.steps:
-            if "bind" in s:
-                keys = list(zip(s["bind"], s["access"], strict=True))
-            elif "copy" in s:
-                keys = [(s["copy"][0], "r"), (s["copy"][1], "rw")]
-            else:
-                continue
-            mine = [(slots[key] - first, access) for key, access in keys if slots[key] >= first]
+            mine = [(slots[key] - first, access) for key, access in s.touches() if slots[key] >= first]
             for i, access in mine:
                 apart[i].update(j for j, other in mine if other != access and j != i)
         return [sorted(x) for x in apart]
 
-    def _scalars(self) -> tuple[dict[Any, int], list[str]]:
+    def _scalars(self) -> tuple[dict[ScalarKey, int], list[str]]:
         """Key of each scalar (beginnings of views, then the node's own) -> its number, and their types."""
-        scalar_of: dict[Any, int] = {}
+        scalar_of: dict[ScalarKey, int] = {}
         types: list[str] = []
         for p, n in enumerate(self.nodes):
             if n.inst.offsets:
                 for i, m in enumerate(n.inst.views()):
                     if m.offset:
-                        scalar_of["begin", p, i] = len(types)
+                        scalar_of[ScalarKey(p, i, "begin")] = len(types)
                         types.append("u32")
             for i, t in enumerate(n.inst.scalars):
                 if t in ("c64", "c128"):
-                    for part in (0, 1):
-                        scalar_of[p, i, part] = len(types)
-                        types.append("f64")
+                    scalar_of[ScalarKey(p, i, "re")] = len(types)
+                    scalar_of[ScalarKey(p, i, "im")] = len(types) + 1
+                    types += ["f64", "f64"]
                 else:
-                    scalar_of[p, i] = len(types)
+                    scalar_of[ScalarKey(p, i)] = len(types)
                     types.append(t)
         return scalar_of, types
+
+
+def _input(k: int) -> BufferKey:
+    return BufferKey("input", k)
 
 
 def _root(n: Any) -> Buffer:

@@ -10,8 +10,9 @@ from typing import Any
 
 from tabtorch.base.random_streams import Draw, HostKernel
 
-from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst
+from .graph import Custom, Inst, Node, Op, Queue, buffer_of, flush_queue, inst, lost
 from .lower import Ref
+from .steps import Patch
 from .view import Meta
 
 _ops: dict[str, Custom] = {}
@@ -25,13 +26,13 @@ def _op(kernel: HostKernel) -> Custom:
 
     def lower(i: Inst, low: Any) -> None:
         words = [0] * kernel.words
-        patches: list[tuple[int, int, str]] = []
+        patches: list[Patch] = []
         sizes = iter(i.static)
         for s in kernel.scalars:
             if s.type == "u32":
                 words[s.word] = next(sizes)
             else:
-                patches.append((s.word, len(patches), s.type))
+                patches.append(Patch(s.word, len(patches), s.type))
         refs = [low.input(j) for j in range(len(i.ins))] + [low.output]
         bound = [(Ref(r.key, t), access) for r, (t, access) in zip(refs, kernel.bindings, strict=True)]
         low.host(kernel.name, kernel.source, bound, words, patches)
@@ -53,6 +54,8 @@ def run(draw: Draw, sources: tuple[Node, ...], out: Meta) -> Node:
     alone = Queue(out.device)
     alone.nodes.append(node)
     flush_queue(alone)
+    if not buffer_of(node).id:
+        raise lost(kernel.name)
     return node
 
 

@@ -1,13 +1,9 @@
-"""Cuts a window of nodes into groups, each of which becomes one kernel.
+"""Fusion: deals the nodes of a window to groups, each of which becomes one kernel, or a few.
 
-Three decisions, in this order:
-1. Nodes nobody needs are dropped.
-2. *Virtual* nodes: cheap maps that are read at other places than their own (through a transposed, sliced, broadcast view,
-   or by a contraction) are recomputed by each reader and never stored.
-3. The rest are grouped greedily in program order. A node joins the group of one of its sources if every value it takes from
-   the group is taken at the point where the group computes it, and no path leaves the group and comes back. The groups of
-   its other sources are then merged with it; and one that found no group goes to another over the same points that reads
-   the same memory.
+Nodes nobody needs are dropped, and virtual ones (virtual.py) belong to whoever reads them. The rest are grouped greedily in program
+order. A node joins the group of one of its sources if every value it takes from the group is taken at the point where the group
+computes it, and no path leaves the group and comes back. The groups of its other sources are then merged with it; and one that
+found no group goes to another over the same points that reads the same memory.
 
 Groups: `map` (one point a thread), `row` (O rows of K elements with reductions along the row, and maps before, between and
 after them, at row level or at full level), `contract` (a contraction with its epilogue), `write`, `custom`.
@@ -15,23 +11,20 @@ after them, at row level or at full level), `contract` (a contraction with its e
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
-from .lower import PACKED, split_dims
+from .lower import split_dims
 from .view import Meta
+from .virtual import MAX_NODES, Virtual
 
 if TYPE_CHECKING:
     from .target import Target
 
-#: maps in one kernel
-MAX_NODES = 48
-#: the same in the epilogue of a contraction: it stands in a loop of its kernel, where long text takes compilers minutes
+#: most nodes in the epilogue of a contraction: it stands in a loop of its kernel, where long text takes compilers minutes
 MAX_EPILOGUE = 12
-#: recomputed rather than stored, for any number of readers
-CHEAP = 4
-#: recomputed for a single reader
-SINGLE = 24
+
+#: a buffer that a kernel binds: of a value, its position; of an input, its place and the type that it is read as
+Bound = int | tuple[int, str]
 
 
 class Group:
@@ -69,221 +62,30 @@ def reads_row(m: Meta, O: int, K: int) -> bool:
     return True
 
 
-def _elements(m: Meta) -> int:
-    """How many elements a view shows, those that are repeated counted once."""
-    return prod(n for n, s in zip(m.shape, m.strides, strict=True) if s)
-
-
 class Graph:
     """The needed nodes of a window, who reads whom, and the groups they are dealt to."""
 
     def __init__(
         self, nodes: list[Any], live: list[bool], target: Target, sizes: dict[int, int], leaves: int = MAX_NODES
     ) -> None:
-        # from how many values in buffers a chain may be recomputed
-        self.leaves = leaves
-        # most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
-        self.sizes = sizes
-        self.target = target
-        self.limit = target.buffers  # that a kernel may bind
         self.nodes = nodes
         self.live = live
-        self.needed = self._needed()
-        self.readers: list[list[tuple[int, int]]] = [[] for _ in nodes]
-        for pos, n in enumerate(nodes):
-            if self.needed[pos]:
-                for i, s in enumerate(n.srcs):
-                    if s.buf is None:
-                        self.readers[s.pos].append((pos, i))
-        self.after_product: set[int] = set()  # maps that follow a product which is stored anyway
-        self.vcost: dict[int, int] = {}
-        self.virtual: set[int] = set()
-        self._find_virtual()
+        self.target = target
+        self.limit = target.buffers  # that a kernel may bind
+        #: most nodes in the kernel of a node; fewer are tried where it would bind too many buffers
+        self.sizes = sizes
+        v = Virtual(nodes, live, target.serial, sizes, leaves)
+        self.needed, self.readers, self.virtual, self.paths = v.needed, v.readers, v.nodes, v.paths
         self.deps: dict[int, set[int]] = {}
         self.reads: dict[int, tuple[list[tuple[int, Meta]], set[int]]] = {}
         self.groups: list[Group] = []
         self.of: dict[int, Group] = {}
         self._group()
 
-    def _needed(self) -> list[bool]:
-        need = list(self.live)
-        for pos in range(len(self.nodes) - 1, -1, -1):
-            if need[pos]:
-                for s in self.nodes[pos].srcs:
-                    if s.buf is None:
-                        need[s.pos] = True
-        return need
-
-    # ---- virtual nodes
-
-    def _joinable(self, pos: int, reader: int, i: int) -> bool:
-        """Whether the reader takes this input at its own point, so that both can stand in one kernel."""
-        n = self.nodes[reader]
-        m = n.inst.ins[i]
-        out = self.nodes[pos].inst.out
-        return m.flat and m.dtype is out.dtype and n.inst.op.takes_own_point(n.inst, i, out.numel)
-
-    def _find_virtual(self) -> None:
-        """Decision 2: which maps are recomputed by each reader, and what that costs. What a virtual map alone is made of is
-        recomputed with it: a chain as a whole, as long as it is cheap enough for whoever reads its end."""
-        own = self._recomputable()
-        barred: set[int] = set()
-        for _ in range(4):  # a chain that is too long is cut, and what precedes the cut judged again
-            limits = self._limits(own - barred)
-            self.virtual = set()
-            late: set[int] = set()
-            for pos, n in enumerate(self.nodes):
-                if not self.needed[pos] or not n.inst.op.elementwise:
-                    continue
-                inner = [s for s in n.srcs if s.buf is None and s.pos in self.virtual]
-                cost = self.vcost[pos] = n.inst.op.cost + sum(self.vcost[s.pos] for s in inner)
-                if pos not in limits:
-                    continue
-                limit, often = limits[pos]
-                chain = any(s.srcs for s in inner)
-                if cost <= limit and not (
-                    chain
-                    and (
-                        (often and self.target.serial)
-                        or self._leaves(pos) > (min(2, self.leaves) if often else self.leaves)
-                    )
-                ):
-                    self.virtual.add(pos)
-                else:
-                    late.add(pos)
-            if not late - barred:
-                break
-            barred |= late
-
-    def _recomputable(self) -> set[int]:
-        """The maps that may be virtual, whatever it costs."""
-        per_row: set[int] = set()  # reductions of this window, and maps of as many points that follow them
-        out: set[int] = set()
-        for pos, n in enumerate(self.nodes):
-            op = n.inst.op
-            size = n.inst.out.numel
-            if op.reduces or any(
-                s.buf is None
-                and s.pos in per_row
-                and s.inst.out.numel == size
-                and (not op.elementwise or self._joinable(s.pos, pos, i))
-                for i, s in enumerate(n.srcs)
-            ):
-                per_row.add(pos)
-            if not self.needed[pos] or not op.elementwise or self.live[pos]:
-                continue
-            if any(
-                s.buf is None and self._joinable(s.pos, pos, i) and self._stored_product(s)
-                for i, s in enumerate(n.srcs)
-            ):
-                self.after_product.add(pos)
-            readers = [(self.nodes[r].inst, i) for r, i in self.readers[pos]]
-            # what follows a reduction belongs in its kernel, where the rest of the row can read it
-            ok = pos not in per_row or all(x.ins[i].numel <= size for x, i in readers)
-            if any(
-                s.buf is None
-                and s.inst.op.group == "contract"
-                and len(self.readers[s.pos]) == 1
-                and not self.live[s.pos]
-                and self._joinable(s.pos, pos, i)
-                for i, s in enumerate(n.srcs)
-            ):
-                ok = ok and n.inst.out.dtype.name in PACKED  # stored in place of the product
-            if n.srcs and self.sizes.get(pos) == 1:
-                ok = False  # the last resort of a kernel that binds too much: each node by itself
-            if ok and not any(x.op.wants_buffer(i) or x.ins[i].dtype is not n.inst.out.dtype for x, i in readers):
-                out.add(pos)
-        return out
-
-    def _stored_product(self, n: Any) -> bool:
-        """Whether this is a contraction that several nodes read, or a map that follows such a one."""
-        if n.inst.op.rereads:
-            return self.live[n.pos] or len(self.readers[n.pos]) > 1
-        return n.pos in self.after_product
-
-    def _limits(self, candidates: set[int]) -> dict[int, tuple[int, bool]]:
-        """Of the candidates that somebody reads elsewhere than at their own point, through other candidates or not: what it may
-        cost to recompute them, and whether a reader does so many times for each element."""
-        out: dict[int, tuple[int, bool]] = {}
-        for pos in range(len(self.nodes) - 1, -1, -1):
-            if pos not in candidates:
-                continue
-            n = self.nodes[pos]
-            readers = self.readers[pos]
-            most = self.sizes.get(pos, MAX_NODES)
-            limit, often = most, False
-            outside = not n.srcs  # a constant is never worth a buffer
-            if n.srcs and 2 * sum(_elements(m) for m in n.inst.ins) <= n.inst.out.numel:
-                # nor is what is mostly broadcast: there is less to read in what it is made of
-                outside, limit = True, min(most, CHEAP)
-            reading = [self.nodes[r].inst.op for r, _ in readers]
-            if pos in self.after_product and (
-                any(op.fused and op.reduces for op in reading)
-                or any(r in out and r in self.after_product for r, _ in readers)
-            ):
-                outside, limit = True, min(limit, CHEAP)  # the reduction reads the product, rather than this besides
-            for r, i in readers:
-                ri = self.nodes[r].inst
-                if not self._joinable(pos, r, i):
-                    outside = True
-                    grows = ri.ins[i].numel > 2 * n.inst.out.numel
-                    again = grows or ri.op.rereads
-                    often = often or again
-                    limit = min(limit, CHEAP if again or len(readers) > 1 else SINGLE)
-                elif r in out:
-                    outside = True
-                    limit = min(limit, out[r][0], CHEAP if len(readers) > 1 else SINGLE)
-                    often = often or out[r][1]
-            if outside:
-                out[pos] = limit, often
-        return out
-
-    def _leaves(self, pos: int) -> int:
-        """How many values in buffers a virtual node is computed from."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        stack = [pos]
-        while stack:
-            for s in self.nodes[stack.pop()].srcs:
-                if s.buf is None and s.pos in self.virtual:
-                    if s.pos not in seen:
-                        seen.add(s.pos)
-                        stack.append(s.pos)
-                else:
-                    found.add(s.pos)
-        return len(found)
-
-    def paths(self, pos: int) -> tuple[list[tuple[int, Meta]], set[int]]:
-        """What node `pos` reads, seen through virtual nodes: sources read at its own point, with their views; sources read elsewhere."""
-        here: list[tuple[int, Meta]] = []
-        other: set[int] = set()
-        n = self.nodes[pos]
-        stack = [(pos, n.inst.op.fused and not n.inst.op.indexed)]
-        seen: set[tuple[int, bool]] = set()
-        while stack:
-            p, at_point = stack.pop()
-            n = self.nodes[p]
-            indexed = n.inst.op.indexed
-            for i, s in enumerate(n.srcs):
-                if s.buf is not None:
-                    continue
-                m = n.inst.ins[i]
-                q = s.pos
-                if q in self.virtual:
-                    nxt = (q, at_point and not indexed and m.flat and m.numel == s.inst.out.numel)
-                    if nxt not in seen:
-                        seen.add(nxt)
-                        stack.append(nxt)
-                elif at_point and not indexed and m.dtype is s.inst.out.dtype:
-                    here.append((q, m))
-                else:
-                    other.add(q)
-        return here, other
-
     # ---- groups
 
     def _group(self) -> None:
-        """Decision 3: deals the other nodes to groups, in program order."""
+        """Deals the nodes that are needed, and not virtual, to groups, in program order."""
         for pos, n in enumerate(self.nodes):
             if not self.needed[pos] or pos in self.virtual:
                 continue
@@ -411,7 +213,7 @@ class Graph:
 
     def _binds_at_least(self, g: Group) -> int:
         """Buffers that the kernel of a group binds, as far as is known before all nodes are dealt."""
-        binds: set[Any] = {("p", p) for p in g.nodes if self.live[p]}
+        binds: set[Bound] = {p for p in g.nodes if self.live[p]}
         for p in g.nodes:
             binds |= self._bound(p, g)
         return len(binds)
@@ -457,7 +259,7 @@ class Graph:
         return g
 
     def _may_join(self, pos: int, g: Group, here: list[tuple[int, Meta]], other: set[int]) -> bool:
-        """Adds the node to a group of one of its sources, and says so, where that keeps to decision 3."""
+        """Adds the node to a group of one of its sources, and says so, where nothing is against it (see above)."""
         n = self.nodes[pos]
         most = MAX_EPILOGUE if g.kind == "contract" else MAX_NODES
         if len(g.nodes) >= most or g.kind in ("write", "custom"):
@@ -508,11 +310,11 @@ class Graph:
     def _fits(self, pos: int, g: Group) -> bool:
         """Whether the group with this node would still bind few enough buffers, as far as is known yet."""
         self.of[pos] = g
-        binds: set[Any] = set()
+        binds: set[Bound] = set()
         for p in [*g.nodes, pos]:
             binds |= self._bound(p, g)
             if self.live[p]:
-                binds.add(("p", p))
+                binds.add(p)
         del self.of[pos]
         return len(binds) < self.limit
 
@@ -580,14 +382,14 @@ class Graph:
 
     def binds(self, g: Group, stored: set[int]) -> int:
         """Buffers the kernel of a group binds."""
-        out: set[Any] = {("p", p) for p in g.nodes if p in stored}
+        out: set[Bound] = {p for p in g.nodes if p in stored}
         for p in g.nodes:
             out |= self._bound(p, g)
         return len(out)
 
-    def _bound(self, pos: int, g: Group) -> set[Any]:
+    def _bound(self, pos: int, g: Group) -> set[Bound]:
         """The buffers node `pos` reads when computed in group `g`."""
-        out: set[Any] = set()
+        out: set[Bound] = set()
         stack = [pos]
         seen = set()
         while stack:
@@ -602,5 +404,5 @@ class Graph:
                 elif s.pos in self.virtual:
                     stack.append(s.pos)
                 elif self.of.get(s.pos) is not g:
-                    out.add(("p", s.pos))
+                    out.add(s.pos)
         return out

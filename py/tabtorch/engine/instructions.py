@@ -7,7 +7,7 @@ from typing import Any
 from tabtorch.base.device import check_has
 
 from .kinds import Op
-from .queues import queue_of
+from .queues import known_queues, queue_of
 from .symbols import concrete, given, is_number
 from .view import Meta, concrete_meta, started
 
@@ -46,12 +46,13 @@ class Inst:
         static: Any = None,
         compute: str | None = None,
     ) -> None:
-        check_has(out.device, out.dtype, op.name)
+        on = out.device
+        check_has(on, out.dtype, op.name)
         for m in ins:
-            if m.device.number != out.device.number:
+            if m.device is not on and m.device.number != on.number:
                 raise RuntimeError(
                     "Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{out.device.public} and {m.device.public}!"
+                    f"{on.public} and {m.device.public}!"
                 )
         self.op = op
         self.ins = ins
@@ -59,7 +60,7 @@ class Inst:
         self.scalars = scalars  # compute types of the node's scalars
         self.static = static
         self.compute = compute or out.dtype.compute
-        self.queue = queue_of(out.device)
+        self.queue = known_queues.get(on) or queue_of(on)
         self.structure: Any = None  # see schedules.py
         self.base: Inst = self
         self.offsets: tuple[int, ...] = ()
@@ -71,11 +72,15 @@ class Inst:
             self.work, self.base, self.offsets = at_hand.work, at_hand.base, at_hand.offsets
             self.asked = compute  # what `inst` was given
             return
-        self.work = _work(op, ins, out)
-        if op.sliding:
-            self.offsets = tuple(m.offset for m in self.views() if m.offset)
-            if any(x != 1 for x in self.offsets):
-                begun = tuple(started(m) for m in ins)
+        most = out.numel
+        for m in ins:
+            if m.numel > most:
+                most = m.numel
+        self.work = op.weight * most  # roughly what it is for a device, in elements of a map
+        if op.sliding and (offsets := [m.offset for m in op.views(self) if m.offset]):
+            self.offsets = tuple(offsets)
+            if offsets.count(1) != len(offsets):
+                begun = tuple([started(m) for m in ins])
                 self.base = inst(op, begun, out, scalars, op.started(static), compute)
 
     def views(self) -> tuple[Meta, ...]:
@@ -105,11 +110,6 @@ def _known_static(x: Any, sized: bool) -> Any:
     if is_number(x):
         return concrete(x) if sized else x.pinned()
     return x
-
-
-def _work(op: Op, ins: tuple[Meta, ...], out: Meta) -> int:
-    """Roughly what it is for a device, in elements of a map."""
-    return op.weight * max([out.numel, *(m.numel for m in ins)])
 
 
 _insts: dict[tuple, Inst] = {}

@@ -12,17 +12,18 @@ from typing import Any
 
 from .expr import Complex, Expr, const, fit, variable
 from .render import renderer_of
+from .steps import Access, Binding, BufferKey, Patch, ScalarKey
 from .view import CONJ, NEG
 
 U0 = const(0, "u32")
 
 
 class Ref:
-    """Something a launch binds: a slot of the plan (`key`), seen as elements of a dtype, and with the mark of a view."""
+    """A buffer that a launch binds, seen as elements of a dtype, and with the mark of a view."""
 
     __slots__ = ("dtype", "key", "mark")
 
-    def __init__(self, key: Any, dtype: Any, mark: int = 0) -> None:
+    def __init__(self, key: BufferKey, dtype: Any, mark: int = 0) -> None:
         self.key = key
         self.dtype = dtype
         self.mark = mark
@@ -43,10 +44,10 @@ class Kernel:
         self.name = name
         self.r: Any = renderer_of(device)()
         self.words: list[int] = []
-        self.patches: list[tuple[int, Any, str]] = []  # (word, scalar key, type)
+        self.patches: list[Patch] = []
         self.roles: dict[Any, int] = {}
-        self.bindings: list[tuple[Any, str, str]] = []  # (slot key, element type, access)
-        self.names: dict[tuple[Any, str], str] = {}
+        self.bindings: list[Binding] = []
+        self.names: dict[tuple[BufferKey, str], str] = {}
         self.atomics: set[str] = set()
         self.globals: list[str] = []
         self.arrays: list[tuple[str, str]] = []  # (name, type) of those that a workgroup shares
@@ -84,11 +85,14 @@ class Kernel:
             self.roles[role] = w
         return Expr("param", "u32", (), w)
 
-    def scalar(self, key: Any, type: str) -> Any:
-        """The node scalar `key` = (position of the node, which); a c64 one takes two."""
+    def scalar(self, key: tuple[int, int], type: str) -> Any:
+        """The scalar `key` = (position of the node, which); a complex one takes two."""
         if type in ("c64", "c128"):
             t = "f32" if type == "c64" else "f64"
-            return Complex(self.scalar((*key, 0), t), self.scalar((*key, 1), t))
+            return Complex(self._scalar(ScalarKey(*key, "re"), t), self._scalar(ScalarKey(*key, "im"), t))
+        return self._scalar(ScalarKey(*key), type)
+
+    def _scalar(self, key: ScalarKey, type: str) -> Expr:
         role = ("scalar", key)
         if role not in self.roles:
             wide = type in ("i64", "f64")
@@ -97,7 +101,7 @@ class Kernel:
             w = len(self.words)
             self.words.extend([0, 0] if wide else [0])
             self.roles[role] = w
-            self.patches.append((w, key, type))
+            self.patches.append(Patch(w, key, type))
         return Expr("param", type, (), self.roles[role])
 
     def offset(self, key: tuple[int, int]) -> Expr:
@@ -105,26 +109,26 @@ class Kernel:
         role = ("begin", key)
         if role not in self.roles:
             self.roles[role] = len(self.words)
-            self.patches.append((len(self.words), ("begin", *key), "u32"))
+            self.patches.append(Patch(len(self.words), ScalarKey(*key, "begin"), "u32"))
             self.words.append(0)
         return Expr("param", "u32", (), self.roles[role])
 
     # ---- buffers
 
-    def bind(self, ref: Ref, access: str = "r") -> str:
+    def bind(self, ref: Ref, access: Access = "r") -> str:
         """The name of a buffer in the text."""
         el = self.r.element_type(ref.dtype)
         k = (ref.key, el)
         n = self.names.get(k)
         if n is None:
-            for j, (key, _, other) in enumerate(self.bindings):
-                if key == ref.key and (access != "r" or other != "r"):
-                    raise AssertionError(f"{self.name}: buffer {key} is bound {j} as another type and written")
+            for j, b in enumerate(self.bindings):
+                if b.key == ref.key and (access != "r" or b.access != "r"):
+                    raise AssertionError(f"{self.name}: {ref.key} is bound {j} as another type and written")
             n = self.names[k] = f"b{len(self.bindings)}"
-            self.bindings.append((ref.key, el, access))
+            self.bindings.append(Binding(ref.key, el, access))
         elif access == "rw":
             j = int(n[1:])
-            self.bindings[j] = (ref.key, el, "rw")
+            self.bindings[j] = Binding(ref.key, el, "rw")
         return n
 
     def bind_vector(self, ref: Ref) -> str:
@@ -132,7 +136,7 @@ class Kernel:
         k = (ref.key, "vec4<f32>")
         if k not in self.names:
             self.names[k] = f"b{len(self.bindings)}"
-            self.bindings.append((ref.key, "vec4<f32>", "r"))
+            self.bindings.append(Binding(ref.key, "vec4<f32>", "r"))
         return self.names[k]
 
     def load(self, ref: Ref, i: Expr) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .expr import Complex, const
+from tabtorch import _lazy
+
 from .view import Meta, contiguous_meta, started
 
 if TYPE_CHECKING:
@@ -173,8 +174,8 @@ class Contract(Op):
 
     @staticmethod
     def init(type: str) -> tuple:
-        zero = const(0, type)
-        return (zero.re, zero.im) if isinstance(zero, Complex) else (zero,)
+        zero = _lazy.expr.const(0, type)
+        return (zero.re, zero.im) if isinstance(zero, _lazy.expr.Complex) else (zero,)
 
     @staticmethod
     def element(x: Any, y: Any) -> Any:
@@ -182,7 +183,7 @@ class Contract(Op):
 
     @staticmethod
     def lift(v: Any, k: Any) -> tuple:
-        return (v.re, v.im) if isinstance(v, Complex) else (v,)
+        return (v.re, v.im) if isinstance(v, _lazy.expr.Complex) else (v,)
 
     @staticmethod
     def combine(a: tuple, b: tuple) -> tuple:
@@ -190,7 +191,7 @@ class Contract(Op):
 
     @staticmethod
     def result(state: tuple) -> Any:
-        return Complex(*state) if len(state) == 2 else state[0]
+        return _lazy.expr.Complex(*state) if len(state) == 2 else state[0]
 
     def points(self, i: Inst) -> tuple[int, int]:
         m = i.ins[0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .expr import Expr, variable
 from .lower import Kernel, Ref, index_of
 from .share import Part, alone
+from .steps import Access, Binding, Patch, ScalarKey
 from .view import Meta
 
 if TYPE_CHECKING:
@@ -75,13 +76,15 @@ class Lowering:
     def dispatch(self, k: Kernel, source: str, grid: list[int]) -> None:
         self.b.launch(k, source, grid)
 
-    def host(self, name: str, source: str, refs: list[tuple[Ref, str]], words: list[int], patches: list[Any]) -> None:
-        """A launch of JavaScript text as it is (cpu device)."""
+    def host(
+        self, name: str, source: str, refs: list[tuple[Ref, Access]], words: list[int], patches: list[Patch]
+    ) -> None:
+        """A launch of JavaScript text as it is (cpu device). Patches name scalars of the node by their number."""
         if not self.target.serial:
             raise AssertionError(f"{name} is JavaScript")
         k = Kernel(self.device, name)
         for r, access in refs:
-            k.bindings.append((r.key, r.dtype.store if not isinstance(r.dtype, str) else r.dtype, access))
+            k.bindings.append(Binding(r.key, r.dtype.store if not isinstance(r.dtype, str) else r.dtype, access))
         k.words = list(words)
-        k.patches = [(w, (self.pos, j), t) for w, j, t in patches]
+        k.patches = [Patch(p.word, ScalarKey(self.pos, p.scalar), p.type) for p in patches]
         self.b.launch(k, source, [1, 1, 1])

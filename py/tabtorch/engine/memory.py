@@ -35,6 +35,17 @@ class Buffer:
             self.free(self.id)
 
 
+class Lost(Buffer):
+    """In the place of memory, of a value that will never have any. why: the error of the operation that was to make it, if it is that."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: BaseException | None = None) -> None:
+        super().__init__(0, 0, 0)
+        # not the error itself: what it tells of where it was raised holds nodes
+        self.why = None if why is None else (type(why), why.args)
+
+
 class Memory:
     """Bytes held by live values, per device number."""
 
@@ -66,8 +77,13 @@ def bridge() -> Any:
     return b
 
 
-def lost(name: str = "") -> Exception:
-    """The error for a value that went with its runtime."""
+def lost(name: str = "", b: Buffer | None = None) -> BaseException:
+    """The error for a value that went with its runtime, or whose operation failed: what that said, where `b` knows."""
+    if type(b) is Lost and b.why is not None:
+        try:
+            return b.why[0](*b.why[1])
+        except TypeError:  # it is made in another way
+            return RuntimeError(*b.why[1])
     if _bridges.forked:
         return AcceleratorError(
             f"{name + ': ' if name else ''}a tensor from before the fork has no value in this process, which has a runtime of "

@@ -45,7 +45,8 @@ def philox(c0: Expr, c1: Expr, c2: Expr, c3: Expr, k0: Expr, k1: Expr) -> tuple[
 
 
 @define("philox")
-def _first_word(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
+def first_word(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> Any:
+    """The first of these words."""
     return philox(c0, c1, c2, c3, k0, k1)[0]
 
 
@@ -55,7 +56,7 @@ def _arguments(p: Any) -> tuple[Expr, ...]:
 
 def word(p: Any) -> Expr:
     """One random word at a point of a map."""
-    return _first_word(*_arguments(p))
+    return first_word(*_arguments(p))
 
 
 def words(p: Any) -> tuple[Expr, Expr, Expr, Expr]:

@@ -17,8 +17,9 @@ from .lowering import Lowering
 from .memory import Buffer, bridge, lost
 from .nodes import Node
 from .schedules import Schedule, Sized
-from .symbols import Trace
+from .steps import names
 from .target import Target, target
+from .trace import Trace
 from .window import counts
 
 
@@ -138,9 +139,8 @@ class Plan:
         self.steps = schedule.steps
         self.temps, places = schedule.placed(numbers[schedule.first_temp :])
         if max(self.temps, default=0) >= 2**32:
-            names = ",".join(dict.fromkeys(s["label"] for s in self.steps if "label" in s))
             raise OutOfMemoryError(
-                f"{names} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has."
+                f"{names(self.steps)} needs {max(self.temps)} bytes for what it computes meanwhile: more than a buffer has."
             )
         self.used = 0  # when it ran last, as `graph.counts["flushes"]` counts
         self.bridge = bridge()
@@ -159,16 +159,8 @@ class Plan:
         """What JavaScript is told of a schedule, with its first numbers. See `PlanSpec` of js/src/protocol.ts."""
         s = self.schedule
         rest = iter(numbers)
-        steps: list[dict[str, Any]] = []
-        for step in s.steps:
-            if "bind" in step:
-                words = [next(rest) & 0xFFFFFFFF for _ in step["words"]]
-                step = {**step, "words": words, "grid": [next(rest) for _ in step["grid"]]}
-            elif "copy" in step:
-                step = {"copy": [*step["copy"][:2], next(rest)]}
-            steps.append(step)
         return {
-            "name": ",".join(dict.fromkeys(step.get("label", "") for step in steps))[:200],
+            "name": names(s.steps)[:200],
             "device": s.device,
             "slots": s.slots,
             "outputs": {str(slot): nbytes for slot, (_, nbytes) in zip(s.output_slots, self.fresh, strict=True)},
@@ -176,7 +168,7 @@ class Plan:
             "places": places,
             "scalars": s.types,
             "work": work,
-            "steps": steps,
+            "steps": [step.spec(rest) for step in s.steps],
         }
 
     def run(self, nodes: list[Any], inputs: list[Any], scalars: list[Any]) -> None:

@@ -117,7 +117,7 @@ def _watch() -> None:
 
 # ---- all of them
 
-_queues: dict[Any, Queue] = {}
+known_queues: dict[Any, Queue] = {}
 #: each of them once
 _all: tuple[Queue, ...] = ()
 
@@ -127,10 +127,10 @@ def all_queues() -> tuple[Queue, ...]:
 
 
 def queue_of(device: Any) -> Queue:
-    q = _queues.get(device)
+    q = known_queues.get(device)
     if q is None:
         with LOCK:
-            q = _queues.setdefault(device, Queue(device, _Nowhere if device.type == "meta" else Nodes))
+            q = known_queues.setdefault(device, Queue(device, _Nowhere if device.type == "meta" else Nodes))
             _listed()
             _watch()
     return q
@@ -139,10 +139,10 @@ def queue_of(device: Any) -> Queue:
 def share_queue(device: Any, other: Any) -> None:
     """Values of `device` wait in the window of `other`: both are one device."""
     with LOCK:
-        _queues[device] = queue_of(other)
+        known_queues[device] = queue_of(other)
         _listed()
 
 
 def _listed() -> None:
     global _all
-    _all = tuple({id(q): q for q in _queues.values()}.values())
+    _all = tuple({id(q): q for q in known_queues.values()}.values())

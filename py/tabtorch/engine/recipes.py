@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf, nan
 from typing import Any, NamedTuple
 
-from .symbols import Symbol, Trace, concrete
+from .symbols import Symbol, concrete
+from .trace import Trace
 
 #: operator -> how it is written; operands are names, numbers, or in parentheses
 _OPERATORS = {
@@ -218,6 +219,3 @@ def compiled(
     """`holds` and `values` of that recipe."""
     r = recipe_of(trace, numbers, words)
     return r.holds, r.values
-
-
-__all__ = ["Recipe", "Step", "Check", "Writer", "compiled", "recipe_of"]

@@ -19,8 +19,10 @@ from .instructions import Inst
 from .memory import bridge, largest
 from .nodes import Node
 from .recipes import Recipe, recipe_of
-from .symbols import Trace, concrete
+from .steps import Step
+from .symbols import concrete
 from .temporaries import Places, lay_out
+from .trace import Trace
 from .view import Meta, Size
 from .window import counts
 
@@ -38,11 +40,8 @@ _forms: dict[tuple, int] = {}
 
 
 def _number(form: tuple) -> int:
-    """A number that stands for this form, and for no other, ever."""
-    n = _forms.get(form)
-    if n is None:
-        n = _forms[form] = len(_forms)
-    return n
+    """A number that stands for this form, and for no other, ever. A view's begins with a dtype, an instruction's with an operation."""
+    return _forms.setdefault(form, len(_forms))
 
 
 def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
@@ -50,10 +49,13 @@ def _of_meta(m: Meta) -> tuple[int, tuple[int, ...]]:
     r = m.structure
     if r is None:
         numbers = (*m.shape, *m.strides, m.offset)
-        fixed = tuple([None if n > 1 else n for n in numbers])
-        form = _number(("view", m.dtype, m.device, m.mark, fixed))
-        r = m.structure = (form, tuple([n for n in numbers if n > 1]))
+        fixed = tuple([n if n < 2 else None for n in numbers])
+        r = m.structure = (_number((m.dtype, m.device, m.mark, *fixed)), tuple([n for n in numbers if n > 1]))
     return r
+
+
+#: types of which equal values are the same, and no views
+_PLAIN = frozenset((int, str, type(None)))
 
 
 def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
@@ -63,6 +65,8 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     if type(x) is Meta:
         return _of_meta(x)
     if type(x) is tuple:
+        if not sized and _PLAIN.issuperset(map(type, x)):
+            return ("as they are", x), ()
         found = [_of_static(y, sized) for y in x]
         return tuple([form for form, _ in found]), tuple(chain.from_iterable(numbers for _, numbers in found))
     if hasattr(x, "of_parts"):
@@ -73,29 +77,31 @@ def _of_static(x: Any, sized: bool) -> tuple[Any, tuple[int, ...]]:
     return ("as it is", type(x), x), ()
 
 
-def of_inst(i: Inst) -> tuple[int, tuple[int, ...], tuple[bool, ...]]:
-    """The same of an instruction; and of each number, whether it is one of a view."""
+def of_inst(i: Inst) -> tuple[int, tuple[int, ...], int]:
+    """The same of an instruction; and how many of the numbers, the first ones, are those of views."""
     r = i.structure
+    if r is None and i.base is not i:
+        r = i.structure = of_inst(i.base)
     if r is None:
-        i = i.base
-        found = [_of_meta(m) for m in (*i.ins, i.out)]
-        static, more = _of_static(i.static, i.op.sized)
-        form = _number(("op", i.op, i.compute, i.scalars, static, *[n for n, _ in found]))
-        numbers = tuple(chain.from_iterable(numbers for _, numbers in found))
-        r = i.structure = (form, numbers + more, (True,) * len(numbers) + (False,) * len(more))
+        found = [m.structure or _of_meta(m) for m in (*i.ins, i.out)]
+        static, more = (None, ()) if i.static is None else _of_static(i.static, i.op.sized)
+        forms, parts = zip(*found)
+        form = _number((i.op, i.compute, i.scalars, static, *forms))
+        numbers = sum(parts, ())
+        r = i.structure = (form, numbers + more, len(numbers))
     return r
 
 
 class Sized:
     """A window as its structure (`key`) and its numbers (`values`)."""
 
-    __slots__ = ("inputs", "key", "kinds", "nodes", "values")
+    __slots__ = ("_found", "inputs", "key", "nodes", "values")
 
     def __init__(self, nodes: list[Node], inputs: list[Node], more: tuple) -> None:
         """more: whatever else the planning depends on. Nodes know their positions in the window, inputs theirs."""
         self.nodes = nodes
         self.inputs = inputs
-        found = [of_inst(n.inst) for n in nodes]
+        found = self._found = [n.inst.structure or of_inst(n.inst) for n in nodes]
         key: list[Any] = [form for form, _, _ in found]
         key += [s.pos for n in nodes for s in n.srcs]
         key.append(more)
@@ -107,9 +113,12 @@ class Sized:
             key.append(roots.setdefault(id(b.base or b), len(roots)))
             key.append(b.base is None)
         self.key = tuple(key)
-        self.values = tuple(chain.from_iterable(numbers for _, numbers, _ in found))
-        #: of each number, whether it is one of a view
-        self.kinds = chain.from_iterable(kinds for _, _, kinds in found)
+        self.values = tuple(chain.from_iterable([numbers for _, numbers, _ in found]))
+
+    @property
+    def kinds(self) -> Iterable[bool]:
+        """Of each number, whether it is one of a view."""
+        return (at < views for _, numbers, views in self._found for at in range(len(numbers)))
 
 
 def _shadow(i: Any, srcs: tuple[Node, ...], of: Node) -> Node:
@@ -196,10 +205,9 @@ class _Shadows:
 class Schedule:
     """A window's launches and what they bind, with numbers that may hang on the sizes.
 
-    steps: dispatches {kernel, bind, words, patch, grid, label}, copies and clears, over slots: inputs, then fresh outputs, then
-    temporaries. fresh: the positions whose values get memory of their own, and its slots and bytes. taken: (position, input)
-    of those that take over an input's. temps: of each temporary the first and last step that names it, and its bytes. apart: those that
-    it may not share a piece of memory with, see temporaries.py.
+    steps: over slots, which are inputs, then fresh outputs, then temporaries. fresh: the positions whose values get memory of their
+    own, and its slots and bytes. taken: (position, input) of those that take over an input's. temps: of each temporary the first
+    and last step that names it, and its bytes. apart: those that it may not share a piece of memory with, see temporaries.py.
     """
 
     def __init__(
@@ -211,7 +219,7 @@ class Schedule:
         temps: list[tuple[int, int, Any]],
         apart: list[list[int]],
         types: list[str],
-        steps: list[dict[str, Any]],
+        steps: list[Step],
         pairs: bool,
     ) -> None:
         self.device = device
@@ -226,11 +234,7 @@ class Schedule:
         self.output_slots = [slot for _, slot, _ in fresh]
         self.numbers: list[Any] = []  # all that hang on sizes, in the order of the runtime (js/src/binding.ts)
         for s in steps:
-            if "bind" in s:
-                self.numbers += s["words"]
-                self.numbers += s["grid"]
-            elif "copy" in s:
-                self.numbers.append(s["copy"][2])
+            self.numbers += s.numbers()
         self.first_output = len(self.numbers)
         self.numbers += [nbytes for _, _, nbytes in fresh]
         self.first_temp = len(self.numbers)

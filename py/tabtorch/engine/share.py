@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from .expr import Expr, variable
 from .lower import Kernel, grid_for, groups_head, threads_head
+from .steps import Touches
 
 if TYPE_CHECKING:
-    from .fuse import Group
-    from .plan import Builder
+    from .builder import Builder
 
 #: parts of one kernel
 MOST_PARTS = 16
@@ -112,22 +112,14 @@ def _suit(a: Part, b: Part) -> bool:
 
 
 class _Waiting:
-    """A part, the group that it is of, its own kernel, and what that binds and touches."""
+    """A part, its own kernel, and what that binds and touches."""
 
-    __slots__ = ("binds", "group", "launch", "part", "reads", "writes")
+    __slots__ = ("binds", "launch", "part", "reads", "writes")
 
-    def __init__(
-        self,
-        group: Group | None,
-        part: Part,
-        launch: tuple[Kernel, str, list[int]],
-        reads: set[Any],
-        writes: set[Any],
-    ) -> None:
-        self.group = group
+    def __init__(self, part: Part, launch: tuple[Kernel, str, list[int]], reads: set[Any], writes: set[Any]) -> None:
         self.part = part
         self.launch = launch
-        self.binds = {(key, el) for key, el, _ in launch[0].bindings}
+        self.binds = {(b.key, b.type) for b in launch[0].bindings}
         self.reads = reads
         self.writes = writes
 
@@ -145,28 +137,28 @@ class Parts:
 
     def add(self, part: Part) -> None:
         k, source, grid = alone(self.b.target.number, part)
-        reads, writes = self._touched(k.bindings)
-        self.waiting.append(_Waiting(self.b.group, part, (k, source, grid), reads | part.reads, writes | part.writes))
+        reads, writes = self._touched([(b.key, b.access) for b in k.bindings])
+        self.waiting.append(_Waiting(part, (k, source, grid), reads | part.reads, writes | part.writes))
         if self._kept(self.waiting) > KEPT:  # those that keep nothing, as second stages, wait on for more company
             self.flush([w for w in self.waiting if self._kept([w])])
 
-    def _touched(self, bindings: list[tuple[Any, str, str]]) -> tuple[set[Any], set[Any]]:
+    def _touched(self, buffers: Touches) -> tuple[set[Any], set[Any]]:
         """The memory that is read, and that is written. Parts of the states' buffer have names of their own."""
         b = self.b
-        mine = [(b.memory(key), access) for key, _, access in bindings if key not in b.arenas.values()]
+        mine = [(b.memory(key), access) for key, access in buffers if key not in b.arenas.values()]
         return {m for m, _ in mine}, {m for m, access in mine if access == "rw"}
 
     def _kept(self, waiting: list[_Waiting]) -> int:
         """Bytes of values that live on only because one of these parts waits that reads them."""
         b = self.b
         now = b.place[b.group.index] if b.group else 0
-        keys = {key for w in waiting for key, _ in w.binds if key[0] == "p" and not b.graph.live[key[1]]}
-        return sum(b.nbytes(key[1]) for key in keys if b.last_read.get(key[1], now) <= now)
+        keys = {key for w in waiting for key, _ in w.binds if key.kind == "value" and not b.graph.live[key.number]}
+        return sum(b.nbytes(key.number) for key in keys if b.last_read.get(key.number, now) <= now)
 
-    def before(self, bindings: list[tuple[Any, str, str]]) -> None:
+    def before(self, buffers: Touches) -> None:
         """To be called before a step that touches these buffers: sends what has to run first."""
         if self.waiting:
-            reads, writes = self._touched(bindings)
+            reads, writes = self._touched(buffers)
             first = [w for w in self.waiting if w.writes & (reads | writes) or w.reads & writes]
             if first:
                 self.flush(first)
@@ -188,7 +180,7 @@ class Parts:
                 launch = batch[0].launch
             else:
                 launch = together(self.b.target.number, [w.part for w in batch])
-            self.b.append(*launch, [(w.group, w.part.name) for w in batch])
+            self.b.steps.append(self.b.launched(*launch))
 
     def _batch(self, ready: list[_Waiting]) -> list[_Waiting]:
         """Those of `ready`, the first among them, that one kernel can take."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from .symbols import Symbol, concrete
@@ -37,11 +39,12 @@ class Size(tuple):
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides in elements; a dimension of size 0 counts as 1, as PyTorch does."""
-    out, n = [], 1
-    for s in reversed(shape):
-        out.append(n)
-        n *= max(s, 1)
-    return tuple(reversed(out))
+    if not shape:
+        return ()
+    inner = tuple(shape)[:0:-1]  # a Size gives its elements in Python, a tuple in C
+    if 0 in inner:
+        inner = tuple([n or 1 for n in inner])
+    return tuple(accumulate(inner, mul, initial=1))[::-1]
 
 
 def ordered_strides(shape: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
@@ -96,7 +99,7 @@ class Meta:
         self.ndim = len(shape)
         self.numel = prod(shape)
         expected, ok = 1, True
-        for s, st in zip(reversed(shape), reversed(strides), strict=True):
+        for s, st in zip(tuple(shape)[::-1], strides[::-1], strict=True):
             if s != 1:
                 if st != expected:
                     ok = False
@@ -135,8 +138,7 @@ def meta(
             return symbolic_meta(shape, strides, offset, dtype, device, mark)
         if len(_interned) > 200_000:  # every-size-once programs must not grow without end
             _interned.clear()
-        m = Meta(Size(shape), tuple(strides), offset, dtype, device, mark)
-        m = _interned.setdefault((m.shape, m.strides, offset, dtype, device, mark), m)
+        m = _interned.setdefault(key, Meta(Size(shape), tuple(strides), offset, dtype, device, mark))
     return m
 
 
@@ -199,13 +201,12 @@ def collapse(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[list[int
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common shape, right-aligned. Raises PyTorch's RuntimeError where sizes do not match."""
-    nd = max((len(s) for s in shapes), default=0)
+    nd = max(map(len, shapes), default=0)
     out = [1] * nd
     joined = 0  # dimensions of those that have been looked at
     for shape in shapes:
         joined = max(joined, len(shape))
-        for k in range(1, len(shape) + 1):
-            n = shape[-k]
+        for k, n in enumerate(tuple(shape)[::-1], 1):
             if n != 1:
                 if out[-k] not in (1, n):
                     raise RuntimeError(
@@ -219,22 +220,24 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_strides(m: Meta, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides that read `m` as if it had been expanded to `shape`."""
     lead = len(shape) - m.ndim
+    wanted = tuple(shape)[lead:]
     return (0,) * lead + tuple(
-        0 if n == 1 and want != 1 else st for n, st, want in zip(m.shape, m.strides, shape[lead:], strict=True)
+        [0 if n == 1 and want != 1 else st for n, st, want in zip(m.shape, m.strides, wanted, strict=True)]
     )
 
 
 def view_strides(m: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Strides with which `m` can be seen in `shape` without a copy, or None."""
+    shape, sizes, strides = tuple(shape), tuple(m.shape), m.strides
     if m.numel == 0:
-        return m.strides if tuple(m.shape) == tuple(shape) else contiguous_strides(shape)
+        return strides if sizes == shape else contiguous_strides(shape)
     out: list[int] = [0] * len(shape)
     d = len(shape) - 1
-    base = m.strides[-1] if m.ndim else 1
+    base = strides[-1] if m.ndim else 1
     n_block, n_view = 1, 1
     for i in range(m.ndim - 1, -1, -1):
-        n_block *= m.shape[i]
-        if i == 0 or (m.shape[i - 1] != 1 and m.strides[i - 1] != n_block * base):
+        n_block *= sizes[i]
+        if i == 0 or (sizes[i - 1] != 1 and strides[i - 1] != n_block * base):
             while d >= 0 and (n_view < n_block or shape[d] == 1):
                 out[d] = n_view * base
                 n_view *= shape[d]
@@ -242,7 +245,7 @@ def view_strides(m: Meta, shape: tuple[int, ...]) -> tuple[int, ...] | None:
             if n_view != n_block:
                 return None
             if i > 0:
-                base = m.strides[i - 1]
+                base = strides[i - 1]
                 n_block, n_view = 1, 1
     if m.ndim == 0:
         return (1,) * len(shape)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import repeat
 from typing import Any
 
+from . import queues
 from .instructions import Inst
 from .liveness import by, held_beyond
-from .memory import Buffer, bridge
+from .memory import Buffer, Lost, bridge
 from .nodes import Node
 from .queues import Queue
 from .symbols import concrete, given
@@ -25,19 +26,56 @@ def plain(n: Node) -> None:
 
 
 class Window:
-    """A window about to be sent: its structure (`key`, which `live` is to be added to), what it reads, its numbers."""
+    """A window about to be sent: its structure (`key`, which `live` is to be added to), what it reads, its numbers.
 
-    __slots__ = ("aliased", "free", "inputs", "key", "live", "nodes", "scalars", "symbolic")
+    lost: how many nodes were left out, because they read what was lost and so are lost too.
+    """
+
+    __slots__ = ("_aliases", "aliased", "free", "inputs", "key", "live", "lost", "nodes", "scalars", "symbolic")
 
     def __init__(self, q: Queue) -> None:
-        """In the LOCK."""
-        waiting = q.waiting()
-        nodes = self.nodes = waiting[:]
-        del waiting[: len(nodes)]
-        aliases: list[int] = []
+        """Takes what waits. In the LOCK, as all of it."""
+        waiting = q.nodes if queues.recording is None else q.waiting()
+        self.nodes: list[Node] = waiting[:]
+        del waiting[: len(self.nodes)]
+        self._aliases: list[int] = []
         if waiting is q.nodes:
-            aliases, q.windows = q.windows, []
+            self._aliases, q.windows = q.windows, []
         q.bytes = q.work = 0
+        self.lost = 0
+
+    def put_back(self, q: Queue) -> None:
+        """As if nothing had been taken."""
+        waiting = q.waiting()
+        waiting[:0] = self.nodes
+        if self._aliases:
+            q.windows = [*self._aliases, *[p + len(self.nodes) for p in q.windows]]
+
+    def survey(self) -> None:
+        """Finds out all the rest."""
+        self._survey()
+        if 0 in [n.buf.id for n in self.inputs]:  # type: ignore[union-attr]
+            self._leave_out()
+            self._survey()
+
+    def _leave_out(self) -> None:
+        """Nodes that read what was lost."""
+        kept: list[Node] = []
+        place: dict[int, int] = {}
+        for n in self.nodes:
+            gone = next((s.buf for s in n.srcs if s.buf is not None and not s.buf.id), None)
+            if gone is None:
+                place[n.pos] = len(kept)
+                kept.append(n)
+            else:
+                n.buf = gone if type(gone) is Lost else Lost()
+                n.srcs = n.scalars = ()
+        self.lost += len(self.nodes) - len(kept)
+        self.nodes = kept
+        self._aliases = [place[p] for p in self._aliases if p in place]
+
+    def _survey(self) -> None:
+        nodes, aliases = self.nodes, self._aliases
         #: the instructions with the Symbols of a capture, and scalars
         self.symbolic: list[tuple[Inst, tuple]] = []
         if given[0]:

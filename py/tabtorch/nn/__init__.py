@@ -1,9 +1,9 @@
-"""``torch.nn``: modules, their parameters, and what belongs to them."""
+"""``torch.nn``: modules, their parameters, and what belongs to them. Layers are loaded when they are asked for."""
 
 import importlib
 
-from tabtorch.nn import functional, init, modules, utils
-from tabtorch.nn.modules import *  # noqa: F403
+from tabtorch.base.lazy_namespace import whole
+from tabtorch.nn import functional, modules
 from tabtorch.nn.modules.module import Module
 from tabtorch.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
@@ -19,17 +19,19 @@ __all__ = [
     "utils",
 ]
 __all__ += [name for name in modules.__all__ if name not in __all__]
+whole(__name__)
 
 
 def __getattr__(name):
-    # what few programs use is read when it is asked for
-    if name in ("attention", "grad", "parallel"):
+    if name in ("attention", "grad", "init", "parallel", "utils"):
         return importlib.import_module(f".{name}", __name__)
-    home = ".parallel" if name == "DataParallel" else ".modules.lazy" if name.startswith("Lazy") else ""
-    found = getattr(importlib.import_module(home, __name__), name, None) if home else None
-    if found is None:
-        raise AttributeError(f"module 'torch.nn' has no attribute '{name}'")
-    return found
+    if name == "DataParallel":
+        return importlib.import_module(".parallel", __name__).DataParallel
+    if name.startswith("Lazy") and hasattr(modules.lazy, name):
+        return getattr(modules.lazy, name)
+    if name in modules.__all__:
+        return globals().setdefault(name, getattr(modules, name))
+    raise AttributeError(f"module 'torch.nn' has no attribute '{name}'")
 
 
 def factory_kwargs(kwargs):

@@ -36,7 +36,3 @@ def __getattr__(name):
         raise AttributeError(f"module 'torch.optim' has no attribute '{name}'")
     found = globals()[name] = getattr(importlib.import_module("." + _WHERE[name], __name__), name)
     return found
-
-
-def __dir__():
-    return sorted({*globals(), *__all__})

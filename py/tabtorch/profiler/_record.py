@@ -16,6 +16,7 @@ from tabtorch.core import operators
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph, plan
 from tabtorch.engine.plan import Plan
+from tabtorch.engine.steps import Dispatch
 from tabtorch.interception.code_swapping import Layer
 from tabtorch.ops.machinery import registry
 
@@ -109,8 +110,8 @@ class Recorder:
         """The kernels of a plan, as it is sent."""
         at = self.now()
         for step in p.steps:
-            if "kernel" in step:
-                e = FunctionEvent(len(self.events), step["label"], at, True)
+            if type(step) is Dispatch:
+                e = FunctionEvent(len(self.events), step.label, at, True)
                 e.scope = "cpu" if p.device else "webgpu"
                 self.events.append(e)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tabtorch import _lazy
 from tabtorch.base.device import BACKENDS
 from tabtorch.engine import graph, plan
+from tabtorch.engine.steps import Launch
 
 __all__ = ["Explanation", "Group", "Window", "explain"]
 
@@ -49,7 +50,7 @@ class Window:
     @property
     def dispatches(self) -> int:
         """Kernels that run: a group may need several, and small groups may share one."""
-        return sum("kernel" in step for step in self._steps)
+        return sum(type(step) is Launch for step in self._steps)
 
     @property
     def operations(self) -> int:

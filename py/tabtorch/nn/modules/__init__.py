@@ -1,45 +1,34 @@
-"""The layers, one file per family."""
+"""The layers, one file per family, which is loaded when one of them is asked for."""
 
-import sys
+import importlib
 
-from tabtorch import _lazy
-from tabtorch.nn.modules import activation, batchnorm, container, reshape
-from tabtorch.nn.modules.activation import *  # noqa: F403
-from tabtorch.nn.modules.adaptive import *  # noqa: F403
-from tabtorch.nn.modules.attention import *  # noqa: F403
-from tabtorch.nn.modules.batchnorm import *  # noqa: F403
-from tabtorch.nn.modules.container import *  # noqa: F403
-from tabtorch.nn.modules.conv import *  # noqa: F403
-from tabtorch.nn.modules.distance import *  # noqa: F403
-from tabtorch.nn.modules.dropout import *  # noqa: F403
-from tabtorch.nn.modules.flatten import *  # noqa: F403
-from tabtorch.nn.modules.linear import *  # noqa: F403
-from tabtorch.nn.modules.loss import *  # noqa: F403
-from tabtorch.nn.modules.module import Module as Module
-from tabtorch.nn.modules.normalization import *  # noqa: F403
-from tabtorch.nn.modules.parameters import *  # noqa: F403
-from tabtorch.nn.modules.pooling import *  # noqa: F403
-from tabtorch.nn.modules.reshape import *  # noqa: F403
-from tabtorch.nn.modules.rnn import *  # noqa: F403
-from tabtorch.nn.modules.sparse import *  # noqa: F403
-from tabtorch.nn.modules.transformer import *  # noqa: F403
+from tabtorch.base.lazy_namespace import homes, whole
+from tabtorch.nn.modules.module import Module
 
-__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]
+#: layer -> its module
+_WHERE = {name: home for name, home in homes(__name__).items() if not home.endswith(".module")}
+#: files, and names that PyTorch has for them, which programs import and whole pickled models name
+_FILES = {
+    *(home.rpartition(".")[2] for home in _WHERE.values()),
+    "channelshuffle",
+    "fold",
+    "instancenorm",
+    "lazy",
+    "padding",
+    "pixelshuffle",
+    "upsampling",
+    "utils",
+}
 
-# where PyTorch has them, which programs import and whole pickled models name
-_HOMES = dict.fromkeys(("channelshuffle", "fold", "padding", "pixelshuffle", "upsampling"), reshape)
-for _name, _home in {**_HOMES, "instancenorm": batchnorm}.items():
-    sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _home
-for _name, _home in (
-    ("MultiheadAttention", activation),
-    ("ParameterDict", container),
-    ("ParameterList", container),
-):
-    setattr(_home, _name, globals()[_name])
+__all__ = [*_WHERE, "Module"]
+whole(__name__)
 
 
 def __getattr__(name):
-    if name.startswith("Lazy"):
-        if hasattr(_lazy.modules_lazy, name):
-            return getattr(_lazy.modules_lazy, name)
-    raise AttributeError(f"module 'torch.nn.modules' has no attribute '{name}'")
+    if name in _FILES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name.startswith("Lazy") and hasattr(__getattr__("lazy"), name):
+        return getattr(__getattr__("lazy"), name)
+    if name not in _WHERE:
+        raise AttributeError(f"module 'torch.nn.modules' has no attribute '{name}'")
+    return globals().setdefault(name, getattr(importlib.import_module(_WHERE[name]), name))

@@ -3,6 +3,7 @@
 import warnings
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.nn import functional as F
 from tabtorch.nn import init as _init
 from tabtorch.nn.modules.module import Module
@@ -38,6 +39,12 @@ __all__ = [
     "Tanhshrink",
     "Threshold",
 ]
+
+
+def __getattr__(name):
+    if name == "MultiheadAttention":  # PyTorch has it here
+        return _lazy.modules_attention.MultiheadAttention
+    raise AttributeError(f"module 'torch.nn.modules.activation' has no attribute '{name}'")
 
 
 class _Plain(Module):

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.nn.modules.module import Module, _addindent
 
 __all__ = ["Sequential", "ModuleList", "ModuleDict"]
+
+
+def __getattr__(name):
+    if name in ("ParameterDict", "ParameterList"):  # PyTorch has them here
+        return getattr(_lazy.parameters, name)
+    raise AttributeError(f"module 'torch.nn.modules.container' has no attribute '{name}'")
 
 
 def _absolute(idx, n):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import _lazy, ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten, grad_of
+from tabtorch import ops
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 
 
 def _conj(x: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def _conj(x: Tensor) -> Tensor:
 
 def _by_tape(name: str) -> Callable[..., Tensor]:
     def backward(grad_output: Tensor, self: Tensor, *args: Any, **kw: Any) -> Tensor:
-        return grad_of(lambda x: getattr(_lazy.functional, name)(x, *args, **kw), self, grad_output)
+        return grad_of(lambda x: getattr(F, name)(x, *args, **kw), self, grad_output)
 
     return backward
 
@@ -60,7 +60,7 @@ def _leaky_relu_backward(grad_output: Tensor, self: Tensor, negative_slope: floa
 def _elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
     """scale · x for x > 0, else scale · alpha · (exp(input_scale · x) - 1)."""
     if scale == 1 and input_scale == 1:
-        return _lazy.functional.elu(self, alpha)
+        return F.elu(self, alpha)
     return ops.where(self > 0, self * scale, ops.expm1(self * input_scale) * (alpha * scale))
 
 
@@ -80,18 +80,18 @@ def _elu_backward(
 
 @aten("log_sigmoid")
 def _log_sigmoid(self: Tensor) -> Tensor:
-    return _lazy.functional.logsigmoid(self)
+    return F.logsigmoid(self)
 
 
 @aten("log_sigmoid_forward")
 def _log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
     """(log(sigmoid(x)), exp(-|x|), which its gradient may use)."""
-    return _lazy.functional.logsigmoid(self), ops.exp(-ops.abs(self))
+    return F.logsigmoid(self), ops.exp(-ops.abs(self))
 
 
 @aten("log_sigmoid_backward")
 def _log_sigmoid_backward(grad_output: Tensor, self: Tensor, buffer: Tensor) -> Tensor:
-    return grad_of(_lazy.functional.logsigmoid, self, grad_output)
+    return grad_of(F.logsigmoid, self, grad_output)
 
 
 # ---- slopes that are tensors
@@ -121,7 +121,7 @@ def _rrelu(
 ) -> tuple[Tensor, Tensor]:
     """(x times the noise, the noise): in training U(lower, upper) where x <= 0, and 1 elsewhere."""
     if not training:
-        return _lazy.functional.leaky_relu(self, (lower + upper) / 2), noise.clone()
+        return F.leaky_relu(self, (lower + upper) / 2), noise.clone()
     drawn = ops.where(self <= 0, ops.empty_like(self).uniform_(lower, upper, generator=generator), 1)
     return self * drawn, drawn
 
@@ -179,7 +179,7 @@ def _addmm_activation(
     self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, use_gelu: bool = False
 ) -> Tensor:
     product = ops.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
-    return _lazy.functional.gelu(product) if use_gelu else ops.relu(product)
+    return F.gelu(product) if use_gelu else ops.relu(product)
 
 
 # ---- directional derivatives

@@ -7,18 +7,15 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
 
 
 def _scaled(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def function(self: Tensor, other: float, alpha: float = 1) -> Tensor:
-        found: Tensor = getattr(ops, name)(self, other, alpha=alpha)
-        return found
+        return getattr(ops, name)(self, other, alpha=alpha)
 
     def in_place(self: Tensor, other: float, alpha: float = 1) -> Tensor:
-        found: Tensor = getattr(self, name + "_")(other, alpha=alpha)
-        return found
+        return getattr(self, name + "_")(other, alpha=alpha)
 
     return function, in_place
 
@@ -33,14 +30,12 @@ ADAPTERS["rsub.Scalar"], _ = _scaled("rsub")
 
 @aten("mm.dtype")
 def _mm_dtype(self: Tensor, mat2: Tensor, out_dtype: Any) -> Tensor:
-    found: Tensor = ops.mm(self.to(out_dtype), mat2.to(out_dtype))
-    return found
+    return ops.mm(self.to(out_dtype), mat2.to(out_dtype))
 
 
 @aten("bmm.dtype")
 def _bmm_dtype(self: Tensor, mat2: Tensor, out_dtype: Any) -> Tensor:
-    found: Tensor = ops.bmm(self.to(out_dtype), mat2.to(out_dtype))
-    return found
+    return ops.bmm(self.to(out_dtype), mat2.to(out_dtype))
 
 
 @aten("addmm.dtype")
@@ -48,8 +43,7 @@ def _addmm_dtype(
     self: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: Any, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     operands = (t.to(out_dtype) for t in (self, mat1, mat2))
-    found: Tensor = ops.addmm(*operands, beta=beta, alpha=alpha)
-    return found
+    return ops.addmm(*operands, beta=beta, alpha=alpha)
 
 
 @aten("baddbmm.dtype")
@@ -57,31 +51,26 @@ def _baddbmm_dtype(
     self: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: Any, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     operands = (t.to(out_dtype) for t in (self, batch1, batch2))
-    found: Tensor = ops.baddbmm(*operands, beta=beta, alpha=alpha)
-    return found
+    return ops.baddbmm(*operands, beta=beta, alpha=alpha)
 
 
 @aten("_int_mm")
 def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Of int8 matrices, in int32."""
-    found: Tensor = ops.mm(self.to(dtypes.int32), mat2.to(dtypes.int32))
-    return found
+    return ops.mm(self.to(dtypes.int32), mat2.to(dtypes.int32))
 
 
 @aten("einsum")
 def _einsum(equation: str, tensors: Any, *, path: Any = None) -> Tensor:
     """path: the order in which PyTorch multiplies; ours is its own."""
-    found: Tensor = ops.einsum(equation, *tensors)
-    return found
+    return ops.einsum(equation, *tensors)
 
 
 @aten("nuclear_norm.dim")
 def _nuclear_norm_dim(self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    found: Tensor = ops.nuclear_norm(self, dim, keepdim)
-    return found
+    return ops.nuclear_norm(self, dim, keepdim)
 
 
 @aten("nuclear_norm")
 def _nuclear_norm(self: Tensor, keepdim: bool = False) -> Tensor:
-    found: Tensor = ops.nuclear_norm(self, keepdim=keepdim)
-    return found
+    return ops.nuclear_norm(self, keepdim=keepdim)

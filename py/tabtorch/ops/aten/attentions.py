@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten, grads_of
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import Tensor, aten, grads_of
 from tabtorch.ops.functional.attention import _weights
 
 
@@ -43,9 +43,8 @@ def _result(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> Tensor:
     grouped = query.ndim > 2 and key.shape[-3] != query.shape[-3]
-    f = _lazy.functional.scaled_dot_product_attention
-    found: Tensor = f(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
-    return found
+    f = F.scaled_dot_product_attention
+    return f(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
 
 
 def _gradients(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import _lazy, ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten, grads_of
+from tabtorch import ops
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import Tensor, aten, grads_of
 
 
 @aten("convolution", "convolution_overrideable")
@@ -27,9 +27,9 @@ def _convolution(
         list(v) * (n if len(v) == 1 else 1) for v in (stride, padding, dilation, output_padding)
     )
     if transposed:
-        f = getattr(_lazy.functional, f"conv_transpose{n}d")
+        f = getattr(F, f"conv_transpose{n}d")
         return f(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return getattr(_lazy.functional, f"conv{n}d")(input, weight, bias, stride, padding, dilation, groups)
+    return getattr(F, f"conv{n}d")(input, weight, bias, stride, padding, dilation, groups)
 
 
 @aten("_convolution")
@@ -45,7 +45,7 @@ def _convolution_mode(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: str, dilation: Any, groups: int
 ) -> Tensor:
     """`padding` is "same" or "valid"."""
-    f = getattr(_lazy.functional, f"conv{weight.ndim - 2}d")
+    f = getattr(F, f"conv{weight.ndim - 2}d")
     return f(input, weight, bias, list(stride), padding, list(dilation), groups)
 
 
@@ -92,7 +92,7 @@ def _plain(name: str, n: int) -> None:
         dilation: Any = (1,),
     ) -> Tensor:
         groups = self.shape[-n - 1] // weight.shape[1] if "depthwise" in name else 1
-        f = getattr(_lazy.functional, f"conv{n}d")
+        f = getattr(F, f"conv{n}d")
         return f(
             self, weight, bias, *(list(v) * (n if len(v) == 1 else 1) for v in (stride, padding, dilation)), groups
         )
@@ -126,7 +126,7 @@ def _transposed(n: int) -> None:
     ) -> Tensor:
         sizes = (list(v) * (n if len(v) == 1 else 1) for v in (stride, padding, output_padding, dilation))
         stride, padding, output_padding, dilation = sizes
-        f = getattr(_lazy.functional, f"conv_transpose{n}d")
+        f = getattr(F, f"conv_transpose{n}d")
         return f(self, weight, bias, stride, padding, output_padding, 1, dilation)
 
 
@@ -139,7 +139,7 @@ _transposed(3)
 
 @aten("linear_backward")
 def _linear_backward(self: Tensor, grad_output: Tensor, weight: Tensor, output_mask: Any) -> tuple[Tensor | None, ...]:
-    f = _lazy.functional.linear
+    f = F.linear
     found = grads_of(f, (self, weight), grad_output, output_mask[:2])
     return (*found, grad_output.sum(list(range(grad_output.ndim - 1))) if output_mask[2] else None)
 

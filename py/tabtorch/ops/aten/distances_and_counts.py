@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten, grad_of, grads_of
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import Tensor, aten, grad_of, grads_of
 
 
 @aten("cdist", "_cdist_forward")
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
     """compute_mode: when PyTorch takes a product for p = 2; here the distances are always of differences."""
-    found: Tensor = ops.cdist(x1, x2, p)
-    return found
+    return ops.cdist(x1, x2, p)
 
 
 @aten("_cdist_backward")
@@ -26,14 +25,12 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
 
 @aten("_euclidean_dist")
 def _euclidean_dist(x1: Tensor, x2: Tensor) -> Tensor:
-    found: Tensor = ops.cdist(x1, x2, 2.0)
-    return found
+    return ops.cdist(x1, x2, 2.0)
 
 
 @aten("_pdist_forward")
 def _pdist_forward(self: Tensor, p: float = 2) -> Tensor:
-    found: Tensor = _lazy.functional.pdist(self, p)
-    return found
+    return F.pdist(self, p)
 
 
 @aten("_pdist_backward")

@@ -7,14 +7,12 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
 
 
 def _functional(method: str) -> Callable[..., Tensor]:
     def draw(self: Tensor, *args: Any, generator: Any = None, **kw: Any) -> Tensor:
-        found: Tensor = getattr(ops.empty_like(self), method)(*args, generator=generator, **kw)
-        return found
+        return getattr(ops.empty_like(self), method)(*args, generator=generator, **kw)
 
     return draw
 

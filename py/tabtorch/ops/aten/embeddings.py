@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten, grad_of
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import Tensor, aten, grad_of
 from tabtorch.ops.functional import bags
 
 _MODES = ("sum", "mean", "max")
@@ -19,7 +19,7 @@ def _embedding_dense_backward(
     weight = grad_output.new_zeros((num_weights, grad_output.shape[-1]))  # whose values its gradient does not read
     pad = padding_idx if padding_idx >= 0 else None
     return grad_of(
-        lambda w: _lazy.functional.embedding(indices, w, pad, scale_grad_by_freq=scale_grad_by_freq),
+        lambda w: F.embedding(indices, w, pad, scale_grad_by_freq=scale_grad_by_freq),
         weight,
         grad_output,
     )
@@ -50,8 +50,7 @@ def _embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type:
 def _bag_of(offsets: Tensor, n: int, bags: int) -> Tensor:
     """The bag of each of n indices (n,)."""
     place = ops.arange(n, device=offsets.device, dtype=offsets.dtype)
-    found: Tensor = (ops.searchsorted(offsets, place, right=True) - 1).clamp(0, max(bags - 1, 0))
-    return found
+    return (ops.searchsorted(offsets, place, right=True) - 1).clamp(0, max(bags - 1, 0))
 
 
 @aten("_embedding_bag", "_embedding_bag_forward_only")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import _lazy, ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten, grad_of
+from tabtorch import ops
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 from tabtorch.ops.neural import ctc
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -23,11 +23,11 @@ def _loss(name: str, *names: str, **defaults: Any) -> Callable[..., Tensor]:
 
     def loss(*args: Any, **kw: Any) -> Tensor:
         first, kw = bound(args, kw)
-        return getattr(_lazy.functional, name)(first, **kw)
+        return getattr(F, name)(first, **kw)
 
     def backward(grad_output: Tensor, *args: Any, **kw: Any) -> Tensor:
         first, kw = bound(args, kw)
-        return grad_of(lambda x: getattr(_lazy.functional, name)(x, **kw), first, grad_output)
+        return grad_of(lambda x: getattr(F, name)(x, **kw), first, grad_output)
 
     ADAPTERS[name] = loss
     ADAPTERS[name + "_backward"] = backward

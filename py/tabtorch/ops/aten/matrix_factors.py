@@ -1,13 +1,12 @@
-"""Decompositions of matrices with what PyTorch's gradients need of them, and Fourier transforms."""
+"""Decompositions of matrices with what PyTorch's gradients need of them, and Fourier fft."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import _lazy, ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten
-from tabtorch.ops.fourier import stft, transforms
+from tabtorch import _lazy, fft, ops
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
+from tabtorch.ops.fourier import stft
 
 
 def _lu(A: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,8 +56,7 @@ def _linalg_eigh(A: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Te
 
 @aten("_linalg_eigvals")
 def _linalg_eigvals(self: Tensor) -> Tensor:
-    found: Tensor = ops.linalg_eigvals(self)
-    return found
+    return ops.linalg_eigvals(self)
 
 
 @aten("_linalg_check_errors")
@@ -69,8 +67,7 @@ def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> Non
 
 @aten("_cholesky_solve_helper")
 def _cholesky_solve_helper(self: Tensor, A: Tensor, upper: bool) -> Tensor:
-    found: Tensor = ops.cholesky_solve(self, A, upper)
-    return found
+    return ops.cholesky_solve(self, A, upper)
 
 
 # ---- Fourier transforms
@@ -85,25 +82,22 @@ _INVERSE = ("forward", "ortho", "backward")
 def _fft_c2c(self: Tensor, dim: Any, normalization: int, forward: bool) -> Tensor:
     if not dim:
         return self.clone()
-    f = transforms.fftn if forward else transforms.ifftn
-    found: Tensor = f(self, dim=list(dim), norm=(_FORWARD if forward else _INVERSE)[normalization])
-    return found
+    f = fft.fftn if forward else fft.ifftn
+    return f(self, dim=list(dim), norm=(_FORWARD if forward else _INVERSE)[normalization])
 
 
 @aten("_fft_r2c")
 def _fft_r2c(self: Tensor, dim: Any, normalization: int, onesided: bool) -> Tensor:
     """Of a real tensor; onesided: the last of `dim` is halved."""
-    f = transforms.rfftn if onesided else transforms.fftn
-    found: Tensor = f(self, dim=list(dim), norm=_FORWARD[normalization])
-    return found
+    f = fft.rfftn if onesided else fft.fftn
+    return f(self, dim=list(dim), norm=_FORWARD[normalization])
 
 
 @aten("_fft_c2r")
 def _fft_c2r(self: Tensor, dim: Any, normalization: int, last_dim_size: int) -> Tensor:
     """To a real tensor, whose last of `dim` has this size."""
     sizes = [self.shape[d] for d in dim[:-1]] + [last_dim_size]
-    found: Tensor = transforms.irfftn(self, s=sizes, dim=list(dim), norm=_INVERSE[normalization])
-    return found
+    return fft.irfftn(self, s=sizes, dim=list(dim), norm=_INVERSE[normalization])
 
 
 @aten("stft")
@@ -120,8 +114,7 @@ def _stft(
 ) -> Tensor:
     """Windows that are not centred; `stft.center` has the arguments of `torch.stft`."""
     rest = (False, "reflect", normalized, onesided, return_complex, align_to_window)
-    found: Tensor = stft.stft(self, n_fft, hop_length, win_length, window, *rest)
-    return found
+    return stft.stft(self, n_fft, hop_length, win_length, window, *rest)
 
 
 ADAPTERS["stft.center"] = stft.stft

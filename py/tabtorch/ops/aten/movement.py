@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tabtorch import ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten, grad_of
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 
 
 @aten("_unsafe_view")
@@ -115,8 +114,7 @@ def _local_scalar_dense(self: Tensor) -> Any:
 
 @aten("_efficientzerotensor")
 def _efficientzerotensor(size: Any, **kw: Any) -> Tensor:
-    found: Tensor = ops.zeros(tuple(size), **kw)
-    return found
+    return ops.zeros(tuple(size), **kw)
 
 
 @aten("_new_zeros_with_same_feature_meta")
@@ -126,14 +124,12 @@ def _new_zeros_with_same_feature_meta(self: Tensor, other: Tensor, *, self_num_b
 
 @aten("_stack")
 def _stack(tensors: Any, dim: int = 0) -> Tensor:
-    found: Tensor = ops.stack(list(tensors), dim)
-    return found
+    return ops.stack(list(tensors), dim)
 
 
 @aten("zero")
 def _zero(self: Tensor) -> Tensor:
-    found: Tensor = ops.zeros_like(self)
-    return found
+    return ops.zeros_like(self)
 
 
 @aten("_resize_output_")
@@ -205,8 +201,7 @@ def _pad_sequence(
         gap = longest - len(t)
         pad = [0] * side + ([0, gap] if padding_side == "right" else [gap, 0])
         rows.append(ops.constant_pad_nd(t, pad, padding_value))
-    found: Tensor = ops.stack(rows, 0 if batch_first else 1)
-    return found
+    return ops.stack(rows, 0 if batch_first else 1)
 
 
 @aten("__ilshift__")
@@ -277,22 +272,19 @@ def _sym_is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
 
 @aten("select_backward")
 def _select_backward(grad_output: Tensor, input_sizes: Any, dim: int, index: int) -> Tensor:
-    found: Tensor = ops.select_scatter(grad_output.new_zeros(tuple(input_sizes)), grad_output, dim, index)
-    return found
+    return ops.select_scatter(grad_output.new_zeros(tuple(input_sizes)), grad_output, dim, index)
 
 
 @aten("slice_backward")
 def _slice_backward(grad_output: Tensor, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Tensor:
     whole = grad_output.new_zeros(tuple(input_sizes))
-    found: Tensor = ops.slice_scatter(whole, grad_output, dim, start, end, step)
-    return found
+    return ops.slice_scatter(whole, grad_output, dim, start, end, step)
 
 
 @aten("diagonal_backward")
 def _diagonal_backward(grad_output: Tensor, input_sizes: Any, offset: int, dim1: int, dim2: int) -> Tensor:
     whole = grad_output.new_zeros(tuple(input_sizes))
-    found: Tensor = ops.diagonal_scatter(whole, grad_output, offset, dim1, dim2)
-    return found
+    return ops.diagonal_scatter(whole, grad_output, offset, dim1, dim2)
 
 
 @aten("unfold_backward")

@@ -7,8 +7,7 @@ from typing import Any
 
 from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten, grads_of
+from tabtorch.ops.aten.table import Tensor, aten, grads_of
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -50,7 +49,8 @@ def _native_layer_norm_backward(
     normal = (_wide(input) - _wide(mean).reshape(shape)) * root
     gx = _backward(g, normal, root, weight, over).to(input.dtype)
     gw = None if weight is None else _over(g * normal, lead).to(weight.dtype)
-    gb = None if weight is None and bias is None else _over(g, lead).to((bias if weight is None else weight).dtype)  # type: ignore[union-attr]
+    like: Any = bias if weight is None else weight
+    gb = None if like is None else _over(g, lead).to(like.dtype)
     return _picked((gx, gw, gb), output_mask)
 
 
@@ -128,7 +128,7 @@ def _native_batch_norm_backward(
     shape = (1, input.shape[1], *(1 for _ in range(input.ndim - 2)))
     over = tuple(d for d in range(input.ndim) if d != 1)
     mean: Any = save_mean if train else running_mean
-    root: Any = _wide(save_invstd) if train else (_wide(running_var) + eps).rsqrt()  # type: ignore[arg-type]
+    root: Any = _wide(save_invstd) if train else (_wide(running_var) + eps).rsqrt()
     root = root.reshape(shape)
     g = _wide(grad_out)
     normal = (_wide(input) - _wide(mean).reshape(shape)) * root

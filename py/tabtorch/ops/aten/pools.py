@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tabtorch import _lazy
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten, grad_of
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 
 
 def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
@@ -28,7 +27,7 @@ def _adaptive_avg(n: int) -> None:
 
     @aten("_" + name)
     def forward(self: Tensor, output_size: Any) -> Tensor:
-        return getattr(_lazy.functional, name)(self, tuple(output_size))
+        return getattr(F, name)(self, tuple(output_size))
 
     @aten(f"_{name}_backward")
     def backward(grad_output: Tensor, self: Tensor) -> Tensor:
@@ -47,7 +46,7 @@ def _avg(n: int) -> Callable[..., Tensor]:
         divisor_override: int | None,
     ) -> Tensor:
         rest = (kernel_size, stride or None, padding, ceil_mode, count_include_pad, divisor_override)
-        return grad_of(lambda x: getattr(_lazy.functional, f"avg_pool{n}d")(x, *rest), self, grad_output)
+        return grad_of(lambda x: getattr(F, f"avg_pool{n}d")(x, *rest), self, grad_output)
 
     return backward
 
@@ -65,7 +64,7 @@ def _adaptive_max(n: int) -> None:
 
     @aten(name)
     def forward(self: Tensor, output_size: Any) -> Any:
-        return getattr(_lazy.functional, name)(self, tuple(output_size), True)
+        return getattr(F, name)(self, tuple(output_size), True)
 
     @aten(name + "_backward")
     def backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
@@ -87,7 +86,7 @@ def _max_pool2d_backward(
     ceil_mode: bool = False,
 ) -> Tensor:
     rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
-    return grad_of(lambda x: _lazy.functional.max_pool2d(x, *rest), self, grad_output)
+    return grad_of(lambda x: F.max_pool2d(x, *rest), self, grad_output)
 
 
 def _max(n: int) -> Callable[..., Tensor]:
@@ -103,7 +102,7 @@ def _max(n: int) -> Callable[..., Tensor]:
     ) -> Tensor:
         # our own gradient gathers, where the indices would make it add up concurrently
         rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
-        return grad_of(lambda x: getattr(_lazy.functional, f"max_pool{n}d")(x, *rest), self, grad_output)
+        return grad_of(lambda x: getattr(F, f"max_pool{n}d")(x, *rest), self, grad_output)
 
     return backward
 
@@ -117,7 +116,7 @@ def _fractional(n: int) -> None:
 
     @aten(name)
     def forward(self: Tensor, kernel_size: Any, output_size: Any, random_samples: Tensor) -> Any:
-        pool = getattr(_lazy.functional, name + "_with_indices")
+        pool = getattr(F, name + "_with_indices")
         return pool(self, tuple(kernel_size), tuple(output_size), _random_samples=random_samples)
 
     @aten(name + "_backward")
@@ -151,10 +150,10 @@ def _max_unpool3d(self: Tensor, indices: Tensor, output_size: Any, stride: Any, 
 
 @aten("im2col")
 def _im2col(self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    return _lazy.functional.unfold(self, tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
+    return F.unfold(self, tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
 
 
 @aten("col2im")
 def _col2im(self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     rest = (tuple(output_size), tuple(kernel_size), tuple(dilation), tuple(padding), tuple(stride))
-    return _lazy.functional.fold(self, *rest)
+    return F.fold(self, *rest)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tabtorch import _lazy, ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import aten
+from tabtorch import ops
+from tabtorch.nn.modules import rnn
+from tabtorch.ops.aten.table import Tensor, aten
 
 
 def _layers(
@@ -34,7 +34,7 @@ def _layers(
         all_weights=[list(params[i : i + count]) for i in range(0, len(params), count)],
         _check_sizes=lambda input, hx: None,
     )
-    base = _lazy.rnn.RNNBase
+    base: Any = rnn.RNNBase
     layers._one_direction = lambda *args: base._one_direction(layers, *args)
     layers._layers = lambda *args: base._layers(layers, *args)
     return layers
@@ -77,7 +77,7 @@ def _layer(mode: str, name: str) -> None:
         """The same of packed sequences: `data` of all steps, `batch_sizes` on the CPU how many have each."""
         first = states(hx)
         layers = _layers(mode, first, params, has_biases, num_layers, dropout, train, bidirectional)
-        output, last = _lazy.rnn.RNNBase._run_packed(layers, _lazy.rnn.PackedSequence(data, batch_sizes), first)
+        output, last = rnn.RNNBase._run_packed(layers, rnn.PackedSequence(data, batch_sizes), first)
         return (output.data, *last)
 
 

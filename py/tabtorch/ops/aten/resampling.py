@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.core.layout import suggested_format
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten, grad_of, grads_of
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of, grads_of
 from tabtorch.ops.functional import vision
 
 #: ATen's name without the number of dimensions -> (mode of `interpolate`, dimensions, whether it has `align_corners`)
@@ -35,7 +35,7 @@ def _resampler(name: str, mode: str, n: int, aligned: bool) -> None:
     def of_factors(input: Tensor, output_size: Any, *rest: Any, **kw: Any) -> Tensor:
         align = (rest[0] if rest else kw["align_corners"]) if aligned else None
         scales = kw.get("scale_factors", rest[-1] if len(rest) > aligned else None)
-        return _lazy.functional.interpolate(
+        return F.interpolate(
             input, None if output_size is None else list(output_size), scales, mode, align_corners=align
         )
 
@@ -75,9 +75,7 @@ def _smooth(mode: str) -> None:
     @aten(name + ".vec")
     def of_factors(input: Tensor, output_size: Any, align_corners: bool, scale_factors: Any) -> Tensor:
         size = None if output_size is None else list(output_size)
-        return _lazy.functional.interpolate(
-            input, size, scale_factors, mode, align_corners=align_corners, antialias=True
-        )
+        return F.interpolate(input, size, scale_factors, mode, align_corners=align_corners, antialias=True)
 
 
 for _mode in ("bilinear", "bicubic", "lanczos"):
@@ -92,7 +90,7 @@ def _padder(kind: str, mode: str, n: int) -> None:
 
     @aten(name)
     def forward(self: Tensor, padding: Any) -> Tensor:
-        return _lazy.functional.pad(self, list(padding), mode=mode)
+        return F.pad(self, list(padding), mode=mode)
 
     @aten(name + "_backward")
     def backward(grad_output: Tensor, self: Tensor, padding: Any) -> Tensor:
@@ -106,14 +104,12 @@ for _n in (1, 2, 3):
 
 @aten("_pad_circular")
 def _pad_circular(self: Tensor, pad: Any) -> Tensor:
-    return _lazy.functional.pad(self, list(pad), mode="circular")
+    return F.pad(self, list(pad), mode="circular")
 
 
 @aten("_pad_enum")
 def _pad_enum(self: Tensor, pad: Any, mode: int, value: float | None = None) -> Tensor:
-    return _lazy.functional.pad(
-        self, list(pad), mode=("constant", "reflect", "replicate", "circular")[mode], value=value
-    )
+    return F.pad(self, list(pad), mode=("constant", "reflect", "replicate", "circular")[mode], value=value)
 
 
 # ---- samples at places

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tabtorch import _lazy
 from tabtorch.autograd import grad_mode
-from tabtorch.core.tensor import Tensor
+from tabtorch.core import tensor
 
+#: a tensor. Its operators are made when they are first used, so what they give a type checker does not know
+Tensor: TypeAlias = Any
 #: name, or name.overload -> function. An overload's own entry goes before its name's
 ADAPTERS: dict[str, Callable[..., Any]] = {}
 #: the modules that fill it. None is named as an operator is: `torch.ops.aten.NAME` is the operator
-FAMILIES = (
-    *(
-        "activation_gradients",
-        "attentions",
-        "convolving",
-        "distances_and_counts",
-        "draws",
-        "embeddings",
-        "loss_functions",
-    ),
-    *("matrix_factors", "movement", "normalizing", "pools", "recurrences", "resampling", "tensor_lists"),
-    "transformer_layers",
+FAMILIES = tuple(
+    "activation_gradients arithmetic attentions convolving distances_and_counts draws embeddings loss_functions matrix_factors "
+    "movement normalizing pools recurrences resampling tensor_lists transformer_layers".split()
 )
 
 
@@ -47,7 +40,7 @@ def aten(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def grads_of(
-    f: Callable[..., Any], inputs: Sequence[Tensor | None], grads: Any, wanted: Sequence[bool] | None = None
+    f: Callable[..., Any], inputs: Sequence[Any], grads: Any, wanted: Sequence[bool] | None = None
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `f(*inputs)` with respect to those inputs that are there and wanted, by our own tape; None for the others.
 
@@ -61,9 +54,9 @@ def grads_of(
     if not any(wanted):
         return (None,) * len(inputs)
     with grad_mode.enable_grad():
-        leaves = [x.detach().requires_grad_() if w else x for x, w in zip(inputs, wanted, strict=True)]  # type: ignore[union-attr]
+        leaves = [x.detach().requires_grad_() if w else x for x, w in zip(inputs, wanted, strict=True)]
         out = f(*leaves)
-        outs, gs = ([out], [grads]) if isinstance(out, Tensor) else (list(out), list(grads))
+        outs, gs = ([out], [grads]) if isinstance(out, tensor.Tensor) else (list(out), list(grads))
         used = [(o, g) for o, g in zip(outs, gs, strict=False) if g is not None and o.requires_grad]
         live = [x for x, w in zip(leaves, wanted, strict=True) if w]
         found = iter(_lazy.autograd.grad([o for o, _ in used], live, [g for _, g in used], allow_unused=True))

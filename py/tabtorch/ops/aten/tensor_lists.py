@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch import ops
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
 
 
 @aten("_foreach_copy")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.base import dtypes
-from tabtorch.core.tensor import Tensor
-from tabtorch.ops.aten.table import ADAPTERS, aten
+from tabtorch.nn import functional as F
+from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
 
 
 @aten("_transform_bias_rescale_qkv")
@@ -37,7 +36,7 @@ def _native_multi_head_attention(
     """(result (N, L, E), weights, or None). mask: True hides; mask_type 0: (L, S); 1: (N, S); 2: (N, H, L, S)."""
     sizes = [embed_dim] * 3
     q, k, v = (
-        _lazy.functional.linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2)
+        F.linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2)
         for x, w, b in zip((query, key, value), qkv_weight.split(sizes), qkv_bias.split(sizes), strict=True)
     )
     scores = ops.matmul(q / math.sqrt(q.shape[-1]), k.transpose(-2, -1))
@@ -46,7 +45,7 @@ def _native_multi_head_attention(
     else:
         weights = ADAPTERS["_masked_softmax"](scores, mask.to(dtypes.bool_), 3, mask_type)
     out = ops.matmul(weights, v).transpose(1, 2).flatten(2)
-    out = _lazy.functional.linear(out, proj_weight, proj_bias)
+    out = F.linear(out, proj_weight, proj_bias)
     if not need_weights:
         return out, None
     return out, weights.mean(1) if average_attn_weights else weights
@@ -76,14 +75,13 @@ def _transformer_encoder_layer_fwd(
     mask_type: int | None = None,
 ) -> Tensor:
     """Attention and two products, each with a norm before (`norm_first`) or after it. `src` (N, L, E)."""
-    f: Any = _lazy.functional
 
     def first(x: Tensor) -> Tensor:
-        normal: Tensor = f.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
+        normal: Tensor = F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
         return normal
 
     def second(x: Tensor) -> Tensor:
-        normal: Tensor = f.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
+        normal: Tensor = F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
         return normal
 
     x = first(src) if norm_first else src
@@ -91,6 +89,6 @@ def _transformer_encoder_layer_fwd(
     x = _native_multi_head_attention(x, x, x, embed_dim, num_heads, *weights, mask, False, True, mask_type)[0] + src
     x = x if norm_first else first(x)
     y = second(x) if norm_first else x
-    y = f.linear(y, ffn_weight_1, ffn_bias_1)
-    y = f.linear(f.gelu(y) if use_gelu else f.relu(y), ffn_weight_2, ffn_bias_2) + x
+    y = F.linear(y, ffn_weight_1, ffn_bias_1)
+    y = F.linear(F.gelu(y) if use_gelu else F.relu(y), ffn_weight_2, ffn_bias_2) + x
     return y if norm_first else second(y)

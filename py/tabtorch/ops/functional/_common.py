@@ -3,11 +3,9 @@
 import warnings
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.autograd.tape import named, type_string  # noqa: F401
 from tabtorch.base.dtypes import TYPE_NAMES
-from tabtorch.ops.indexing.index_maps import every_example
-from tabtorch.ops.machinery.asserts import Complaint, assert_range
-from tabtorch.ops.machinery.integer_bounds import Range
 
 
 def ntuple(value, n):
@@ -54,7 +52,9 @@ def widened(x):
 
 def assert_between(t, low, high, operation, kind, text, below="", exempt=None):
     """Raises ``kind(text)`` for an element that is not in [low, high], nor ``exempt``: see ``ops/asserts.py`` for when."""
-    assert_range(every_example(t), Range(low, high, exempt), Complaint(kind, text, below), operation)
+    asserts = _lazy.asserts
+    complaint = asserts.Complaint(kind, text, below)
+    asserts.assert_range(_lazy.index_maps.every_example(t), asserts.Range(low, high, exempt), complaint, operation)
 
 
 def size_list(shape):

@@ -10,6 +10,7 @@ from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
 from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.neural.attention import attention, served
+from tabtorch.ops.random_numbers.dropout import dropout_numbers, dropout_of
 from tabtorch.ops.shaping.pad import pad
 
 #: what `torch.nn.functional` shows
@@ -51,22 +52,24 @@ def scaled_dot_product_attention(
                 )
     if scale is None:
         scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
-    if dropout_p == 0.0 and served(query, key, value, attn_mask, enable_gqa):
+    if dropout_p < 1.0 and served(query, key, value, attn_mask, enable_gqa):
+        numbers = dropout_numbers(dropout_p) if dropout_p > 0.0 else ()
 
         def gradients(g, q, k, v, mask):
-            return _gradients(g, q, k, v, mask, is_causal, scale)
+            return _gradients(g, q, k, v, mask, is_causal, scale, numbers)
 
-        return attention(query, key, value, attn_mask, is_causal, scale, gradients)
+        return attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers)
     if enable_gqa:
         key, value = _for_heads(key, query), _for_heads(value, query)
     dtype = query.dtype
     query, key, value = widened(query), widened(key), widened(value)  # as PyTorch's kernel has the scores of halves
     weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p)
+        weights = torch.dropout(weights, dropout_p, True)
     out = torch.matmul(weights, value).to(dtype)
     # PyTorch has a kernel for the common case, and the formula for others
-    if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1):
+    learnt = attn_mask is not None and attn_mask.requires_grad
+    if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1) and not learnt:
         named(out, "ScaledDotProductFlashAttentionForCpuBackward0")
     return out
 
@@ -92,15 +95,19 @@ def _weights(query, key, mask, is_causal, scale):
     return _safe_softmax(scores + mask)
 
 
-def _gradients(g, query, key, value, mask, is_causal, scale):
-    """Gradients of query, key and value of the dot product, which have all derivatives themselves."""
+def _gradients(g, query, key, value, mask, is_causal, scale, numbers):
+    """Gradients of query, key, value and mask of the dot product, which have all derivatives themselves. numbers: of dropout."""
     g, q = widened(g), widened(query)
     k, v = widened(_for_heads(key, query)), widened(_for_heads(value, query))
-    weights = _weights(q, k, mask, is_causal, scale)
+    weights = kept = _weights(q, k, mask, is_causal, scale)
     d = torch.matmul(g, v.transpose(-2, -1))
-    d = weights * (d - (weights * d).sum(-1, keepdim=True)) * scale
-    found = torch.matmul(d, k), torch.matmul(d.transpose(-2, -1), q), torch.matmul(weights.transpose(-2, -1), g)
-    return [_to_heads(x, like).to(like.dtype) for x, like in zip(found, (query, key, value), strict=True)]
+    if numbers:
+        kept, d = dropout_of(weights, numbers), dropout_of(d, numbers)
+    d = weights * (d - (weights * d).sum(-1, keepdim=True))
+    of_mask = d if mask is not None and mask.requires_grad else None
+    d = d * scale
+    found = torch.matmul(d, k), torch.matmul(d.transpose(-2, -1), q), torch.matmul(kept.transpose(-2, -1), g)
+    return *[_to_heads(x, like).to(like.dtype) for x, like in zip(found, (query, key, value), strict=True)], of_mask
 
 
 def _to_heads(g, like):

@@ -5,7 +5,6 @@ import math
 import tabtorch as torch
 from tabtorch import _lazy
 from tabtorch.ops.functional._common import assert_between, check_argument, named, scalar_type
-from tabtorch.ops.indexing.index_maps import every_example, host_values
 from tabtorch.ops.linalg.matmul import bilinear as _bilinear
 from tabtorch.ops.linalg.matmul import linear as _linear
 from tabtorch.ops.machinery.operand_devices import on_device_of
@@ -110,8 +109,8 @@ def one_hot(tensor, num_classes=-1):
         return torch.empty(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
     negative = "Class values must be non-negative."
     if num_classes == -1:
-        seen = every_example(tensor)
-        values = host_values(seen)
+        seen = _lazy.index_maps.every_example(tensor)
+        values = _lazy.index_maps.host_values(seen)
         if values is None:
             values = torch.stack(seen.aminmax()).tolist()  # one read
         if min(values) < 0:

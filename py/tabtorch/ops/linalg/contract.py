@@ -36,25 +36,32 @@ def plan(a: Meta, b: Meta, spec: Spec, dtype: Any) -> tuple[Inst, Meta, bool]:
         for x, n in zip(labels, m.shape, strict=True):
             if size.get(x, 1) == 1:
                 size[x] = n
-    batch, left, right, swapped = _arrange(la, lb, lo)
-    summed = [x for x in dict.fromkeys((*la, *lb)) if x not in lo]
-    order = (*batch, *left, *right, *summed)
-    shape = tuple(size[x] for x in order)
+    order, static, swapped = _arranged(spec)
+    shape = tuple([size[x] for x in order])
 
     def seen(m: Meta, labels: tuple[int, ...]) -> Meta:
         step = {x: (0 if n == 1 and size[x] != 1 else st) for x, n, st in zip(labels, m.shape, m.strides)}
-        return view_meta(m, shape, tuple(step.get(x, 0) for x in order))
+        return view_meta(m, shape, tuple([step.get(x, 0) for x in order]))
 
     kept = order[: len(lo)]
     device = device_of((a, b))
-    out = contiguous_meta(tuple(size[x] for x in kept), dtype, device)
+    out = contiguous_meta(shape[: len(lo)], dtype, device)
     ins = (seen(b, lb), seen(a, la)) if swapped else (seen(a, la), seen(b, lb))
-    i = inst(CONTRACT, ins, out, static=(len(batch), len(left), len(right), len(summed)))
+    i = inst(CONTRACT, ins, out, static=static)
     shown = out
     if kept != lo:
         step = dict(zip(kept, contiguous_strides(out.shape)))
         shown = meta(tuple(size[x] for x in lo), tuple(step[x] for x in lo), 0, dtype, device)
     return i, shown, swapped
+
+
+@remembered
+def _arranged(spec: Spec) -> tuple[tuple[int, ...], tuple[int, int, int, int], bool]:
+    """(labels in the order of the kernel: batch, first's, second's, summed; how many of each; whether the operands change places)."""
+    la, lb, lo = spec
+    batch, left, right, swapped = _arrange(la, lb, lo)
+    summed = [x for x in dict.fromkeys((*la, *lb)) if x not in lo]
+    return (*batch, *left, *right, *summed), (len(batch), len(left), len(right), len(summed)), swapped
 
 
 def _arrange(la: tuple[int, ...], lb: tuple[int, ...], lo: tuple[int, ...]) -> tuple[Any, Any, Any, bool]:

@@ -6,7 +6,7 @@ kept in a table of the row; after that, a call is one lookup, one node, one tens
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tabtorch import _lazy
@@ -17,7 +17,15 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, fit
 from tabtorch.engine.graph import Inst, Map, emit, inst
 from tabtorch.engine.symbols import Symbol, is_number
-from tabtorch.engine.view import Meta, broadcast_shapes, broadcast_strides, contiguous_meta, meta, ordered_strides
+from tabtorch.engine.view import (
+    Meta,
+    broadcast_shapes,
+    broadcast_strides,
+    contiguous_meta,
+    contiguous_strides,
+    meta,
+    ordered_strides,
+)
 from tabtorch.ops.machinery.arguments import as_operand, bind, class_name
 from tabtorch.ops.machinery.operand_devices import device_of, together
 from tabtorch.ops.machinery.out_types import CASTABLE
@@ -124,6 +132,8 @@ def layout_of(metas: list[Meta], shape: tuple[int, ...], numbers: bool = False) 
     nd = len(shape)
     if nd < 2 or (not numbers and all(m.contiguous and m.shape == shape for m in metas)):
         return None
+    if 0 not in shape and all(m.contiguous and m.strides == contiguous_strides(m.shape) for m in metas):
+        return None  # strides of no operand grow inwards
     strides = [broadcast_strides(m, shape) for m in metas]
     perm = list(range(nd - 1, -1, -1))
 
@@ -220,11 +230,12 @@ def check_shape(m: Meta, shape: tuple[int, ...]) -> None:
 class Family:
     """What has been worked out for one row: the tables, and its Maps."""
 
-    __slots__ = ("any", "backward", "backward_inplace", "ops", "row", "scalar_first", "scalar_last", "tensors")
+    __slots__ = ("any", "backward", "backward_inplace", "ops", "row", "scalar_first", "scalar_last", "tensors", "typed")
 
     def __init__(self, row: Row) -> None:
         self.row = row
         self.ops: dict[tuple[Any, ...], Map] = {}
+        self.typed = table()  # device and dtypes -> what `infer` tells by them
         self.tensors = table()  # one Meta, or a pair -> (Inst, Meta)
         self.scalar_last = table()  # (Meta, type) -> (Inst, Meta, convert)
         self.scalar_first = table()
@@ -253,6 +264,13 @@ def infer(
     row = f.row
     metas = [x._meta for x in operands if isinstance(x, Tensor)]
     device = device_of(metas)
+    kinds = None
+    if not options and into is None and row.check is None and len(metas) == len(operands):
+        kinds = (device.number, *[(m.dtype, m.ndim > 0) for m in metas])  # all that types are told by
+        known = f.typed.get(kinds)
+        if known is not None:
+            shape = metas[0].shape if len(metas) == 1 else broadcast_shapes(*[m.shape for m in metas])
+            return _placed(row, metas, shape, device, order, *known)
     common = promoted(row, operands)
     if options and row.check_options is not None:
         row.check_options(common, options)
@@ -293,14 +311,43 @@ def infer(
             numbers.append(v)
         else:
             pattern.append(("opt", name, ("const", v)))
+    several = any(
+        not isinstance(x, Tensor) and x is not None and str(k) not in row.apart for k, x in enumerate(operands)
+    )
+    op = _map_op(row, tuple(pattern), f.ops)
+    # arithmetic of 16-bit floats takes a number as float32, a comparison brings it to their type first
+    near = computed if compares or computed not in _HALVES else dtypes.float32
+    if row.apart and near in _NARROW:  # its numbers are not brought to the type of the tensors
+        near = dtypes.int32
+    types = common, computed, result, (computed.compute, near), op
+    if kinds is not None:
+        f.typed[kinds] = types
+    return _placed(row, metas, shape, device, order, *types, numbers, several)
+
+
+def _placed(
+    row: Row,
+    metas: list[Meta],
+    shape: tuple[int, ...],
+    device: Any,
+    order: Any,
+    common: Any,
+    computed: Any,
+    result: Any,
+    scalars: tuple[str, Any],
+    op: Map,
+    numbers: Sequence[Any] = (),
+    several: bool = False,
+) -> tuple[Inst, Meta, tuple[str, Any], list[Any]]:
+    """What `infer` returns, once types are known. several: there are numbers that count as tensors of another shape."""
     strides = None
-    if order == ():
-        several = any(
-            not isinstance(x, Tensor) and x is not None and str(k) not in row.apart for k, x in enumerate(operands)
-        )
+    plain = not (several or row.seen or row.empty_like)
+    if order == () and plain and all(m.contiguous and m.shape == shape for m in metas):
+        order = None
+    elif order == ():
         first = 1 if row.rule == "where" else 0  # whose condition stays what it is
         kind = common if computed is dtypes.bool_ else computed
-        seen = [*metas[:first], *[_brought_to(kind, m) for m in metas[first:]]]
+        seen = [m if m.dtype is kind or k < first else _brought_to(kind, m) for k, m in enumerate(metas)]
         if row.seen is not None:
             seen = row.seen(seen)
         order = None if row.row_major else layout_of(seen, shape, several)
@@ -309,13 +356,8 @@ def infer(
             strides = _own_strides(metas[0])
     node_meta, out = laid_out(shape, order, result, device, strides)
     ins = tuple([expanded(m, shape, None if 0 in shape else order) for m in metas])
-    op = _map_op(row, tuple(pattern), f.ops)
     i = inst(op, ins, node_meta, (computed.compute,) * len(numbers), None, computed.compute)
-    # arithmetic of 16-bit floats takes a number as float32, a comparison brings it to their type first
-    near = computed if compares or computed not in _HALVES else dtypes.float32
-    if row.apart and near in _NARROW:  # its numbers are not brought to the type of the tensors
-        near = dtypes.int32
-    return i, out, (computed.compute, near), numbers
+    return i, out, scalars, [*numbers]
 
 
 def check_alpha(d: Any, alpha: Any) -> None:

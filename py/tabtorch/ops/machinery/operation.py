@@ -15,11 +15,10 @@ from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.shapes import dense_strides, remembered, wrap_dim, wrap_dims
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, emit
-from tabtorch.engine.view import Meta, contiguous_meta
+from tabtorch.engine.view import Meta, contiguous_meta, meta
 from tabtorch.ops.machinery.operand_devices import WIDE
 from tabtorch.ops.machinery.out_types import CASTABLE, EXACT, Rule, anything
 from tabtorch.ops.machinery.registry import NOTHING, blame, missing, overridden, own_code, register, required
-from tabtorch.ops.machinery.signatures import SIGNATURES, complain
 
 #: NumPy's names of arguments, which PyTorch's parser takes too
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x1": "input", "x2": "other"}
@@ -52,8 +51,8 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                         if isinstance(x, Tensor) and x._meta.device.implicit and d in WIDE and d is not x._meta.dtype:
                             return public(x.to(d), *args[1:], **kw)  # where there is such a type
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
-                        if name in SIGNATURES:
-                            complain(name, args[of_tensor:], kw, of_tensor)
+                        if name in _lazy.signatures.SIGNATURES:
+                            _lazy.signatures.complain(name, args[of_tensor:], kw, of_tensor)
                         lacking = [n for n in required(f)[len(args) :] if n not in kw]
                         if lacking:
                             raise missing(name, lacking) from None
@@ -152,7 +151,7 @@ def view_meta(m: Meta, shape: tuple[int, ...], strides: tuple[int, ...], offset:
     """A view of what `m` views; without elements it is the plain one, so that it stands for no place at all."""
     if 0 in shape:
         return contiguous_meta(shape, m.dtype, m.device)
-    return m.view(shape, strides, m.offset + offset)
+    return meta(shape, strides, m.offset + offset, m.dtype, m.device, m.mark)
 
 
 @remembered

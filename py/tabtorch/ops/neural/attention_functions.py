@@ -11,14 +11,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tabtorch import _lazy
+from tabtorch.autograd.edges import read_by
 from tabtorch.base import dtypes
+from tabtorch.base.thread_state import next_seq
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import lower
 from tabtorch.engine.expr import Expr
 from tabtorch.engine.graph import Inst, Map, Node, queue_of
 from tabtorch.engine.lower import U0, Kernel, Ref, index_of, shown
 from tabtorch.engine.lowering import Lowering
-from tabtorch.engine.symbols import is_number
+from tabtorch.engine.symbols import fixed, is_number
 from tabtorch.engine.target import target
 from tabtorch.ops.machinery.integer_bounds import Proof, bounded, limits
 
@@ -28,27 +30,80 @@ GIVEN = 5
 _MAY_OVERFLOW = frozenset("add sub mul neg square _pow bitwise_left_shift".split())
 
 
-class Functions(NamedTuple):
-    """What was traced, as structure. A value has a number: below GIVEN it was given, then they are the results of `insts`.
+class Constant(NamedTuple):
+    """A number that is no size."""
 
-    sources: of each of `insts` the numbers of its inputs; -1 - j is captured tensor j.
+    value: int
+
+
+def _constants(x: Any) -> Any:
+    """What an operation whose numbers are no sizes was told, with those told apart."""
+    if type(x) is tuple:
+        return tuple(map(_constants, x))
+    return Constant(fixed(x)) if type(x) is int or is_number(x) else x
+
+
+def _numbers(x: Any) -> Any:
+    if type(x) is tuple:
+        return tuple(map(_numbers, x))
+    return x.value if type(x) is Constant else x
+
+
+class Step(NamedTuple):
+    """What a kernel has to know of an instruction. Views, and what the operation was told, hang on sizes."""
+
+    op: Any
+    scalars: tuple[str, ...]
+    compute: str
+    ins: tuple[Any, ...] = ()
+    out: Any = None
+    static: Any = None
+
+    @classmethod
+    def of(cls, i: Inst) -> Step:
+        return cls(i.op, i.scalars, i.compute, i.ins, i.out, i.static if i.op.sized else _constants(i.static))
+
+    @property
+    def told(self) -> Any:
+        """As the operation was told it."""
+        return self.static if self.op.sized else _numbers(self.static)
+
+
+class Functions(NamedTuple):
+    """What was traced, as structure. A value has a number: below GIVEN it was given, then they are the results of `steps`.
+
+    sources: of each of `steps` the numbers of its inputs; -1 - j is captured tensor j.
     score, slope (its derivative by the score), kept: the results' numbers; None where there is no such function.
     """
 
-    insts: tuple[Inst, ...]
+    steps: tuple[Step, ...]
     sources: tuple[tuple[int, ...], ...]
     score: int | None
     slope: int | None
     kept: int | None
 
+    def sizes(self) -> tuple[Any, ...]:
+        """What of it hangs on sizes, for schedules.py."""
+        return tuple([s[3:] for s in self.steps])
+
+    def rest(self) -> Functions:
+        """What does not."""
+        return self._replace(steps=tuple([Step(*s[:3]) for s in self.steps]))
+
+    def with_sizes(self, sizes: tuple[Any, ...]) -> Functions:
+        """What `rest` gave, with these sizes."""
+        return self._replace(steps=tuple([Step(*s[:3], *x) for s, x in zip(self.steps, sizes, strict=True)]))
+
 
 class Traced(NamedTuple):
-    """Functions, the tensors that they have captured, and their numbers."""
+    """Functions, the tensors that they have captured, and their numbers. wanted: what stands for those of the tensors whose
+    gradients are wanted."""
 
     functions: Functions
     captured: list[Tensor]
     scalars: list[Any]
     types: list[str]
+    wanted: list[Tensor]
 
 
 class _Untraceable(Exception):
@@ -76,7 +131,7 @@ class _Trace:
         return found
 
     def _captured(self, n: Node) -> int:
-        if n.inst.out.device.number != self.device.number or n.inst.concrete is not None:
+        if n.inst.out.device.number != self.device.number:
             raise _Untraceable
         self.captured.append(n)
         return -len(self.captured)
@@ -84,7 +139,7 @@ class _Trace:
     def _computed(self, n: Node) -> int:
         i = n.inst
         real = not any(m.dtype.is_complex for m in (i.out, *i.ins))
-        if type(i.op) is not Map or i.out.numel != 1 or i.concrete is not None or not real:
+        if type(i.op) is not Map or i.out.numel != 1 or not real:
             raise _Untraceable
         if i.out.dtype is dtypes.int32 and i.op.name in _MAY_OVERFLOW and Proof().interval(n) == limits(dtypes.int32):
             raise _Untraceable
@@ -103,10 +158,8 @@ def trace(
 ) -> Traced | None:
     """The functions of an attention of (batches, heads, queries, keys), or None where they are not to be traced.
 
-    gradient: whether the derivative is wanted. A captured tensor may not want one.
+    gradient: whether the derivative is wanted; it is, too, where a captured tensor wants one.
     """
-    if any(map(is_number, sizes)):
-        return None
     try:
         return _traced(sizes, device, score_mod, mask_mod, gradient)
     except Exception:  # the formula calls the functions again, and tells
@@ -116,21 +169,22 @@ def trace(
 def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, gradient: bool) -> Traced:
     zeros, vmap = _lazy.creation.zeros, _lazy.func.vmap
     waiting = queue_of(device).waiting()
-    start = len(waiting)
+    start, first = len(waiting), next_seq()
     score = zeros((1,), dtype=dtypes.float32, device=device)
     place = [bounded(zeros((1,), dtype=dtypes.int32, device=device), 0, n - 1) for n in sizes]
     given = [t._storage.node for t in (score, *place)]
     score.requires_grad_(gradient)
     results: list[Any] = [None] * 3
+    wanted: list[Tensor] = []
     if score_mod is not None:
         out = results[0] = vmap(score_mod)(score, *place).to(dtypes.float32)
-        if out._rg and not (gradient and _leads_to(out, score)):
-            raise _Untraceable
+        wanted = [t for t in read_by(out, first) if t is not score]
+        if wanted and not gradient:
+            return _traced(sizes, device, score_mod, mask_mod, True)
         if gradient:
-            slope = (
-                _lazy.autograd.grad(out, score, out.detach().new_ones(1)) if out._rg else [zeros((1,), device=device)]
-            )
-            results[1] = slope[0]
+            one = out.detach().new_ones(1)
+            slope = _lazy.autograd.grad(out, score, one, allow_unused=True)[0] if out._rg else None
+            results[1] = zeros((1,), device=device) if slope is None else slope
     if mask_mod is not None:
         kept = results[2] = vmap(mask_mod)(*place)
         if kept._meta.dtype is not dtypes.bool_ or kept._rg:
@@ -148,33 +202,18 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
         raise _Untraceable
     if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks
         raise _Untraceable
-    functions = Functions(tuple(t.insts), tuple(t.sources), *numbers)
-    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types)
-
-
-def _leads_to(out: Tensor, score: Tensor) -> bool:
-    """Whether gradients of `out` go to the score and to nothing else."""
-    stack, seen = [out.grad_fn], set()
-    while stack:
-        fn = stack.pop()
-        if fn is None or id(fn) in seen:
-            continue
-        seen.add(id(fn))
-        leaf = getattr(fn, "variable", None)
-        if leaf is not None and leaf is not score:
-            return False
-        stack += [f for f, _ in fn.next_functions]
-    return True
+    functions = Functions(tuple(map(Step.of, t.insts)), tuple(t.sources), *numbers)
+    return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types, wanted)
 
 
 class _Numbers:
     """A kernel, as the values of traced nodes ask it for scalars and the beginnings of views."""
 
-    def __init__(self, k: Kernel, low: Lowering, insts: tuple[Inst, ...], first: int) -> None:
+    def __init__(self, k: Kernel, low: Lowering, steps: tuple[Step, ...], first: int) -> None:
         self.kernel = k
         self.low = low
-        self.insts = insts
-        self.starts = [first + sum(len(x.scalars) for x in insts[:i]) for i in range(len(insts))]
+        self.steps = steps
+        self.starts = [first + sum(len(x.scalars) for x in steps[:i]) for i in range(len(steps))]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
@@ -183,7 +222,7 @@ class _Numbers:
         return self.low.scalar(self.kernel, self.starts[key[0]] + key[1])
 
     def offset(self, key: tuple[int, int]) -> Expr:
-        return self.kernel.dim(self.insts[key[0]].ins[key[1]].offset, ("begin", key))
+        return self.kernel.dim(self.steps[key[0]].ins[key[1]].offset, ("begin", key))
 
 
 class Values(lower.Values):
@@ -193,14 +232,14 @@ class Values(lower.Values):
     """
 
     def __init__(self, k: Kernel, low: Lowering, f: Functions, given: list[Expr], input: int, scalar: int) -> None:
-        self.k: Any = _Numbers(k, low, f.insts, scalar)
+        self.k: Any = _Numbers(k, low, f.steps, scalar)
         self.low = low
         self.f = f
         self.input = input
         self.point = None
         self.only = [(U0, 1, "traced")]  # the one point of what has one element
         self.found: dict[int, Any] = dict(enumerate(given))
-        self.nodes = [_Step(i, s) for i, s in zip(f.insts, f.sources, strict=True)]
+        self.nodes = [_Node(x._replace(static=x.told), s) for x, s in zip(f.steps, f.sources, strict=True)]
 
     def of(self, number: int) -> Any:
         """The value with that number."""
@@ -209,17 +248,17 @@ class Values(lower.Values):
         return self.found[number]
 
     def source(self, pos: int, i: int, factors: Any) -> Any:
-        return self.element(pos, i, index_of(self.k, self.f.insts[pos].ins[i], factors, ("traced", pos, i)))
+        return self.element(pos, i, index_of(self.k, self.f.steps[pos].ins[i], factors, ("traced", pos, i)))
 
     def element(self, pos: int, i: int, at: Expr) -> Any:
-        m, s = self.f.insts[pos].ins[i], self.f.sources[pos][i]
+        m, s = self.f.steps[pos].ins[i], self.f.sources[pos][i]
         if s >= 0:  # it has one element
             return shown(self.of(s), m.dtype, m.mark)
         return self.k.load(Ref(self.low.input(self.input - 1 - s).key, m.dtype, m.mark), at)
 
 
-class _Step(NamedTuple):
-    inst: Inst
+class _Node(NamedTuple):
+    inst: Step
     srcs: tuple[int, ...]
 
 

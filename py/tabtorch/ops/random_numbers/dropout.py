@@ -58,11 +58,16 @@ def _masked(x: Tensor, order: Any, numbers: tuple[int, ...], scale: float) -> Te
     return r
 
 
-def _on_device(x: Tensor, p: float) -> Tensor:
-    """Dropout with bits of the device's generator, 0 < p < 1."""
+def dropout_numbers(p: float) -> tuple[Any, ...]:
+    """What says which elements a dropout with bits of the device's generator keeps, 0 < p < 1: seed and offset, the threshold of
+    a random word, and what is kept is multiplied by."""
+    return *random.device_generator.next(), philox.threshold(1.0 - p), 1.0 / (1.0 - p)
+
+
+def dropout_of(x: Tensor, numbers: tuple[Any, ...]) -> Tensor:
+    """The dropout that the numbers make of `x`; element i, as `x` lies in memory, takes the random word of the counter i."""
     m = x._meta
-    numbers = (*random.device_generator.next(), philox.threshold(1.0 - p))
-    return _masked(x, layout_of([m], m.shape), numbers, 1.0 / (1.0 - p))
+    return _masked(x, layout_of([m], m.shape), numbers[:-1], numbers[-1])
 
 
 def _check(p: float) -> None:
@@ -106,7 +111,7 @@ def _dropout(input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool
     if p == 1:
         return _multiply(input, zeros((), dtype=input.dtype, device=input.device), in_place)
     if not (feature or alpha or in_place) and not input._meta.device.host and input.dtype.category == 2:
-        return _on_device(input, p)
+        return dropout_of(input, dropout_numbers(p))
     noise = _keep(_feature_shape(input) if feature else input.detach(), p)
     if not alpha:
         return _multiply(input, noise.div_(1 - p), in_place)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import ops
+from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
-from tabtorch.engine import functions as fn
 from tabtorch.engine.expr import Complex, absolute, cast, const, floor, idiv, imod, trunc, where
-from tabtorch.ops.indexing.index_maps import check_divisor
 from tabtorch.ops.machinery.out_types import same
 from tabtorch.ops.machinery.promotion import not_implemented
 from tabtorch.ops.machinery.registry import Row, elementwise, register
@@ -25,6 +23,11 @@ from tabtorch.ops.rows.row_helpers import (
     scaled,
     zero,
 )
+
+
+def _check_divisor(operands: list[Any]) -> None:
+    _lazy.index_maps.check_divisor(operands)
+
 
 # ---- sums and products
 
@@ -112,7 +115,7 @@ def _div_floor(x: Any, y: Any) -> Any:
     if not is_float(x):
         q = idiv(x, y)
         return where((q * y != x) & ((x < 0) ^ (y < 0)), q - 1, q)
-    m = fn.fmod(x, y)
+    m = _lazy.engine_functions.fmod(x, y)
     d = (x - m) / y - where((m != 0) & ((m < 0) ^ (y < 0)), 1.0, zero(x))
     f = floor(d)
     f = f + where(d - f > 0.5, 1.0, zero(x))
@@ -121,7 +124,7 @@ def _div_floor(x: Any, y: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    m = fn.fmod(x, y) if is_float(x) else imod(x, y)
+    m = _lazy.engine_functions.fmod(x, y) if is_float(x) else imod(x, y)
     return where((m != 0) & ((m < 0) ^ (y < 0)), m + y, m)
 
 
@@ -148,7 +151,7 @@ elementwise(
         "input, other",
         "Rounded towards zero.",
         method=False,
-        each=check_divisor,
+        each=_check_divisor,
         backward_name="DivBackward2",
         numbers="*",
     )
@@ -164,7 +167,7 @@ elementwise(
         cost=8,
         method=False,
         backward_name="DivBackward2",
-        each=check_divisor,
+        each=_check_divisor,
         numbers="*",
     )
 )
@@ -178,7 +181,7 @@ elementwise(
         "input / other, rounded down.",
         cost=8,
         backward_name="NotImplemented",
-        each=check_divisor,
+        each=_check_divisor,
         numbers="*",
     )
 )
@@ -221,13 +224,13 @@ elementwise(
         "The remainder with the divisor's sign (Python's %).",
         cost=8,
         backward_name=_by_divisor("Remainder"),
-        each=check_divisor,
+        each=_check_divisor,
     )
 )
 elementwise(
     Row(
         "fmod",
-        lambda x, y: fn.fmod(x, y) if is_float(x) else imod(x, y),
+        lambda x, y: _lazy.engine_functions.fmod(x, y) if is_float(x) else imod(x, y),
         (lambda g, x, y, out: g, lambda g, x, y, out: -g * ops.div(x, y, rounding_mode="trunc")),
         rule("fmod_cpu", bools=False),
         "input, other",
@@ -235,7 +238,7 @@ elementwise(
         cost=8,
         numbers="1",
         backward_name=_by_divisor("Fmod"),
-        each=check_divisor,
+        each=_check_divisor,
     )
 )
 elementwise(
@@ -339,7 +342,7 @@ elementwise(
 elementwise(
     Row(
         "copysign",
-        lambda x, y: fn.copysign(x, y),
+        lambda x, y: _lazy.engine_functions.copysign(x, y),
         (lambda g, x, y, out: g * (out / x).masked_fill(x == 0, 0), lambda g, x, y, out: nothing(g)),
         real_float(),
         "input, other",

@@ -12,7 +12,6 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.base.dtypes import bool_, dtype, get_default_dtype
 from tabtorch.engine.expr import Complex, absolute, cast, const, exp, fit, isinf, isnan, log, signbit, where
-from tabtorch.engine.functions import log1p
 from tabtorch.ops.machinery.promotion import not_implemented
 from tabtorch.ops.machinery.registry import Row, elementwise
 
@@ -78,13 +77,13 @@ def logaddexp(x: Any, y: Any) -> Any:
     if isinstance(x, Complex):
         first = x.re > y.re
         high, low = where(first, x, y), where(first, y, x)
-        v = high + log1p(exp(low - high))
+        v = high + _lazy.engine_functions.log1p(exp(low - high))
         same = isinf(low.re) & (low.re == high.re)
         v = where(same, where(low.re < 0.0, low, log(exp(low) + exp(high))), v)
         none = const(math.nan, low.re.type)
         return where(isnan(x) | isnan(y), Complex(none, none), v)
     big = where(x > y, x, y)
-    v = big + log1p(exp(-absolute(x - y)))
+    v = big + _lazy.engine_functions.log1p(exp(-absolute(x - y)))
     return where(isnan(x) | isnan(y), x + y, where(isinf(x) & (x == y), x, v))
 
 

@@ -3,14 +3,15 @@
  * It takes the same commands as the GPU and needs nothing but the language.
  */
 
-import { type Place, placesOf } from "./binding";
-import { CommandError, type ErrorRecord, fail, recordOf } from "./errors";
-import type { Faults } from "./faults";
-import { isDispatch, neededSlots, ParamTemplate } from "./params";
-import { Pool, type Pooled } from "./pool";
-import type { BlockReader, ElementType, KernelSpec, PlanSpec } from "./protocol";
-import { classCapacity, sizeClass } from "./sizes";
-import type { Stats } from "./stats";
+import { type Place, placesOf } from "../binding";
+import type { HostDevice, HostDeviceKind, Plan } from "../device";
+import { CommandError, type ErrorRecord, fail, recordOf } from "../errors";
+import type { Faults } from "../faults";
+import { isDispatch, neededSlots, ParamTemplate } from "../params";
+import { Pool, type Pooled } from "../pool";
+import type { BlockReader, ElementType, KernelSpec, PlanSpec } from "../protocol";
+import { classCapacity, sizeClass } from "../sizes";
+import type { Stats } from "../stats";
 
 type Arrays =
   | Float32Array
@@ -102,7 +103,8 @@ interface CpuDispatch {
   kernel: CpuKernel;
   bind: number[];
   label: string;
-  /** P, I, F, D, Q, then room for the buffers, then the grid */
+  grid: number[];
+  /** P, I, F, D, Q, then room for the buffers and the grid; plans that differ in numbers alone share it */
   args: unknown[];
 }
 type CpuStep =
@@ -110,14 +112,15 @@ type CpuStep =
   | { kind: "copy"; src: number; dst: number; nbytes: number }
   | { kind: "clear"; slot: number };
 
-export class CpuPlan {
-  readonly dev = 1;
+class CpuPlan implements Plan {
   readonly steps: CpuStep[];
   readonly outputs: { slot: number; nbytes: number; classIndex: number }[];
   /** classes of the pieces of memory in which temporaries lie */
   readonly pieces: number[];
   readonly temps: Place[];
   readonly params: ParamTemplate;
+  /** where the words are while it runs, as kernels see them; plans that differ in numbers alone share it, and `slots` */
+  readonly words: Uint32Array<ArrayBuffer>;
   readonly floats: Float32Array;
   readonly slots: (CpuHandle | undefined)[];
   /** the slots that a step binds: what lies in the others need not be there */
@@ -126,10 +129,12 @@ export class CpuPlan {
   constructor(
     readonly spec: PlanSpec,
     kernelOf: (id: number) => CpuKernel,
+    like?: CpuPlan,
   ) {
-    this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], 8);
-    const { words } = this.params;
-    this.floats = new Float32Array(words.buffer);
+    this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], 8, like?.params);
+    const words = like?.words ?? new Uint32Array(this.params.words.length);
+    this.words = words;
+    this.floats = like?.floats ?? new Float32Array(words.buffer);
     this.outputs = Object.entries(spec.outputs).map(([slot, nbytes]) => ({
       slot: Number(slot),
       nbytes,
@@ -137,10 +142,15 @@ export class CpuPlan {
     }));
     this.pieces = (spec.temps ?? []).map(sizeClass);
     this.temps = placesOf(spec);
-    this.slots = new Array(spec.slots + this.temps.length).fill(undefined);
-    this.needed = neededSlots(spec);
+    this.slots = like?.slots ?? new Array(spec.slots + this.temps.length).fill(undefined);
+    this.needed = like?.needed ?? neededSlots(spec);
     this.steps = spec.steps.map((step, i): CpuStep => {
       if (isDispatch(step)) {
+        const { grid } = step;
+        if (like !== undefined) {
+          const { kernel, bind, label, args } = like.steps[i] as CpuDispatch;
+          return { kind: "dispatch", kernel, bind, label, grid, args };
+        }
         const kernel = kernelOf(step.kernel);
         const at = this.params.offsets[i] as number;
         const n = step.words.length;
@@ -152,11 +162,11 @@ export class CpuPlan {
           new Float64Array(words.buffer, at, wide),
           new BigInt64Array(words.buffer, at, wide),
           ...step.bind.map(() => undefined),
-          step.grid,
+          undefined,
         ];
         if (step.bind.length !== kernel.types.length)
           throw new Error(`${kernel.spec.name} binds ${kernel.types.length} buffers, its step ${step.bind.length}`);
-        return { kind: "dispatch", kernel, bind: step.bind, label: step.label ?? kernel.spec.name, args };
+        return { kind: "dispatch", kernel, bind: step.bind, label: step.label ?? kernel.spec.name, grid, args };
       }
       if ("copy" in step) return { kind: "copy", src: step.copy[0], dst: step.copy[1], nbytes: step.copy[2] };
       return { kind: "clear", slot: step.clear[0] };
@@ -164,7 +174,7 @@ export class CpuPlan {
   }
 }
 
-export class CpuDevice {
+export class CpuDevice implements HostDevice {
   private readonly pool = new Pool<CpuBlock>();
   /** or why there is none */
   private readonly kernels: (CpuKernel | ErrorRecord | undefined)[] = [];
@@ -173,6 +183,7 @@ export class CpuDevice {
   /** the most that was ever live */
   peakBytes = 0;
   liveBuffers = 0;
+  dispatches = 0;
 
   constructor(
     private readonly stats: Stats,
@@ -198,13 +209,15 @@ export class CpuDevice {
     }
   }
 
-  definePlan(spec: PlanSpec): CpuPlan {
-    return new CpuPlan(spec, (id) => {
+  /** like: a plan of the same steps, of which this one differs in numbers alone. */
+  definePlan(spec: PlanSpec, like?: CpuPlan): CpuPlan {
+    const kernelOf = (id: number) => {
       const kernel = this.kernels[id];
       if (kernel instanceof CpuKernel) return kernel;
       if (kernel !== undefined) throw new CommandError(kernel);
       return fail("internal", spec.name, `kernel ${id} is not defined`);
-    });
+    };
+    return new CpuPlan(spec, kernelOf, like);
   }
 
   has(id: number): boolean {
@@ -234,7 +247,8 @@ export class CpuDevice {
       slots[i] = handle;
     }
     const scalars = (reader.at + 4 + nslots + 1) & ~1;
-    plan.params.patch(plan.params.words, plan.floats, 0, reader.words, reader.doubles, scalars);
+    plan.words.set(plan.params.words);
+    plan.params.patch(plan.words, plan.floats, 0, reader.words, reader.doubles, scalars);
     const leased: CpuBlock[] = [];
     try {
       for (const classIndex of plan.pieces) leased.push(this.lease(classIndex, spec.name));
@@ -251,11 +265,11 @@ export class CpuDevice {
 
   private step(step: CpuStep, slots: CpuHandle[]): void {
     if (step.kind === "dispatch") {
-      const { args, bind, kernel } = step;
+      const { args, bind, grid, kernel } = step;
       for (let i = 0; i < bind.length; i++)
         args[5 + i] = (slots[bind[i] as number] as CpuHandle).view(kernel.types[i] as number);
-      this.stats.dispatches++;
-      this.stats.cpuDispatches++;
+      args[5 + bind.length] = grid;
+      this.dispatches++;
       try {
         kernel.body(...args);
       } catch (error) {
@@ -411,3 +425,13 @@ export class CpuDevice {
 function stillborn(reason: ErrorRecord): CpuHandle {
   return new CpuBlock(new ArrayBuffer(0), -1, 0, reason).whole;
 }
+
+const cpu: HostDeviceKind = {
+  number: 1,
+  name: "cpu",
+  prefix: "cpu",
+  accelerator: false,
+  open: ({ counters, faults }) => new CpuDevice(counters, faults),
+};
+
+export default cpu;
