@@ -115,6 +115,16 @@ def case_written_parameters() -> None:
         close(run(x), net(x))
         net.weight.data = torch.ones(2, 3)
         close(run(x), net(x))
+        net.weight.data.mul_(3)
+        close(run(x), net(x))
+        net.bias.numpy()[1] = 7
+        close(run(x), net(x))
+    net = nn.Linear(512, 512)
+    run, x = compiled(net), torch.randn(1, 512)
+    with torch.no_grad():
+        close(run(x), net(x))
+        net.weight.data.mul_(2)
+        close(run(x), net(x))
 
 
 def case_memory() -> None:
@@ -257,6 +267,11 @@ def case_batch_norm() -> None:
             close(run(x.to(place)), a(x))
             for p, q in zip(a.buffers(), b.buffers(), strict=True):
                 close(q, p)
+        xs = torch.randn(2, 8, 4)
+        for net, f, where in ((a, a, "cpu"), (b, run, place)):  # a backward after another forward has moved them
+            net.zero_grad()
+            sum(o.square().sum() for o in [f(x) for x in xs.to(where)]).backward()
+        close(b.weight.grad, a.weight.grad, 1e-4)
         a.eval(), b.eval()
         close(run(x.to(place)), a(x))
 
@@ -463,6 +478,27 @@ def case_errors() -> None:
         compiled(f)(torch.ones(3))
     with raises(torch._dynamo.exc.BackendCompilerFailed, "torch.ops.dynamo_cases.unknown(x)"):
         compiled(f)(torch.ones(3))
+
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    with raises(torch._dynamo.exc.BackendCompilerFailed, "the higher-order operator cond is not supported"):
+        compiled(branches)(torch.ones(3))
+
+
+def case_lost_device() -> None:
+    """What was kept on a device that was lost is uploaded again."""
+    net, x = mlp(), torch.randn(4, 8)
+    run = compiled(net)
+    with torch.no_grad():
+        for _ in range(4):
+            close(run(x), net(x))
+        if get_bridge().info.get("webgpu"):
+            get_bridge().lose_device()
+            with raises(RuntimeError, "lost"):
+                run(x)
+        for _ in range(4):
+            close(run(x), net(x))
 
 
 def case_output_code() -> None:
