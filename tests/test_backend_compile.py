@@ -22,7 +22,16 @@ CASES = [
     if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
 ]
 #: what is run on the GPU, too: a software adapter is slow, and what Dynamo does is the same for both
-ON_WEBGPU = ["train_mlp", "train_cnn", "training_counts", "written_parameters", "mutation", "dropout", "types"]
+ON_WEBGPU = [
+    "train_mlp",
+    "train_cnn",
+    "training_counts",
+    "written_parameters",
+    "mutation",
+    "dropout",
+    "types",
+    "lost_device",
+]
 
 
 class Worker:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from tabtorch.autograd import grad_mode
-from tabtorch.backend.dynamo.edges import laid_out, strides_like, to_device, to_host, to_webgpu, write_back
+from tabtorch.backend.dynamo.edges import apart, laid_out, strides_like, to_device, to_host, to_webgpu, write_back
 from tabtorch.backend.dynamo.lower import Program, known
 from tabtorch.backend.tensors import NAME, THEIRS, place
 from tabtorch.compiled.driver import Compiled
@@ -41,7 +40,7 @@ class CompiledGraph:
         self.compiled = Compiled(program.function, dynamic=varying)
         self.inputs = program.inputs
         self.unbound = program.unbound
-        self.constants = [to_device(t, False) for t in program.constants]
+        self.constants = program.constants
         self.written = [(i, program.inputs.index(i)) for i in dict.fromkeys(program.written)]
         self.made: dict[tuple[torch.fx.Node, bool], Result] = {}
         self.outputs = [
@@ -55,9 +54,12 @@ class CompiledGraph:
         taken = list(args)
         args.clear()
         ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
+        constants = [to_device(t, True) for t in self.constants]
         numbers = [taken[i] for i in self.unbound]
         with grad_mode.no_grad():
-            values = self.compiled(*ours, *self.constants, *numbers)
+            values = self.compiled(*ours, *constants, *numbers)
+            theirs = {id(t._storage) for t in ours}
+            values = [apart(x) if id(x._storage) in theirs else x for x in values]
             back = [(taken[i], ours[k]) for i, k in self.written if taken[i].device.type != NAME]
             del ours
             hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
@@ -112,9 +114,7 @@ class CompiledGraph:
             ((_, i, d),) = places
             return lambda taken: taken[i] if d is None else taken[i].shape[d]
         kind = number.node.pytype
-        return lambda taken: kind(
-            expr.xreplace({s: sympy.sympify(taken[i] if d is None else taken[i].shape[d]) for s, i, d in places})
-        )
+        return lambda taken: kind(expr.subs({s: taken[i] if d is None else taken[i].shape[d] for s, i, d in places}))
 
 
 class Result:

@@ -2,25 +2,29 @@
 
 A tensor on "webgpu" has ours as its storage: nothing is copied. One on the CPU is uploaded, and a result for the CPU is
 downloaded. Parameters and buffers of a model on the CPU are kept on the device as long as their storage lives and their version
-stands; so a step of inference uploads its input alone. What counts is the version that PyTorch counts with every write: what is
-written past it (through `.data`, or by NumPy) is not seen, as autograd does not see it.
+stands; so a step of inference uploads its input alone. PyTorch counts a version with every write but those through `.data` and
+by NumPy: for these the bytes are looked at, all of a small tensor and a sample of a large one. A write past the version that
+leaves the sample as it was, as of one element of a large matrix, is not seen.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from tabtorch import _lazy
-from tabtorch.backend.tensors import NAME, THEIRS, unwrap, upload, wrap
+from tabtorch.backend.tensors import NAME, OURS, THEIRS, place, unwrap, upload, wrap
 from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
+from tabtorch.storage import Storage
 
+#: numbers that PyTorch has made tensors of: they may be less exact where a device has no such type
+_NUMBERS = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: counts devices that were lost: what was kept on one is gone
 _losses = [0]
 
@@ -35,13 +39,39 @@ on_loss(_lost)
 class _Kept:
     """The device's copy of a CPU tensor, which lives with that tensor's storage, as an attribute of it."""
 
-    __slots__ = ("layout", "loss", "value", "version")
+    __slots__ = ("bytes", "layout", "look", "loss", "value", "version")
 
-    def __init__(self, value: Tensor, version: int, layout: Any) -> None:
+    def __init__(self, value: Tensor, t: torch.Tensor) -> None:
         self.value = value
-        self.version = version
-        self.layout = layout
+        self.layout = _layout(t)
         self.loss = _losses[0]
+        self.look = _look(t)
+        self.note(t)
+
+    def note(self, t: torch.Tensor) -> None:
+        """The value is what the tensor has now."""
+        self.version = t._version
+        self.bytes = self.look()
+
+    def stands(self, t: torch.Tensor) -> bool:
+        """Whether the value is still that of the tensor, which has this layout."""
+        return self.version == t._version and self.loss == _losses[0] and self.look() == self.bytes
+
+
+#: bytes of a tensor that are compared one by one, and how many words are of a larger one
+_SMALL, _WORDS = 4096, 32
+
+
+def _look(t: torch.Tensor) -> Callable[[], Any]:
+    """A function that gives bytes of a tensor, to be called while it lies where it lies now."""
+    address, nbytes = t.data_ptr(), t.nbytes
+    if not nbytes or not t.is_contiguous():
+        return bytes
+    if nbytes <= _SMALL:
+        return lambda: ctypes.string_at(address, nbytes)
+    step = nbytes // _WORDS // 8 * 8
+    words = [ctypes.c_uint64.from_address(address + k * step) for k in range(_WORDS)]
+    return lambda: [word.value for word in words]
 
 
 def _layout(t: torch.Tensor) -> Any:
@@ -56,19 +86,21 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
         raise RuntimeError(
             f"torch.compile(backend='webgpu'): a tensor on {t.device}, where 'webgpu' or 'cpu' is expected"
         )
+    if not t.dim() and t.dtype in _NUMBERS and place().lacks(OURS[t.dtype]):
+        t = t.to(_NUMBERS[t.dtype])
     if t.is_inference():  # has no version
         return upload(t)
     storage = t.untyped_storage()
     with LOCK:
         kept = getattr(storage, "_tabtorch_copy", None)
-        if kept is not None and kept.version == t._version and kept.loss == _losses[0] and kept.layout == _layout(t):
-            found: Tensor = kept.value
-            return found
-        if kept is not None and not keep and kept.layout == _layout(t):
+        if kept is not None and kept.layout == _layout(t):
             keep = True
+            if kept.stands(t):
+                found: Tensor = kept.value
+                return found
         value = upload(t)
         if keep:
-            storage._tabtorch_copy = _Kept(value, t._version, _layout(t))
+            storage._tabtorch_copy = _Kept(value, t)
     return value
 
 
@@ -80,7 +112,12 @@ def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
         return
     kept = getattr(t.untyped_storage(), "_tabtorch_copy", None)
     if kept is not None and kept.value is value:
-        kept.version = t._version
+        kept.note(t)
+
+
+def apart(x: Tensor) -> Tensor:
+    """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
+    return Tensor._wrap(Storage(x._storage.node), x._meta)
 
 
 def strides_like(traced: torch.Tensor) -> list[int] | None:

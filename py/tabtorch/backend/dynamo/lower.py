@@ -161,7 +161,7 @@ class Program:
         for k, o in enumerate(self.outputs):
             if is_result(o):
                 groups.setdefault(_memory(o), []).append(k)
-        found: dict[Any, Any] = {}
+        found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
             if len({self.outputs[k] for k in group}) == 1:
                 continue
