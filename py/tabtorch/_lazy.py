@@ -92,6 +92,7 @@ _MODULES = {
     "ranges": "tabtorch.core.ranges",
     "reduce": "tabtorch.ops.reductions.reduce",
     "registry": "tabtorch.ops.machinery.registry",
+    "reinterpreted": "tabtorch.core.reinterpreted",
     "resizing": "tabtorch.ops.shaping.resizing",
     "rnn": "tabtorch.nn.modules.rnn",
     "row_helpers": "tabtorch.ops.rows.row_helpers",

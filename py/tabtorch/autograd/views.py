@@ -21,7 +21,6 @@ from tabtorch.autograd.tape import (
     short_name,
     unsupported,
 )
-from tabtorch.core.reinterpreted import complex_as_real, real_as_complex
 from tabtorch.core.tensor import DATA, Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, contiguous_strides
 from tabtorch.ops.machinery import registry
@@ -238,8 +237,8 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
 _MARKED: dict[int, Callable[[Any], Tensor]] = {CONJ: lambda g: g.conj(), NEG: lambda g: -g}
 #: what looks whether a tensor may be seen so, by the grad_fn of a view that shows other values than its storage holds
 _RETYPES: dict[str, Callable[[Meta], Any]] = {
-    "ViewAsRealBackward0": complex_as_real,
-    "ViewAsComplexBackward0": real_as_complex,
+    "ViewAsRealBackward0": lambda m: _lazy.reinterpreted.complex_as_real(m),
+    "ViewAsComplexBackward0": lambda m: _lazy.reinterpreted.real_as_complex(m),
     "ConjBackward0": lambda m: m,
     "NegViewBackward0": lambda m: m,
 }

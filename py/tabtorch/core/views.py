@@ -15,7 +15,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import as_strided_backward, refresh
 from tabtorch.autograd.views import view as track
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.core import reinterpreted, shapes
+from tabtorch.core import shapes
 from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import as_int, ints, wrap_dim
 from tabtorch.core.tensor import Tensor
@@ -66,7 +66,7 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
 
 def _view_dtype(x: Tensor, dtype: Dtype) -> Tensor:
     """The same bytes as another type: autograd knows nothing of it, as in PyTorch."""
-    t = Tensor._view_of(x, reinterpreted.retyped(x._meta, dtype))
+    t = Tensor._view_of(x, _lazy.reinterpreted.retyped(x._meta, dtype))
     if t._inference != STATE.inference:
         t._inference = STATE.inference
         t._storage = x._storage.untracked()
@@ -389,7 +389,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
         input,
-        reinterpreted.complex_as_real(refreshed(input) if input._stale else input._meta),
+        _lazy.reinterpreted.complex_as_real(refreshed(input) if input._stale else input._meta),
         "ViewAsRealBackward0",
         lambda g: view_as_complex(g.contiguous()),
     )
@@ -399,7 +399,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
     m = refreshed(input) if input._stale else input._meta
     return _view(
-        input, reinterpreted.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g))
+        input, _lazy.reinterpreted.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g))
     )
 
 
@@ -430,7 +430,7 @@ def _part(z: Tensor, part: int) -> Tensor:
         zero = g.new_zeros(()).expand(g.shape)
         return view_as_complex(_lazy.joining.stack([zero, g] if part else [g, zero], -1))
 
-    return _view(z, reinterpreted.part_of_complex(z._meta, part), "SelectBackward0", backward)
+    return _view(z, _lazy.reinterpreted.part_of_complex(z._meta, part), "SelectBackward0", backward)
 
 
 register("view", view, method=True, torch=False)
