@@ -28,7 +28,8 @@ NAMES = [
 
 def started(args: list[str], device: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A Python process in which "webgpu" is this device of ours."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "py"), "TABTORCH_DEVICE": device, **more}
+    alone = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # whether or not this package is installed where the tests run
+    env = {**os.environ, **alone, "PYTHONPATH": str(ROOT / "py"), "TABTORCH_DEVICE": device, **more}
     return subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True, timeout=600)
 
 
@@ -157,7 +158,7 @@ with warnings.catch_warnings(record=True) as seen:
 assert "has no torch._C._construct_storage_from_data_pointer" in str(seen[-1].message), seen
 assert torch.ones(2).sum() == 2
 """
-        done = started(["-c", code], "cpu", PYTHONPATH=path)
+        done = started(["-c", code], "cpu", PYTHONPATH=path, TORCH_DEVICE_BACKEND_AUTOLOAD="1")
     else:
         code = """
 import torch

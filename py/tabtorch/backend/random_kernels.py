@@ -106,6 +106,7 @@ def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torc
 def seed(value: int) -> None:
     """Seeds it."""
     _lazy.random.device_generator.manual_seed(value)
+    _lazy.random.default_generator.manual_seed(value)  # what compiled graphs draw of, over the kernels in JavaScript
 
 
 def initial_seed() -> int:

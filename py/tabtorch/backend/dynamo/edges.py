@@ -1,0 +1,176 @@
+"""Where values go in and out of a compiled graph: PyTorch's tensors to ours and back, for a model on "webgpu" or on the CPU.
+
+A tensor on "webgpu" has ours as its storage: nothing is copied. One on the CPU is uploaded, and a result for the CPU is
+downloaded. Parameters and buffers of a model on the CPU are kept on the device as long as their storage lives and their version
+stands; so a step of inference uploads its input alone. PyTorch counts a version with every write but those through `.data` and
+by NumPy: for these the bytes are looked at, all of a small tensor and a sample of a large one. A write past the version that
+leaves the sample as it was, as of one element of a large matrix, is not seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from tabtorch import _lazy
+from tabtorch.backend.tensors import NAME, OURS, THEIRS, place, unwrap, upload, wrap
+from tabtorch.bridge import on_loss
+from tabtorch.bridge.base import LOCK
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph
+from tabtorch.storage import Storage
+
+#: numbers that PyTorch has made tensors of: they may be less exact where a device has no such type
+_NUMBERS = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+#: counts devices that were lost: what was kept on one is gone
+_losses = [0]
+
+
+def _lost() -> None:
+    _losses[0] += 1
+
+
+on_loss(_lost)
+
+
+class _Kept:
+    """The device's copy of a CPU tensor, which lives with that tensor's storage, as an attribute of it."""
+
+    __slots__ = ("bytes", "layout", "look", "loss", "value", "version")
+
+    def __init__(self, value: Tensor, t: torch.Tensor) -> None:
+        self.value = value
+        self.layout = _layout(t)
+        self.loss = _losses[0]
+        self.look = _look(t)
+        self.note(t)
+
+    def note(self, t: torch.Tensor) -> None:
+        """The value is what the tensor has now."""
+        self.version = t._version
+        self.bytes = self.look()
+
+    def stands(self, t: torch.Tensor) -> bool:
+        """Whether the value is still that of the tensor, which has this layout."""
+        return self.version == t._version and self.loss == _losses[0] and self.look() == self.bytes
+
+
+#: bytes of a tensor that are compared one by one, and how many words are of a larger one
+_SMALL, _WORDS = 4096, 32
+
+
+def _look(t: torch.Tensor) -> Callable[[], Any]:
+    """A function that gives bytes of a tensor, to be called while it lies where it lies now."""
+    address, nbytes = t.data_ptr(), t.nbytes
+    if not nbytes or not t.is_contiguous():
+        return bytes
+    if nbytes <= _SMALL:
+        return lambda: ctypes.string_at(address, nbytes)
+    step = nbytes // _WORDS // 8 * 8
+    words = [ctypes.c_uint64.from_address(address + k * step) for k in range(_WORDS)]
+    return lambda: [word.value for word in words]
+
+
+def _layout(t: torch.Tensor) -> Any:
+    return (t.data_ptr(), t.shape, t.stride(), t.dtype)
+
+
+def to_device(t: torch.Tensor, keep: bool) -> Tensor:
+    """Our tensor of an argument. keep: whether a CPU tensor's values are to stay on the device for calls to come."""
+    if t.device.type == NAME:
+        return unwrap(t)
+    if t.device.type != "cpu":
+        raise RuntimeError(
+            f"torch.compile(backend='webgpu'): a tensor on {t.device}, where 'webgpu' or 'cpu' is expected"
+        )
+    if not t.dim() and t.dtype in _NUMBERS and place().lacks(OURS[t.dtype]):
+        t = t.to(_NUMBERS[t.dtype])
+    if t.is_inference():  # has no version
+        return upload(t)
+    storage = t.untyped_storage()
+    with LOCK:
+        kept = getattr(storage, "_tabtorch_copy", None)
+        if kept is not None and kept.layout == _layout(t):
+            keep = True
+            if kept.stands(t):
+                found: Tensor = kept.value
+                return found
+        value = upload(t)
+        if keep:
+            storage._tabtorch_copy = _Kept(value, t)
+    return value
+
+
+def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
+    """What a graph has written to `value`, the device's copy of a CPU tensor, in that tensor. host: `value`, downloaded."""
+    with torch.no_grad():
+        t.copy_(host)
+    if t.is_inference():
+        return
+    kept = getattr(t.untyped_storage(), "_tabtorch_copy", None)
+    if kept is not None and kept.value is value:
+        kept.note(t)
+
+
+def apart(x: Tensor) -> Tensor:
+    """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
+    return Tensor._wrap(Storage(x._storage.node), x._meta)
+
+
+def strides_like(traced: torch.Tensor) -> list[int] | None:
+    """The order of dimensions, outermost first, in which a result is to lie; None for row by row, or where it cannot be told."""
+    strides = []
+    for s in traced.stride():
+        hint = s.node.hint if isinstance(s, torch.SymInt) else s
+        if hint is None:
+            return None
+        strides.append(hint)
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    return None if order == list(range(len(strides))) else order
+
+
+def _strides(shape: Any, order: list[int] | None) -> list[int]:
+    found, n = [0] * len(shape), 1
+    for d in reversed(order if order is not None else range(len(shape))):
+        found[d] = n
+        n *= max(shape[d], 1)
+    return found
+
+
+def _lies(shape: Any, have: Any, want: Any) -> bool:
+    return all(a == b for a, b, n in zip(have, want, shape) if n != 1)
+
+
+def to_host(values: Sequence[Tensor]) -> list[torch.Tensor]:
+    """CPU tensors, row by row, with the values of ours. Waits for the device once."""
+    if not values:
+        return []
+    read = graph.read_many([_lazy.to_host._source(x) for x in values])
+    found = []
+    for x, data in zip(values, read, strict=True):
+        t = torch.empty(tuple(x.shape), dtype=THEIRS[x.dtype], device="cpu")
+        if t.numel():
+            ctypes.memmove(t.data_ptr(), bytes(data), t.nbytes)
+        found.append(t)
+    return found
+
+
+def laid_out(t: torch.Tensor, order: list[int] | None) -> torch.Tensor:
+    """A CPU tensor, in this order of dimensions."""
+    want = _strides(t.shape, order)
+    if t.numel() and not _lies(t.shape, t.stride(), want):
+        return torch.empty_strided(t.shape, want, dtype=t.dtype, device="cpu").copy_(t)
+    return t
+
+
+def to_webgpu(x: Tensor, order: list[int] | None) -> torch.Tensor:
+    """A result for "webgpu"."""
+    want = _strides(x.shape, order)
+    if x.numel() and not _lies(x.shape, x.stride(), want):
+        x = x.permute(order).contiguous() if order is not None else x.contiguous()
+        if order is not None:
+            x = x.permute([order.index(d) for d in range(x.dim())])
+    return wrap(x)

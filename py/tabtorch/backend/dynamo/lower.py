@@ -1,0 +1,341 @@
+"""A graph of ATen operations, as AOTAutograd makes it, written as the Python of a function over our tensors.
+
+Each node is a line, which calls our function of that ATen name (`ops.aten`), and what is used no more is deleted on the line
+after, so that the memory of it is free for others. Numbers that come of sizes are the operators of Python. The text is what
+runs, and what `TORCH_LOGS="output_code"` shows.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tabtorch.backend.dynamo import adapters
+from tabtorch.backend.tensors import OURS
+from tabtorch.ops import aten
+
+#: functions over sizes -> how they are written; {} are the arguments
+_OPERATORS: dict[Any, str] = {
+    operator.add: "{} + {}",
+    operator.sub: "{} - {}",
+    operator.mul: "{} * {}",
+    operator.floordiv: "{} // {}",
+    operator.truediv: "{} / {}",
+    operator.mod: "{} % {}",
+    operator.pow: "{} ** {}",
+    operator.neg: "-{}",
+    operator.eq: "{} == {}",
+    operator.ne: "{} != {}",
+    operator.lt: "{} < {}",
+    operator.le: "{} <= {}",
+    operator.gt: "{} > {}",
+    operator.ge: "{} >= {}",
+    operator.and_: "{} & {}",
+    operator.or_: "{} | {}",
+    torch.sym_float: "float({})",
+    torch.sym_int: "int({})",
+    torch.sym_not: "not {}",
+    torch.sym_max: "max({}, {})",
+    torch.sym_min: "min({}, {})",
+    torch.sym_sum: "sum({})",
+    torch.sym_ite: "{1} if {0} else {2}",
+    math.floor: "math.floor({})",
+    math.ceil: "math.ceil({})",
+    math.trunc: "math.trunc({})",
+    math.sqrt: "math.sqrt({})",
+    round: "round({})",
+}
+_SIZES = {
+    "sym_size": "{}.shape[{}]",
+    "sym_numel": "{}.numel()",
+    "sym_stride": "{}.stride({})",
+    "sym_storage_offset": "0",
+}
+
+#: arguments that say where and how a result lies, which is settled here: all is on one device, and row by row
+_SETTLED = frozenset(("layout", "pin_memory", "non_blocking", "memory_format", "generator"))
+#: operations that look at strides, which may differ here from those that were traced
+_STRIDED = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
+
+
+class Unsupported(NotImplementedError):
+    """An operation that there is no function for."""
+
+    def __init__(self, what: str, node: torch.fx.Node) -> None:
+        where = _line_of(node)
+        super().__init__(f"torch.compile(backend='webgpu'): {what}" + (f", which comes of {where}" if where else ""))
+
+
+def _line_of(node: torch.fx.Node) -> str:
+    """'FILE:LINE in FUNCTION: TEXT' of the script's line that a node comes of; "" where that is not known."""
+    trace = node.stack_trace or ""
+    frames = [line.strip() for line in trace.strip().splitlines()]
+    for i in range(len(frames) - 1, -1, -1):
+        if frames[i].startswith("File "):
+            file, line, *rest = frames[i].removeprefix("File ").split(", ")
+            text = frames[i + 1] if i + 1 < len(frames) else ""
+            return f"{file.strip(chr(34))}:{line.removeprefix('line ')} {' '.join(rest)}: {text}"
+    return ""
+
+
+class Program:
+    """The function, and what stands around it.
+
+    function: takes a tensor for each of `inputs`, then `constants`, then the numbers `unbound`; returns a list.
+    inputs: positions of the placeholders that are tensors. constants: PyTorch's tensors that the graph holds.
+    numbers: positions of the placeholders that are sizes or other numbers, and whether the function is handed them.
+    results: the nodes whose values the function returns. written: inputs (by placeholder) that are written to.
+    bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
+    """
+
+    def __init__(self, gm: torch.fx.GraphModule, sharing: bool) -> None:
+        """sharing: whether outputs may share memory. RuntimeError's subclasses of PyTorch for what cannot be written."""
+        self.gm = gm
+        self.nodes = list(gm.graph.nodes)
+        self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
+        (self.output,) = [n for n in self.nodes if n.op == "output"]
+        self.outputs: list[Any] = list(self.output.args[0])
+        self.inputs = [i for i, n in enumerate(self.placeholders) if isinstance(n.meta.get("val"), torch.Tensor)]
+        self.constants: list[torch.Tensor] = []
+        self.unbound: list[int] = []
+        self.written: list[int] = []
+        self.space: dict[str, Any] = {
+            "torch": _Names(),
+            "aten": types.SimpleNamespace(),
+            "math": math,
+            "device": None,
+            "__name__": __name__,
+        }
+        self.bases = self._shared() if sharing else {}
+        self._written_names: dict[torch.fx.Node, str] = {}
+        self._constant_names: list[str] = []
+        self.text = self._write()
+        exec(compile(self.text, f"<torch.compile webgpu {id(self):x}>", "exec"), self.space)
+        self.function: Callable[..., list[Any]] = self.space["compiled"]
+
+    # ---- the text
+
+    def _write(self) -> str:
+        names = self._written_names
+        lines: list[str] = []
+        for n in self.placeholders:
+            names[n] = n.name
+        lines += self._bind_sizes()
+        last = {used: n for n in self.nodes for used in n.all_input_nodes}
+        seen = ""
+        for n in self.nodes:
+            if n.op == "get_attr":
+                self._constant(n)
+                continue
+            if n.op in ("placeholder", "output"):
+                continue
+            if n.op != "call_function":
+                raise Unsupported(f"a node of kind {n.op}", n)
+            where = _line_of(n)
+            if where and where != seen:
+                lines.append(f"# {where}")
+                seen = where
+            names[n] = n.name
+            text = self._call(n)
+            lines.append(f"{n.name} = {text}{_shown(n)}")
+            dead = [m.name for m in dict.fromkeys(n.all_input_nodes) if last[m] is n and m.op == "call_function"]
+            if n not in last:
+                dead.append(n.name)
+            if dead:
+                lines.append(f"del {', '.join(dead)}")
+        wanted = [*filter(is_result, self.outputs), *self.bases.values()]
+        self.results: list[torch.fx.Node] = list(dict.fromkeys(wanted))
+        lines.append(f"return [{', '.join(map(self._argument, self.results))}]")
+        taken = [self.placeholders[i].name for i in self.inputs] + self._constant_names
+        taken += [self.placeholders[i].name for i in self.unbound]
+        return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
+
+    def _shared(self) -> dict[int, torch.fx.Node]:
+        """`bases`: where a graph is not differentiated, its outputs share memory as they come out of it."""
+        groups: dict[int, list[int]] = {}
+        for k, o in enumerate(self.outputs):
+            if is_result(o):
+                groups.setdefault(_memory(o), []).append(k)
+        found: dict[int, torch.fx.Node] = {}
+        for memory, group in groups.items():
+            if len({self.outputs[k] for k in group}) == 1:
+                continue
+            base = next(
+                (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
+            )
+            if base is None:
+                raise Unsupported("results that share memory of which none is all", self.outputs[group[0]])
+            found |= {k: base for k in group if self.outputs[k] is not base}
+        return found
+
+    def _bind_sizes(self) -> list[str]:
+        """Sizes that are arguments are read off the tensors that have them: so they vary without another key of the plan."""
+        found: dict[str, str] = {}
+        for i in self.inputs:
+            n = self.placeholders[i]
+            for d, size in enumerate(n.meta["val"].shape):
+                if isinstance(size, torch.SymInt):
+                    found.setdefault(str(size.node.expr), f"{n.name}.shape[{d}]")
+        lines = []
+        for i, n in enumerate(self.placeholders):
+            v = n.meta.get("val")
+            if isinstance(v, torch.Tensor) or not n.users:
+                continue
+            if isinstance(v, torch.SymInt) and (source := found.get(str(v.node.expr))) is not None:
+                lines.append(f"{n.name} = {source}")
+            else:
+                self.unbound.append(i)
+        return lines
+
+    def _constant(self, n: torch.fx.Node) -> None:
+        value: Any = self.gm
+        for part in str(n.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):  # a graph, for a higher-order operator
+            return
+        self._written_names[n] = n.name
+        self._constant_names.append(n.name)
+        self.constants.append(value)
+
+    def _call(self, n: torch.fx.Node) -> str:
+        target: Any = n.target
+        if target is operator.getitem:
+            return f"{self._argument(n.args[0])}[{n.args[1]}]"
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            raise Unsupported(f"the higher-order operator {target.name()} is not supported", n)
+        if isinstance(target, torch._ops.OpOverload):
+            return self._operation(n, target)
+        form = _OPERATORS.get(target)
+        if form is None:
+            raise Unsupported(f"the function {target} is not supported", n)
+        return form.format(*[self._enclosed(a) for a in n.args])
+
+    def _enclosed(self, a: Any) -> str:
+        text = self._argument(a)
+        return text if isinstance(a, (torch.fx.Node, int)) and not text.startswith("-") else f"({text})"
+
+    def _operation(self, n: torch.fx.Node, op: torch._ops.OpOverload) -> str:
+        name, overload = op._schema.name, op._schema.overload_name
+        space, _, plain = name.partition("::")
+        if space == "aten" and plain in _SIZES:
+            return _SIZES[plain].format(*map(self._argument, n.args))
+        if plain == "copy_" and isinstance(n.args[0], torch.fx.Node) and n.args[0].op == "placeholder":
+            self.written.append(self.placeholders.index(n.args[0]))
+        key = plain + (f"_{overload}" if overload else "")
+        functions = self.space["aten"]
+        if not hasattr(functions, key):
+            f = adapters.lookup(name, overload)
+            if f is None:
+                raise Unsupported(
+                    f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n
+                )
+            setattr(functions, key, f)
+        schema = op._schema.arguments
+        given = [self._argument(a) for a in n.args]
+        named = dict(n.kwargs)
+        tensors = any(isinstance(a, torch.fx.Node) and _is_tensor(a) for a in n.all_input_nodes)
+        wanted = named.pop("device", None)
+        if wanted is not None or (not tensors and any(a.name == "device" for a in schema)):
+            if not tensors:
+                given_device = ["device=device"]
+            else:
+                given_device = []
+        else:
+            given_device = []
+        for a in schema:
+            if a.name in _SETTLED:
+                named.pop(a.name, None)
+        given += [f"{k}={self._argument(v)}" for k, v in named.items() if v is not None]
+        if plain in _STRIDED:
+            given[0] = self._laid_out(n.args[0])
+        return f"aten.{key}({', '.join([*given, *given_device])})"
+
+    def _laid_out(self, source: Any) -> str:
+        """A tensor with the strides that were traced, for what asks where elements lie."""
+        self.space["aten"].with_strides = adapters.with_strides
+        val = source.meta["val"]
+        return f"aten.with_strides({self._argument(source)}, {self._numbers(val.stride(), source)})"
+
+    def _numbers(self, sizes: Any, node: torch.fx.Node) -> str:
+        if any(isinstance(s, torch.SymInt) for s in sizes):
+            raise Unsupported("as_strided of a tensor whose sizes vary is not supported", node)
+        return repr(list(sizes))
+
+    def _argument(self, v: Any) -> str:
+        if isinstance(v, torch.fx.Node):
+            if v not in self._written_names:
+                raise Unsupported(f"{v.op} {v.target} as an argument is not supported", v)
+            return self._written_names[v]
+        if isinstance(v, (list, tuple)):
+            return "[" + ", ".join(map(self._argument, v)) + "]"
+        if isinstance(v, torch.dtype):
+            if v not in OURS:
+                raise TypeError(f"{v} is not supported on device 'webgpu'")
+            return f"torch.{str(v)[6:]}"
+        if isinstance(v, float) and not math.isfinite(v):
+            return f"float('{v}')"
+        if isinstance(v, torch.device):
+            return "device"
+        if v is None or isinstance(v, (int, float, bool, str, complex)):
+            return repr(v)
+        if isinstance(v, (torch.layout, torch.memory_format)):
+            return "None"
+        raise NotImplementedError(f"torch.compile(backend='webgpu'): an argument of type {type(v).__name__}")
+
+
+class _Names:
+    """What `torch.NAME` is in a program: our types."""
+
+    def __getattr__(self, name: str) -> Any:
+        return OURS[getattr(torch, name)]
+
+
+def is_result(o: Any) -> bool:
+    """Whether the value of an output is a tensor that is computed, and no argument."""
+    return (
+        isinstance(o, torch.fx.Node)
+        and o.op in ("call_function", "get_attr")
+        and isinstance(o.meta.get("val"), torch.Tensor)
+    )
+
+
+def _memory(n: torch.fx.Node) -> int:
+    return int(n.meta["val"].untyped_storage()._cdata)
+
+
+def _whole(val: torch.Tensor) -> bool:
+    """Whether a tensor shows each element of its memory once."""
+    shown = val.numel() * val.element_size()
+    if isinstance(shown, torch.SymInt) or isinstance(val.untyped_storage().nbytes(), torch.SymInt):
+        return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
+            val.untyped_storage().nbytes() == shown
+        )
+    return shown == val.untyped_storage().nbytes() and torch._prims_common.is_non_overlapping_and_dense_or_false(val)
+
+
+def _is_tensor(n: torch.fx.Node) -> bool:
+    v = n.meta.get("val")
+    return isinstance(v, torch.Tensor) or (isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v))
+
+
+def _shown(n: torch.fx.Node) -> str:
+    """A comment with the type and sizes of a value."""
+    v = n.meta.get("val")
+    if not isinstance(v, torch.Tensor):
+        return ""
+    return f"  # {str(v.dtype)[6:]}[{', '.join(map(str, v.shape))}]"
+
+
+def known(op: Any) -> bool:
+    """Whether there is a function for an operator, so that it need not be decomposed."""
+    return (
+        isinstance(op, torch._ops.OpOverload) and adapters.lookup(op._schema.name, op._schema.overload_name) is not None
+    )
+
+
+__all__ = ["Program", "Unsupported", "aten", "is_result", "known"]
