@@ -39,13 +39,7 @@ SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
 #: read. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
-    *(
-        f"tabtorch/backend/{name}.py"
-        for name in (
-            "__init__ accelerator autocast device kernels modules random_kernels registration special_kernels storages tensors"
-        ).split()
-    ),
-    *(f"tabtorch/backend/dynamo/{name}.py" for name in "__init__ adapters compiler edges lower".split()),
+    *(f"tabtorch/{path.relative_to(PACKAGE).as_posix()}" for path in (PACKAGE / "backend").rglob("*.py")),
     "tabtorch/_lazy_types.pyi",
     "tabtorch/autograd/__init__.pyi",
     "tabtorch/bridge/host.mjs",
@@ -72,8 +66,8 @@ HOST_ONLY = {
 }
 #: the families of ATen's adapters: PyTorch's own graphs are read on a host; `torch.ops.aten` in a tab is the operations of the names
 HOST_ONLY |= {f"tabtorch/ops/aten/{path.name}" for path in (PACKAGE / "ops" / "aten").glob("[a-z]*.py")}
-#: what of the package comes first in the archive, which is unpacked only as far as it is asked for: what `import torch` loads,
-#: then what a training loop does. What is not named comes last
+#: what of the package comes first in the archive, which is unpacked only as far as it is asked for, after what every program
+#: loads (`first_used`). What is not named comes last
 FIRST = (
     *("version.py", "_lazy.py", "storage.py", "base", "bridge", "core", "autograd", "engine", "random.py"),
     *("wgsl", "ops", "nn", "optim", "utils", "interception", "compiled", "func"),
@@ -129,6 +123,39 @@ print("MODULES =", registry.table())
     return subprocess.run(run, cwd=PACKAGE.parent, check=True, stdout=subprocess.PIPE).stdout
 
 
+def first_used(names: bytes) -> list[str]:
+    """The files that a short program loads, in the order in which it does. Nothing is computed, so there need be no device.
+
+    names: the source of `tabtorch.ops.names`.
+    """
+    code = """
+import sys, types
+names = types.ModuleType("tabtorch.ops.names")
+exec(sys.stdin.read(), vars(names))
+sys.modules[names.__name__] = names
+import tabtorch as torch
+from tabtorch import nn
+x = torch.ones(2, 2, device="meta") + 1
+layer = nn.Linear(2, 2, device="meta")
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+nn.functional.mse_loss(layer(x), x).backward()
+from tabtorch.core import printing
+from tabtorch.engine import plan, rows, tiles
+del sys.modules[names.__name__]
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("tabtorch")), sep="\\n")
+"""
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, cwd=PACKAGE.parent, check=True, input=names, stdout=subprocess.PIPE).stdout.decode()
+    loaded = [Path(path).relative_to(PACKAGE.parent).as_posix() for path in printed.splitlines()]
+    return [
+        "tabtorch/bridge/runtime.js",
+        "tabtorch/bridge/pyodide.py",
+        "tabtorch/ops/names.py",
+        *loaded,
+        "tabtorch/wgsl/matmul.wgsl",
+    ]
+
+
 #: LZMA for text: eight bits of the byte before are context, and where a byte stands in a word is none
 TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 
@@ -150,9 +177,13 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     a tab there, which saves 1 %, and the words that fill most are one of `_archive.CODES` each, which saves 2 %. No file has those.
     """
 
-    def place(name: str) -> tuple[int, str]:
+    used = {name: k for k, name in enumerate(first_used(files["tabtorch/ops/names.py"]))}
+
+    def place(name: str) -> tuple[int, int, str]:
         part = name.split("/")[1]
-        return -1 if name.endswith(".js") else FIRST.index(part) if part in FIRST else len(FIRST), name
+        if name in used:
+            return 0, used[name], name
+        return 1, FIRST.index(part) if part in FIRST else len(FIRST), name
 
     inside = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
     codes = archive_codes()

@@ -63,6 +63,7 @@ def plain_tensors() -> None:
     assert x.is_webgpu and not torch.ones(1).is_webgpu and torch.ones(2).webgpu().is_webgpu
     assert x.type() == "torch.webgpu.FloatTensor" and x.get_device() == 0
     assert repr(torch.arange(3, device=W)) == "tensor([0, 1, 2], device='webgpu:0')"
+    assert repr(torch.tensor([1.5, 2], device=W)) == "tensor([1.5000, 2.0000], device='webgpu:0')"
     assert x.data_ptr() != torch.ones(2, 3, device=W).data_ptr()
     assert x[1].data_ptr() == x.data_ptr() + 12
 
@@ -224,6 +225,22 @@ def indices() -> None:
     same(x.gather(1, torch.tensor([[1], [0], [3]], device=W)), [[3.0], [4.0], [11.0]])
     assert torch.nonzero(x > 10).cpu().tolist() == [[2, 3]]
     assert x.max(1).indices.cpu().tolist() == [3, 3, 3]
+
+
+@case
+def ranks_and_inverses() -> None:
+    """PyTorch's own formulas for these make numbers of float64 on the way."""
+    x = torch.tensor([[1.0, 2.0], [2.0, 4.0], [0.0, 1e-9]])
+    y = x.to(W)
+    for kw in ({}, {"atol": 1e-3}, {"rtol": 1e-2}, {"atol": 10.0, "rtol": 0.1}, {"atol": torch.tensor(1e-3)}):
+        here = {k: v.to(W) if isinstance(v, torch.Tensor) else v for k, v in kw.items()}
+        assert torch.linalg.matrix_rank(y, **here).item() == torch.linalg.matrix_rank(x, **kw).item(), kw
+        same(torch.linalg.pinv(y, **here), torch.linalg.pinv(x, **kw), rtol=1e-4, atol=1e-5)
+    assert torch.linalg.matrix_rank(y, 1e-3).item() == 1
+    same(torch.pinverse(y, 1e-3), torch.pinverse(x, 1e-3), rtol=1e-4, atol=1e-5)
+    z = torch.eye(2, device=W).mul_(2).requires_grad_()
+    torch.linalg.pinv(z).sum().backward()
+    same(z.grad, torch.full((2, 2), -0.25), rtol=1e-4, atol=1e-5)
 
 
 # ---- autograd and what is built on it
@@ -405,6 +422,25 @@ def a_cnn_trains() -> None:
 @case
 def recurrent_layers_train() -> None:
     _trains(Recurrent, lambda: torch.randn(2, 5, 4), lambda p: torch.optim.Adam(p, 1e-2))
+
+
+@case
+def steps_are_planned_once() -> None:
+    """A loop that reads nothing: what is sent together is the same in each step."""
+    from tabtorch.engine import graph
+
+    torch.manual_seed(0)
+    model = Attention().to(W)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    x = torch.randint(0, 20, (2, 8)).to(W)
+    seen = []
+    for _ in range(8):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x).flatten(0, 1), x.flatten()).backward()
+        optimizer.step()
+        seen.append((graph.counts["plans"], graph.counts["flushes"]))
+    assert seen[-1][0] == seen[3][0], seen
+    assert seen[-1][1] == seen[3][1] + 4, seen
 
 
 @case

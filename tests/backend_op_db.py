@@ -27,11 +27,12 @@ PATIENCE = 120
 
 
 class Answer(NamedTuple):
-    """What became of an entry. forward, gradient: "" if right, "none" if it has no such samples, else why not."""
+    """What became of an entry: "" if right, "none" if it has no such samples, else why not. forms: in-place, and `out=`."""
 
     name: str
     forward: str
     gradient: str
+    forms: str
 
 
 # ---- in the process that may be lost
@@ -99,12 +100,58 @@ def _gradients(outs: list[Any], leaves: list[Any]) -> list[Any]:
     return list(torch.autograd.grad(loss, leaves, allow_unused=True))
 
 
+#: how often the GPU's own generator was asked
+_draws = [0]
+
+
+def _count_draws() -> None:
+    from tabtorch.random import PhiloxGenerator
+
+    plain = PhiloxGenerator.next
+
+    def counted(self: Any) -> Any:
+        _draws[0] += 1
+        return plain(self)
+
+    PhiloxGenerator.next = counted  # type: ignore[method-assign]
+
+
+def _in_forms(op: Any, s: Any, call: tuple[Any, Any, Any], expected: Any) -> int:
+    """Compares the in-place form and that with `out=`: how many of them there were."""
+    import torch
+
+    seen = 0
+    x, args, kw = call
+    if op.inplace_variant is not None and not s.broadcasts_input and isinstance(x, torch.Tensor):
+        cpu, here = s.input.detach().clone(), x.detach().clone()
+        try:
+            wanted = op.inplace_variant(cpu, *s.args, **s.kwargs)
+        except Exception:  # this form is not for the sample
+            wanted = None
+        if wanted is not None:
+            found = op.inplace_variant(here, *args, **kw)
+            assert found is here, "an in-place operation gave another tensor"
+            _compare(wanted, found)
+            seen += 1
+    if op.supports_out and isinstance(expected, torch.Tensor) and "out" not in s.kwargs:
+        try:
+            wanted = op(s.input, *s.args, **s.kwargs, out=torch.empty_like(expected))
+        except Exception:
+            wanted = None
+        if wanted is not None:
+            out = torch.empty_like(expected, device="webgpu")
+            assert op(x, *args, **kw, out=out) is out, "out= gave another tensor"
+            _compare(wanted, out)
+            seen += 1
+    return seen
+
+
 def _one(op: Any, samples: int, dtype: Any) -> Answer:
     import itertools
 
     import torch
 
-    why = {"forward": "none", "gradient": "none"}
+    why = {"forward": "none", "gradient": "none", "forms": "none"}
     gradients = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     taken = itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=gradients), samples)
     for s in taken:
@@ -129,15 +176,23 @@ def _one(op: Any, samples: int, dtype: Any) -> Answer:
                 k: torch.device("webgpu") if isinstance(v, torch.device) or k == "device" else v for k, v in kw.items()
             }
             torch.set_rng_state(state)
-            own = torch.webgpu.get_rng_state()
+            before = _draws[0]
             found = op(x, *args, **kw)
-            if not torch.equal(own, torch.webgpu.get_rng_state()):  # drawn by the GPU: other numbers
+            if _draws[0] > before:  # drawn by the GPU: other numbers
                 assert [t.shape for t in _flat(expected)] == [t.shape for t in _flat(found)]
                 continue
             if op.name.startswith(("empty", "new_empty")):  # whatever is there
                 expected, found = ([(t.shape, t.dtype) for t in _flat(x)] for x in (expected, found))
             process = s.output_process_fn_grad if gradients else lambda x: x
             _compare(process(expected), process(found), op.name == "to")
+            kind = "forms"
+            # a draw, from the same state each time, which hides it; or what is there by chance
+            drawn = "wrapper_set_seed" in getattr(getattr(op.op, "__code__", None), "co_names", ())
+            drawn = drawn or not torch.equal(state, torch.get_rng_state()) or op.name.startswith(("empty", "new_empty"))
+            if not drawn:
+                with torch.no_grad():
+                    if _in_forms(op, s, (x, args, kw), expected):
+                        why[kind] = ""
             if gradients and leaves:
                 outs = _differentiable(process(expected))
                 if outs:
@@ -156,7 +211,10 @@ def _one(op: Any, samples: int, dtype: Any) -> Answer:
                 why["gradient"] = why["gradient"] or "forward"
             break
     return Answer(
-        f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, why["forward"], why["gradient"]
+        f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name,
+        why["forward"],
+        why["gradient"],
+        why["forms"],
     )
 
 
@@ -177,6 +235,7 @@ def work() -> None:
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    _count_draws()
     samples, dtype = int(sys.argv[2]), getattr(torch, sys.argv[3])
     every = entries(dtype)
     names = [f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name for op in every]
@@ -224,7 +283,7 @@ class Worker:
         status = self.child.wait()
         why = "too slow" if status == -9 else f"crash: the process ended with {status}"
         self.start()
-        return Answer(self.names[number], why, why)
+        return Answer(self.names[number], why, why, why)
 
     def close(self) -> None:
         """Ends it."""
@@ -281,6 +340,8 @@ def totals(answers: list[Answer]) -> dict[str, int]:
         "forward": sum(not a.forward or a.forward == "none" for a in answers),
         "gradient": sum((not a.forward or a.forward == "none") and a.gradient in ("", "none") for a in answers),
         "of these with none to compare": sum(a.gradient == "none" for a in answers),
+        "forms": sum(a.forms == "" for a in answers),
+        "forms that fail": sum(a.forms not in ("", "none") for a in answers),
         "crashes": sum(a.forward.startswith("crash") for a in answers),
     }
 
@@ -300,7 +361,7 @@ def main() -> int:
     answers = ask_all(a.device, a.samples, a.patterns, (int(k), int(n)), a.j, dtype=a.dtype)
     causes: dict[str, list[str]] = defaultdict(list)
     for x in sorted(answers):
-        for kind, why in (("forward", x.forward), ("gradient", x.gradient)):
+        for kind, why in (("forward", x.forward), ("gradient", x.gradient), ("forms", x.forms)):
             if why and why not in ("none", "forward"):
                 causes[f"{kind}: {why if a.v else why.splitlines()[0][:150]}"].append(x.name)
     for why, names in sorted(causes.items(), key=lambda kv: -len(kv[1])):

@@ -18,6 +18,8 @@ from typing import Any
 #: operators are also in `make conformance-check`, modules, programs and recurrent layers on the other device, projects and demos
 #: in each other's browser, what grows in each other's programs too
 SLICES: tuple[tuple[str, str, int], ...] = (
+    ("tests/test_aten.py", "[webgpu-", 12),
+    ("tests/test_aten.py", "[cpu-", 3),
     ("tests/test_attention_kernels.py", "", 3),
     ("tests/test_flex_kernels.py", "", 4),
     ("tests/test_conformance.py", "webgpu", 8),

@@ -14,7 +14,8 @@ from torch._decomp import core_aten_decompositions
 import tabtorch
 from conformance import aten_calls, checks
 from conformance.aten_calls import Call, Recorder, replay
-from conformance.translate import Unsupported
+from conformance.compare import same
+from conformance.translate import Translator, Unsupported
 from tabtorch.ops import aten
 
 DEVICES = ("cpu", "webgpu")
@@ -54,9 +55,12 @@ def core() -> list[Any]:
 def recorded() -> Recorder:
     """What PyTorch calls over the samples of op_db, decomposed too, and in steps of optimizers and layers."""
     recorder = Recorder(each=6, decompositions=dict(core_aten_decompositions()))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small
     for op in checks.operators().values():
         aten_calls.record(recorder, op)
     aten_calls.record_steps(recorder)
+    torch.set_num_threads(threads)
     return recorder
 
 
@@ -95,6 +99,8 @@ def by_hand() -> Iterator[Call]:
     yield called(a.nuclear_norm.default, x(3, 4), True)
     yield called(a.nuclear_norm.dim, x(3, 4), [0, 1])
     yield called(a.einsum.default, "ij,jk->ki", [x(2, 3), x(3, 4)], path=[0, 1])
+    yield called(a.tensordot.default, x(2, 3, 4), x(4, 3, 5), [1, 2], [1, 0])
+    yield called(a.cartesian_prod.default, [x(3), x(2)])
     yield called(a._int_mm.default, x(4, 8).to(torch.int8), x(8, 4).to(torch.int8))
     yield called(a.var.dim, x(3, 4), [1], False, True)
     yield called(a.var.dim, x(3, 4), None, True)
@@ -219,3 +225,175 @@ def _wrong(calls: list[Call], device: str) -> list[str]:
         except Exception as error:
             wrong.append(f"{call.op} {aten_calls.shown(call)}: {type(error).__name__}: {str(error)[:200]}")
     return wrong
+
+
+# ---- what accelerators have kernels of, and PyTorch's CPU has not
+
+
+def _ours(device: str, *tensors: Any) -> list[Any]:
+    to = Translator(device)
+    return [to(t) for t in tensors]
+
+
+def _close(want: Any, got: Any, *names: str) -> None:
+    for i, (w, g) in enumerate(zip(want, got, strict=True)):
+        same(w, g, lambda dtype: (1e-4, 1e-5), where=f"{names} {i}")
+
+
+def _call(name: str, *args: Any, **kw: Any) -> Any:
+    f = aten.lookup("aten::" + name)
+    assert f is not None, name
+    with tabtorch.no_grad():
+        return f(*args, **kw)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("device", DEVICES)
+def test_fused_cells(device: str, biases: bool) -> None:
+    torch.manual_seed(0)
+    gates, hidden, state = torch.randn(3, 20), torch.randn(3, 20), torch.randn(3, 5)
+    bias = (torch.randn(20), torch.randn(20)) if biases else ()
+    leaves = [t.requires_grad_() for t in (gates, hidden, state, *bias)]
+    total = sum((*bias,), gates + hidden)
+    i, f, g, o = total.chunk(4, 1)
+    cell = f.sigmoid() * state + i.sigmoid() * g.tanh()
+    out = o.sigmoid() * cell.tanh()
+    by_out, by_cell = torch.randn(3, 5), torch.randn(3, 5)
+    want = torch.autograd.grad([out, cell], leaves, [by_out, by_cell])
+    x, h, c, gh, gc, *b = _ours(device, gates.detach(), hidden.detach(), state.detach(), by_out, by_cell, *_held(bias))
+    hy, cy, kept = _call("_thnn_fused_lstm_cell", x, h, c, *b)
+    _close((out, cell), (hy, cy), "lstm")
+    got = _call("_thnn_fused_lstm_cell_backward", gh, gc, c, cy, kept, biases)
+    _close(want, got[: len(want)], "lstm backward")
+    assert biases or got[3] is got[4] is None
+    only = _call("_thnn_fused_lstm_cell_backward_impl", None, gc, c, cy, kept, False)
+    _close(torch.autograd.grad(sum_of(gates, hidden, state, bias), [gates, state], by_cell), only[:2], "cell")
+
+    parts = [t.detach()[:, :15].requires_grad_() for t in (gates, hidden)]
+    few = [t.detach()[:15].requires_grad_() for t in bias]
+    start = state.detach().requires_grad_()
+    a, d = (t + few[k] if few else t for k, t in enumerate(parts))
+    (xr, xz, xn), (hr, hz, hn) = a.chunk(3, 1), d.chunk(3, 1)
+    z, n = (xz + hz).sigmoid(), ((xr + hr).sigmoid() * hn + xn).tanh()
+    out = (start - n) * z + n
+    want = torch.autograd.grad(out, [*parts, start, *few], by_out)
+    x, h, c, gh, *b = _ours(device, *_held((*parts, start)), by_out, *_held(few))
+    hy, kept = _call("_thnn_fused_gru_cell", x, h, c, *b)
+    _close([out], [hy], "gru")
+    _close(want, _call("_thnn_fused_gru_cell_backward", gh, kept, biases)[: len(want)], "gru backward")
+
+
+def sum_of(gates: Any, hidden: Any, state: Any, bias: Any) -> torch.Tensor:
+    i, f, g, _ = sum(bias, gates + hidden).chunk(4, 1)
+    return f.sigmoid() * state + i.sigmoid() * g.tanh()
+
+
+def _held(tensors: Any) -> list[torch.Tensor]:
+    return [t.detach() for t in tensors]
+
+
+@pytest.mark.parametrize("masked", ["", "causal", "bias"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_forms_of_attention(device: str, masked: str) -> None:
+    torch.manual_seed(0)
+    q, k, v, g = (torch.randn(1, 2, 9, 8, requires_grad=i < 3) for i in range(4))
+    bias = torch.randn(1, 1, 9, 9, requires_grad=True) if masked == "bias" else None
+    causal = masked == "causal"
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, 0.0, causal, scale=0.4)
+    scores = (q @ k.mT * 0.4) + (0 if bias is None else bias)
+    scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), float("-inf")) if causal else scores
+    lse = scores.logsumexp(-1)
+    leaves = [q, k, v] if bias is None else [q, k, v, bias]
+    want = torch.autograd.grad(out, leaves, g)
+    q, k, v, g, *rest = _ours(device, *_held((q, k, v, g)), *_held([] if bias is None else [bias]))
+    b = rest[0] if rest else None
+    kw = {"scale": 0.4}
+    r = _call("_scaled_dot_product_flash_attention_for_cpu", q, k, v, 0.0, causal, attn_mask=b, **kw)
+    _close((out, lse), r, "cpu")
+    back = _call("_scaled_dot_product_flash_attention_for_cpu_backward", g, q, k, v, *r, 0.0, causal, attn_mask=b, **kw)
+    _close(want[:3], back, "cpu backward")
+    r = _call("_scaled_dot_product_efficient_attention", q, k, v, b, True, 0.0, causal, **kw)
+    _close((out, lse), r[:2], "efficient")
+    mask = [True, True, True, b is not None]
+    back = _call("_scaled_dot_product_efficient_attention_backward", g, q, k, v, b, *r, 0.0, mask, causal, **kw)
+    _close(want, back[: len(want)], "efficient backward")
+    r = _call("_scaled_dot_product_fused_attention_overrideable", q, k, v, b, 0.0, causal, **kw)
+    _close((out, lse), r[:2], "overrideable")
+    back = _call(
+        "_scaled_dot_product_fused_attention_overrideable_backward",
+        *(g, q, k, v, b, mask, *r[:6], 0.0, causal, *r[6:8]),
+        **kw,
+    )
+    _close(want, back[: len(want)], "overrideable backward")
+    if b is None:
+        r = _call("_scaled_dot_product_flash_attention", q, k, v, 0.0, causal, **kw)
+        _close((out, lse), r[:2], "flash")
+        back = _call("_scaled_dot_product_flash_attention_backward", g, q, k, v, *r[:6], 0.0, causal, *r[6:8], **kw)
+        _close(want, back, "flash backward")
+    with pytest.raises(NotImplementedError, match="dropout"):
+        _call("_scaled_dot_product_flash_attention", q, k, v, 0.5)
+    assert _call("_fused_sdp_choice", q, k, v, dropout_p=0.5) == 0
+    assert _call("_fused_sdp_choice", q, k, v) == 4
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("device", DEVICES)
+def test_bags_go_back_by_what_they_said(device: str, mode: int) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(6, 3, requires_grad=True)
+    indices, offsets = torch.tensor([1, 4, 2, 2, 5, 0, 4]), torch.tensor([0, 2, 2, 5])
+    each = torch.randn(7) if mode == 0 else None
+    for padding in (-1, 2):
+        out = torch.ops.aten._embedding_bag(weight, indices, offsets, False, mode, False, each, False, padding)[0]
+        g = torch.randn(out.shape)
+        want = torch.autograd.grad(out, weight, g)
+        w, i, o, gg, *p = _ours(device, weight.detach(), indices, offsets, g, *([] if each is None else [each]))
+        per = p[0] if p else None
+        r = _call("_embedding_bag", w, i, o, False, mode, False, per, False, padding)
+        _close([out], r[:1], "bags")
+        back = _call("_embedding_bag_backward", gg, i, o, *r[1:], 6, False, mode, False, per, padding)
+        _close(want, [back], "bags backward")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "low", "high"),
+    [
+        ("uniform", (2.0, 3.0), 2, 3),
+        ("normal_functional", (5.0, 0.1), 3, 7),
+        ("exponential", (2.0,), 0, 99),
+        ("geometric", (0.5,), 1, 99),
+        ("cauchy", (), -1e9, 1e9),
+        ("log_normal", (), 0, 1e9),
+        ("random.from", (3, 9), 3, 8),
+        ("bernoulli.p", (0.5,), 0, 1),
+        ("_fused_dropout", (0.5,), -9, 9),
+    ],
+)
+@pytest.mark.parametrize("device", DEVICES)
+def test_draws_give_new_tensors(device: str, name: str, args: Any, low: float, high: float) -> None:
+    """Of the shape and type of their argument, which stays; on cpu with PyTorch's numbers."""
+    plain, _, overload = name.partition(".")
+    op = getattr(getattr(torch.ops.aten, plain), overload or "default")
+    f = aten.lookup("aten::" + plain, overload)
+    assert f is not None
+    (x,) = _ours(device, torch.full((40,), 0.5))
+    tabtorch.manual_seed(3)
+    got = f(x, *args)
+    got = got[0] if isinstance(got, tuple) else got
+    assert got.shape == (40,) and got.dtype is tabtorch.float32 and x.eq(0.5).all().item()
+    assert low <= got.min().item() < got.max().item() <= high
+    if device == "cpu" and name != "_fused_dropout":
+        torch.manual_seed(3)
+        _close([op(torch.full((40,), 0.5), *args)], [got], name)
+
+
+def test_gradients_can_be_differentiated_again() -> None:
+    """By our own tape, where a gradient of ATen's is called with gradients on."""
+    for name, args in (("gelu_backward", ()), ("tanh_backward", ()), ("softplus_backward", (1.0, 20.0))):
+        g, x = torch.randn(5, requires_grad=True), torch.randn(5, requires_grad=True)
+        want = torch.autograd.grad(getattr(torch.ops.aten, name)(g, x, *args).sum(), [g, x])
+        mine = _ours("cpu", g, x)
+        f = aten.lookup("aten::" + name)
+        assert f is not None
+        got = tabtorch.autograd.grad(f(*mine, *args).sum(), mine)
+        _close(want, got, name)

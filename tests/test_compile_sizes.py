@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch as theirs
 
 import tabtorch as torch
 from fuzz import sizes as random_functions
@@ -267,8 +269,90 @@ def test_marks() -> None:
     counters.clear()
     called(f, make(torch._dynamo.mark_static, None), [4, 5, 6, 7], dynamic=True)
     assert recordings() == 4
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError, match="'list' object has no attribute '_dynamo_dynamic_indices'"):
         torch._dynamo.mark_dynamic([1], 0)
+
+
+def in_range(x: Any) -> Any:
+    return sum(x[i] for i in range(x.shape[0]))
+
+
+#: functions, and arguments in which `mark` marks sizes: what PyTorch says of them is what tabtorch says
+MARKED: dict[str, tuple[Any, Any]] = {
+    "a view": (lambda x: x.view(4, 3) * 2, lambda m, mark: mark(m.ones(4, 3), 0)),
+    "a range": (in_range, lambda m, mark: mark(m.ones(4, 3), 0)),
+    "a comparison": (lambda x: x * 2 if x.shape[0] == 4 else x, lambda m, mark: mark(m.ones(4, 3), 0)),
+    "another's size": (lambda x, y: x + y, lambda m, mark: (mark(m.ones(4, 3), 0)[0], m.ones(4, 3))),
+    "an index": (lambda x: x * [1, 2, 3, 4, 5][x.shape[0]], lambda m, mark: mark(m.ones(4, 3), 0)),
+    "two": (
+        lambda x, y: x.view(4, 3) + y.view(5, 3)[:4],
+        lambda m, mark: (*mark(m.ones(4, 3), 0), *mark(m.ones(5, 3), [0])),
+    ),
+    "in a dict": (lambda d: d["a"].view(4, 3), lambda m, mark: ({"a": mark(m.ones(4, 3), 0)[0]},)),
+    "in a list of more": (lambda *xs: xs[1][0].view(4, 3), lambda m, mark: (1, [mark(m.ones(4, 3), 0)[0]])),
+    "an int": (lambda x: x * int(x.shape[0]), lambda m, mark: mark(m.ones(4, 3), 0)),
+    "less": (lambda x: x * 2 if x.shape[0] > 3 else x, lambda m, mark: mark(m.ones(4, 3), 0)),
+    "equal ones": (lambda x, y: x + y, lambda m, mark: (*mark(m.ones(4, 3), 0), *mark(m.ones(4, 3), 0))),
+    "one": (lambda x: x * 2, lambda m, mark: mark(m.ones(1, 3), 0)),
+    "a multiple": (lambda x: x.view(-1, 2, 3), lambda m, mark: mark(m.ones(4, 3), 0)),
+    "outside of its range": (lambda x: x * 2, lambda m, mark: mark(m.ones(20, 3), 0, min=0, max=8)),
+    "inside of its range": (lambda x: x * 2, lambda m, mark: mark(m.ones(8, 3), 0, min=2, max=8)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MARKED)
+def test_a_size_that_is_marked_must_not_be_made_a_constant(name: str) -> None:
+    """In PyTorch's words, as often as it is called; a hint is no error."""
+    f, make = MARKED[name]
+
+    def said(m: Any, kind: str = "mark_dynamic", **kw: Any) -> list[str]:
+        def mark(t: Any, index: Any, **kw: Any) -> Any:
+            getattr(m._dynamo, kind)(t, index, **(kw if kind == "mark_dynamic" else {}))
+            return (t,)
+
+        m._dynamo.reset()
+        compiled = m.compile(f, **({"backend": "eager"} if m is theirs else {}), **kw)
+        found = []
+        for _ in range(2):
+            try:
+                compiled(*make(m, mark))
+                found.append("")
+            except RuntimeError as e:
+                assert type(e).__name__ == "ConstraintViolationError"
+                lines = str(e).splitlines()
+                found.append("\n".join([lines[0], *[x for x in lines if x.startswith("  - ")]]))  # no "User stack"
+        return found
+
+    logging.disable(logging.ERROR)
+    try:
+        want = said(theirs)
+    finally:
+        logging.disable(logging.NOTSET)
+    with torch.device("cpu"):
+        assert said(torch) == want
+        assert said(torch, dynamic=False) == want
+        assert said(torch, "maybe_mark_dynamic") == said(torch, "mark_static") == ["", ""]
+
+
+def test_what_a_constant_size_stopped_is_as_it_was() -> None:
+    """The error comes before anything has happened, and what is asked by the package itself is none."""
+    total = torch.zeros(3, device="cpu")
+
+    @torch.compile
+    def f(x: Any) -> Any:
+        total.add_(x.sum(0))
+        return x.view(4, 3)
+
+    x = torch.ones(4, 3, device="cpu")
+    torch._dynamo.mark_dynamic(x, 0)
+    for _ in range(3):
+        with pytest.raises(torch.fx.ConstraintViolationError, match="specialized it to be a constant"):
+            f(x)
+    assert total.tolist() == [0.0] * 3
+    assert f(torch.ones(4, 3, device="cpu")).shape == (4, 3) and total.tolist() == [4.0] * 3
+    g = torch.compile(lambda x: x * math.sqrt(x.shape[0]))
+    assert g(x)[0, 0] == 2
 
 
 # ---- the world beside it

@@ -20,7 +20,7 @@ import tabtorch
 from language_model import GPT
 from sidebyside import to_tab, values
 from tabtorch import nn
-from tabtorch.compiled import backward_plan, record
+from tabtorch.compiled import backward_plan, planning
 from tabtorch.engine import graph, plan, schedules
 from tabtorch.engine.recipes import compiled
 from tabtorch.engine.steps import Copy, Dispatch, Step
@@ -321,7 +321,7 @@ class Checks:
 def checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Checks]:
     c = Checks()
     monkeypatch.setattr(schedules, "Trace", Exact)
-    for module in (plan, record, backward_plan):
+    for module in (plan, planning, backward_plan):
         monkeypatch.setattr(module, "make_plan", c.make_plan)
     yield c
     graph.flush()

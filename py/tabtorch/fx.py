@@ -66,6 +66,10 @@ class Transformer(Interpreter):
     """What makes another graph of a graph."""
 
 
+class ConstraintViolationError(RuntimeError):
+    """A size that `mark_dynamic` says varies cannot: it is `torch.fx.experimental.symbolic_shapes.ConstraintViolationError`."""
+
+
 def wrap(fn_or_name: Any) -> Any:
     """`fn_or_name`: a function at the top of a module, or its name, that a trace would not enter.
 

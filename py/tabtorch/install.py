@@ -21,6 +21,7 @@ _RENAMED = {
     "torch._dynamo.eval_frame": "tabtorch.compiler",
     "torch.fx.experimental": "tabtorch.fx",
     "torch.fx.experimental.proxy_tensor": "tabtorch.fx",
+    "torch.fx.experimental.symbolic_shapes": "tabtorch.fx",
     "torch.nn.parallel.data_parallel": "tabtorch.nn.parallel",
     "torch.nn.parallel.distributed": "tabtorch.nn.parallel",
     "torch.nn.parallel.scatter_gather": "tabtorch.nn.parallel",

@@ -1,6 +1,8 @@
 """Random programs for the engine: maps, reductions along any dims, sorts, scans, Fourier transforms, broadcasts, views, products,
 halves, bools and in-place writes, so that every form of kernel and every way to fuse them is met. Each result must be PyTorch's.
 
+A program has a line that leads to one form of kernel on a GPU (kernel_forms.py), each form in its turn, among random ones.
+
     cd tests && python -m fuzz.kernels --seconds 60                 fresh seeds, on all targets
     cd tests && python -m fuzz.kernels --seed 17 --target gpu       one program again, with its text
 
@@ -21,6 +23,7 @@ from typing import Any
 import torch
 
 import tabtorch
+from fuzz.kernel_forms import THEMES, reached, unsent
 from tabtorch.engine import graph, schedules
 from tabtorch.engine.target import target
 
@@ -92,6 +95,10 @@ _WRITES = (
 )
 
 
+#: what a themed line reads: the input as it is, or what a kernel computes on its way
+_THEMED = ("{a}.float()", "({a}.float() * 0.5 + 1)", "({a}.float() * 0.25).tanh()", "{a}.half().float()")
+
+
 class Draft:
     """One program: lines that make `x0`, `x1`, … of the inputs, and which of these are held to the end."""
 
@@ -101,13 +108,19 @@ class Draft:
         self.inputs: dict[str, torch.Tensor] = {}
         self.lines: list[str] = []
         generator = torch.Generator().manual_seed(seed)
-        dims = [r.choice(_SMALL) for _ in range(r.randint(1, 2))]
-        dims.insert(r.randint(0, len(dims)), r.choice(_LONG if r.random() < 0.6 else _SMALL))
-        while torch.Size(dims).numel() > 60_000:
-            dims[dims.index(min(n for n in dims if n > 1))] = 1
+        names = list(THEMES)
+        #: the form of kernel that it is to reach; one program in so many is as it comes
+        self.theme = [*names, ""][seed % (len(names) + 1)]
+        if self.theme:
+            dims = THEMES[self.theme].dims(r)
+        else:
+            dims = [r.choice(_SMALL) for _ in range(r.randint(1, 2))]
+            dims.insert(r.randint(0, len(dims)), r.choice(_LONG if r.random() < 0.6 else _SMALL))
+            while torch.Size(dims).numel() > 60_000:
+                dims[dims.index(min(n for n in dims if n > 1))] = 1
         self.world: dict[str, torch.Tensor] = {}
         for i in range(r.randint(1, 3)):
-            shape = [n if r.random() < 0.8 or n > 100 else 1 for n in dims]
+            shape = dims if self.theme and not i else [n if r.random() < 0.8 or n > 100 else 1 for n in dims]
             kind = getattr(torch, r.choice(_TYPES))
             x = torch.randn(shape, generator=generator) * 3
             self.inputs[f"i{i}"] = (
@@ -115,10 +128,30 @@ class Draft:
             )
             # held apart from what the program writes
             self.world[f"i{i}"] = self.inputs[f"i{i}"].clone()
-        for _ in range(r.randint(2, 14)):
+        steps = r.randint(2, 10 if self.theme else 14)
+        themed: list[str] = []
+        at = r.randrange(steps) if self.theme else -1
+        for k in range(steps):
+            if k == at:
+                themed = self.themed()
             self.step()
         made = [n for n in self.world if n[0] == "x"]
-        self.kept = sorted(set(made[-1:]) | {n for n in made if r.random() < 0.5})
+        self.kept = sorted({*made[-1:], *themed} | {n for n in made if r.random() < 0.5})
+
+    def themed(self) -> list[str]:
+        """Adds the lines of the theme: of an input, or of what is made of that. The values that have to be kept."""
+        r = self.r
+        theme = THEMES[self.theme]
+        x = self.world["i0"]
+        a = r.choice(_THEMED) if x.dtype is not torch.bool else "i0.float()"
+        kept = []
+        for text in r.sample(theme.lines, theme.several):
+            c = f"x{len(self.world)}"
+            line = f"{c} = " + text.format(a=f"{a.format(a='i0')}", n=x.shape[-1], one=r.randrange(x.dim()))
+            exec(line, {"torch": torch, "F": torch.nn.functional}, self.world)
+            self.lines.append(line)
+            kept.append(c)
+        return kept
 
     def step(self) -> None:
         r = self.r
@@ -181,11 +214,20 @@ class RefusedError(Exception):
     """PyTorch does not run the program."""
 
 
-def run(d: Draft, lib: Any, device: str) -> dict[str, torch.Tensor]:
-    """The values that the program keeps, with `lib`."""
+def given(d: Draft, lib: Any, device: str) -> dict[str, Any]:
+    """The inputs, with `lib`."""
     world = {n: (x.clone() if lib is torch else lib.tensor(x.float().numpy()).to(device)) for n, x in d.inputs.items()}
     if lib is not torch:
         world = {n: x.to(getattr(lib, str(d.inputs[n].dtype).partition(".")[2])) for n, x in world.items()}
+    return world
+
+
+def run(d: Draft, lib: Any, device: str) -> dict[str, Any]:
+    """The values that the program keeps, with `lib`."""
+    return carried_out(d, lib, given(d, lib, device))
+
+
+def carried_out(d: Draft, lib: Any, world: dict[str, Any]) -> dict[str, Any]:
     for line in d.lines:
         exec(line, {"torch": lib, "F": lib.nn.functional}, world)
     return {n: world[n] for n in d.kept}
@@ -211,6 +253,23 @@ def as_target(name: str, buffers: int = 0) -> Iterator[str]:
         graph._plans.clear()
         graph._plans.update(plans)
         schedules._families = families
+
+
+def forms_of(seed: int) -> set[str]:
+    """The forms of kernels that a program leads to on a GPU. It is planned, and not run."""
+    try:
+        d = Draft(seed)
+    except RefusedError:
+        return set()
+    with as_target("gpu") as device, reached() as found:
+        world = given(d, tabtorch, device)
+        graph.flush()
+        found.clear()
+        with unsent():
+            kept = carried_out(d, tabtorch, world)
+            graph.flush()
+            del kept, world
+    return set(found)
 
 
 def check(seed: int, name: str) -> str | None:
@@ -285,7 +344,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     targets = o.target or TARGETS
     failed = 0
     for name in targets:
-        ran, wrong = run_many(first, name, o.seconds / len(targets), programs)
+        with reached() as forms:
+            ran, wrong = run_many(first, name, o.seconds / len(targets), programs)
+        if forms:
+            print(f"# plans on {name} by the forms in them: " + ", ".join(f"{k} {n}" for k, n in forms.most_common()))
         for seed, why in wrong[:10]:
             print(f"{shown(seed)}\n# on {name}: {why}\n")
         print(f"kernels on {name}: {ran} programs from seed {first}, {ran - len(wrong)} agreed with PyTorch")

@@ -52,28 +52,36 @@ def is_dynamo_supported() -> bool:
     return True
 
 
-def _mark(name: str, t: Any, index: Any) -> None:
-    if not isinstance(t, _lazy.tensor.Tensor):
-        raise TypeError(f"expected a tensor, but received {type(t)}")
+def _mark(name: str, t: Any, index: Any) -> tuple[Any, ...]:
     own = f"_dynamo_{name}_indices"
-    marked = {*getattr(t, own, ()), *(index if isinstance(index, (list, tuple)) else (index,))}
-    setattr(t, own, marked)
+    if not isinstance(t, _lazy.tensor.Tensor):
+        raise AttributeError(f"'{type(t).__name__}' object has no attribute '{own}'")
+    each = tuple(index) if isinstance(index, (list, tuple)) else (index,)
+    setattr(t, own, {*getattr(t, own, ()), *each})
+    return each
 
 
 def mark_dynamic(t: Any, index: Any, *, hint_override: Any = None, min: Any = None, max: Any = None) -> None:
-    """Says that size `index` of `t`, or several, varies: compiled functions record it so at once, unless they were told
-    `dynamic=False`. It becomes static where Python needs the very number. min, max: accepted; guards are what is asked."""
-    _mark("dynamic", t, index)
+    """Says that size `index` of `t`, or several, varies: compiled functions record it so at once, whatever they were told.
+
+    min, max: between which it lies. Where a function makes a constant of it (compares it with a number, or goes through
+    `range` of it), or it lies elsewhere, torch.fx.experimental.symbolic_shapes.ConstraintViolationError. A size of 1 is static.
+    Where something here needs the very number, and PyTorch would not, it becomes static.
+    """
+    each = _mark("dynamic", t, index)
+    t._dynamo_dynamic_range = {*getattr(t, "_dynamo_dynamic_range", ()), *[(i, min, max) for i in each]}
 
 
 def maybe_mark_dynamic(t: Any, index: Any) -> None:
-    """The same as a hint."""
+    """The same as a hint: no error where it comes out static."""
     _mark("weak_dynamic", t, index)
 
 
 def mark_static(t: Any, index: Any = None) -> None:
     """Says that a size (None: each) is to be recorded as it is."""
-    _mark("static", t, tuple(range(t.dim())) if index is None and isinstance(t, _lazy.tensor.Tensor) else index)
+    if not isinstance(t, _lazy.tensor.Tensor):
+        raise TypeError(f"expected a tensor, but received {type(t)}")
+    _mark("static", t, tuple(range(t.dim())) if index is None else index)
 
 
 def mark_static_address(t: Any, guard: bool = False) -> None:

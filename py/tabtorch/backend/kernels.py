@@ -405,7 +405,8 @@ _LEFT = set(
     "normal rand_like randn_like randint_like bernoulli multinomial lift_fresh lift is_pinned _pin_memory pin_memory rename_ "
     "_cudnn_init_dropout_state sparse_coo_tensor _sparse_coo_tensor_with_dims _fw_primal _make_dual _unpack_dual "
     "_new_zeros_with_same_feature_meta _has_same_storage_numel uniform normal_functional exponential geometric cauchy log_normal "
-    "random squeeze_ unsqueeze_ transpose_ t_ as_strided_ swapdims_ swapaxes_ _resize_output_ resize_as_ resize "
+    "random _unsafe_view unsafe_split unsafe_split_with_sizes "
+    "squeeze_ unsqueeze_ transpose_ t_ as_strided_ swapdims_ swapaxes_ _resize_output_ resize_as_ resize "
     "requires_grad_ retain_grad".split()
 )
 

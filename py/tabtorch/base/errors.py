@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["AcceleratorError", "LinAlgError", "OutOfMemoryError"]
-
 
 class OutOfMemoryError(RuntimeError):
     """The device could not allocate a buffer. `torch.OutOfMemoryError`."""

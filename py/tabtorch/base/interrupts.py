@@ -11,8 +11,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["hold", "release"]
-
 _MAIN = threading.main_thread().ident
 _late = False
 

@@ -48,7 +48,7 @@ def written(package: str) -> dict[str, str]:
     from pathlib import Path
 
     found = {}
-    for path in sorted(Path(importlib.import_module(package).__path__[0]).glob("*.py")):
+    for path in sorted(Path(importlib.import_module(package).__path__[0]).glob("[!_]*.py")):
         listed = re.search(r"^__all__ = \[(.*?)\]", path.read_text(), re.DOTALL | re.MULTILINE)
         if listed:
             found[path.stem] = " ".join(re.findall(r'"(\w+)"', listed[1]))

@@ -21,7 +21,7 @@ from tabtorch.compiled.dynamic import DynamicRecording
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay, Stale
-from tabtorch.compiled.symbolic_sizes import MOST, Shapes, Sizes, form
+from tabtorch.compiled.symbolic_sizes import MOST, Shapes, Sizes, Specialized, asks_for_symbols, form
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
@@ -123,12 +123,16 @@ class Compiled:
                     except Stale:
                         entry.provisional = replay
                         break
-        return self._run(entry, tensors, objects, boxes, lambda: self.function(*args, **kwargs))
+        try:
+            return self._run(entry, tensors, objects, boxes, lambda: self.function(*args, **kwargs))
+        except Specialized as e:
+            violation = e.violation(self.function, args, kwargs, tensors)
+        raise violation
 
     def _entry(self, key: Any, args: Any, kwargs: Any, tensors: list[Tensor], objects: list[Any]) -> Entry:
         """A new entry. Where a recording serves these sizes, it has a replay of that."""
         entry = Entry(key, objects)
-        if self.dynamic is not False and tensors:
+        if (asks_for_symbols(tensors) or self.dynamic is not False) and tensors:
             unused: list[Any] = []
             loose = (*modes(), *[flatten(x, [], unused, unused, form) for x in (args, kwargs)])
             entry.shapes = self.shapes.setdefault(loose, Shapes())

@@ -106,8 +106,8 @@ def marks(t: Tensor) -> dict[str, Any]:
 
 #: names in the dict of a tensor without either
 _ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
-#: what `mark_dynamic` and `mark_static` leave: see dynamic.py
-_ORDINARY |= {f"_dynamo_{kind}_indices" for kind in ("dynamic", "weak_dynamic", "static")}
+#: what `mark_dynamic` and `mark_static` leave: see symbolic_sizes.py
+_ORDINARY |= {f"_dynamo_{kind}_indices" for kind in ("dynamic", "weak_dynamic", "static")} | {"_dynamo_dynamic_range"}
 
 
 class Guards:

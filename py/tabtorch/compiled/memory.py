@@ -7,7 +7,6 @@ be somebody's. So both are counted, who holds a value (its node) and what lies i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from tabtorch.engine import graph
 from tabtorch.engine.graph import Buffer, Node
@@ -81,6 +80,3 @@ def separated(nodes: Sequence[Node], written: Iterable[int], inputs: Sequence[No
                 twins.append((n, twin_of(n, Buffer(ident, 0, base.device, base, n.buf.offset))))
             twins += [(n, twin_of(n, base)) for n in whole if id(n) not in at]
     return twins
-
-
-__all__: list[Any] = ["copied", "moves", "separated", "twin_of", "unshared"]

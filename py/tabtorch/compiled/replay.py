@@ -488,6 +488,3 @@ class Replay:
                 scalars[start:],
             )
         return results
-
-
-__all__ = ["Replay", "Stale"]

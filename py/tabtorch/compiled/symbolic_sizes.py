@@ -5,17 +5,19 @@ See dynamic.py, which makes a recording of what they lead to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.compiled.guards import marked
+from tabtorch.compiled.tree import sources
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import inside
 from tabtorch.engine.graph import Inst, Node
 from tabtorch.engine.symbols import Symbol, concrete, given, is_number
 from tabtorch.engine.trace import Trace
 from tabtorch.engine.view import Meta, Size, concrete_meta, contiguous_strides, meta, symbolic_meta
+from tabtorch.fx import ConstraintViolationError
 
 if TYPE_CHECKING:
     from tabtorch.compiled.dynamic import DynamicRecording
@@ -135,14 +137,64 @@ class Sizes:
 
     def pinned(self) -> set[tuple[int, int]]:
         """Those that came out static."""
-        found = set()
-        for op, a, b, answer in self.trace.guards.values():
+        found = self._constant(self.trace.guards)
+        return {self.which[k] for atoms in found for k in atoms if k < len(self.which)}
+
+    def _constant(self, keys: Iterable[Any]) -> dict[tuple[int, ...], int]:
+        """The products of atoms that guards with these keys make constants, and those."""
+        found = {}
+        for op, a, b, answer in [self.trace.guards[k] for k in keys if k in self.trace.guards]:
             if op == "==" and answer:
                 for x, y in ((a, b), (b, a)):
                     if type(y) is int and type(x) is Symbol and len(x.terms) == 1:
                         ((atoms, _),) = x.terms.items()
-                        found |= {self.which[k] for k in atoms if k < len(self.which)}
+                        found[atoms] = x.value
         return found
+
+    def specialized(self) -> list[tuple[int, int]]:
+        """Those that were marked as dynamic, and that the function has made constants."""
+        found = []
+        for atoms in self._constant(self.trace.demanded):
+            if len(atoms) == 1 and atoms[0] < len(self.which):
+                a, d = self.which[atoms[0]]
+                if d in inside(self.tensors[a]).get("_dynamo_dynamic_indices", ()):
+                    found.append((a, d))
+        return sorted(found)
+
+
+class Specialized(Exception):
+    """A function has made constants of sizes (tensor, dimension) that are marked as dynamic."""
+
+    def __init__(self, found: list[tuple[int, int]]) -> None:
+        self.found = found
+
+    def violation(self, function: Any, args: Any, kwargs: Any, tensors: Sequence[Tensor]) -> ConstraintViolationError:
+        """What PyTorch raises then, for a call with these arguments."""
+        names = sources(function, args, kwargs)
+        places = [f"{names[a]}.size()[{d}]" for a, d in self.found]
+        lines = [
+            f"  - You marked {place} as dynamic but your code specialized it to be a constant ({tensors[a]._meta.shape[d]}). "
+            "If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it "
+            "with either Dim.STATIC or Dim.AUTO.\n"
+            for place, (a, d) in zip(places, self.found, strict=True)
+        ]
+        return ConstraintViolationError(
+            f'Constraints violated ({", ".join(places)})! For more information, run with TORCH_LOGS="+dynamic".\n'
+            + "".join(lines)
+        )
+
+
+def asks_for_symbols(tensors: Sequence[Tensor]) -> bool:
+    """Whether a size of them is marked as dynamic. ConstraintViolationError for one outside of the range that it was given."""
+    found = False
+    for t in tensors:
+        own = inside(t)
+        found = found or "_dynamo_dynamic_indices" in own or "_dynamo_weak_dynamic_indices" in own
+        for d, low, high in own.get("_dynamo_dynamic_range", ()):
+            n = t._meta.shape[d]
+            if low is not None and high is not None and not max(2, low) <= n <= high:
+                raise ConstraintViolationError(f"{n} not in range [{max(2, low)}, {high}]")
+    return found
 
 
 def settled(x: Any) -> Any:
@@ -171,4 +223,4 @@ def settled(x: Any) -> Any:
     return x
 
 
-__all__ = ["MOST", "Shapes", "Sizes", "form", "settled", "whole"]
+__all__ = ["MOST", "Shapes", "Sizes", "Specialized", "asks_for_symbols", "form", "settled", "whole"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from operator import is_
 from typing import Any
@@ -46,6 +47,29 @@ def flatten(
         return (t, *x, *[flatten(v, tensors, objects, boxes, form) for v in x.values()])
     objects.append(x)
     return (t, id(x))
+
+
+def sources(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """How PyTorch's messages call the tensors of a call of `function`, in the order of `flatten`: `L['x']`, `L['parts'][0]`."""
+
+    def within(x: Any, name: str) -> list[str]:
+        if isinstance(x, Tensor):
+            return [name]
+        items = x.items() if type(x) is dict else enumerate(x) if isinstance(x, (list, tuple)) else ()
+        return [path for k, v in items for path in within(v, f"{name}[{k!r}]")]
+
+    try:
+        parameters = list(inspect.signature(getattr(function, "forward", function)).parameters.values())
+    except (TypeError, ValueError):  # of C code
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
+    found = [
+        path
+        for i, x in enumerate(args)
+        for path in within(x, f"L[{names[i]!r}]" if i < len(names) else f"L[{rest!r}][{i - len(names)}]")
+    ]
+    return found + [path for k, x in kwargs.items() for path in within(x, f"L[{k!r}]")]
 
 
 def altered(boxes: list[Any]) -> bool:

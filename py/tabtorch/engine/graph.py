@@ -154,28 +154,32 @@ def _send(q: Queue, wanted: Node | None = None) -> Exception | None:
     planning = me
     try:
         w = Window(q)
-        return attempt(w, q, lambda e: _lazy.salvage.send_apart(w, q, e))
+        error = attempt(w, q)
+        return None if error is None else _lazy.salvage.send_apart(w, q, error)
     finally:
         planning = 0
         interrupts.release(handler)
 
 
-def attempt(w: Window, q: Queue, otherwise: Callable[[Exception], Exception | None]) -> Exception | None:
-    """Plans a window and runs it; `otherwise` is what is done where there is no plan."""
+def attempt(w: Window, q: Queue) -> Exception | None:
+    """Plans a window and runs it, or returns why there is no plan: nothing was sent then."""
     try:
         w.survey()
         plan = _planned(w, q) if w.nodes else None
     except Exception as e:
-        return otherwise(e)
-    except BaseException:  # nothing was sent yet
+        return e
+    except BaseException:
         w.put_back(q)
         raise
     try:
         if plan is not None:
-            _run(w, plan)
+            counts["flushes"] = plan.used = counts["flushes"] + 1
+            plan.run(w.nodes, w.inputs, w.scalars)
+            if w.aliased:
+                w.alias()
     except BaseException as e:
-        if isinstance(e, Exception) and all(n.buf is None for n in w.nodes):  # nor was anything of this
-            return otherwise(e)
+        if isinstance(e, Exception) and all(n.buf is None for n in w.nodes):
+            return e
         give_up(w.nodes, e)
         raise
     return None
@@ -196,13 +200,6 @@ def _planned(w: Window, q: Queue) -> Any:
     return plan
 
 
-def _run(w: Window, plan: Any) -> None:
-    counts["flushes"] = plan.used = counts["flushes"] + 1
-    plan.run(w.nodes, w.inputs, w.scalars)
-    if w.aliased:
-        w.alias()
-
-
 def evict(plans: dict[tuple, Any]) -> None:
     """Makes room: an eighth of them goes, those that were not used for longest. All at once would make a program that runs in
     a loop schedule its windows again."""
@@ -211,7 +208,7 @@ def evict(plans: dict[tuple, Any]) -> None:
 
 
 def give_up(nodes: list[Node], why: BaseException | None = None) -> None:
-    """Nodes that will never have a value say so when they are used, or `why` not."""
+    """Nodes that will never have a value say so when they are used, and `why`."""
     gone = Lost(why)
     for n in nodes:
         if n.buf is None:

@@ -45,16 +45,6 @@ class Lost(Buffer):
         # not the error itself: what it tells of where it was raised holds nodes
         self.why = None if why is None else (type(why), why.args)
 
-    def error(self) -> BaseException | None:
-        """`why`, to be raised."""
-        if self.why is None:
-            return None
-        kind, args = self.why
-        try:
-            return kind(*args)
-        except Exception:  # it is made in another way
-            return RuntimeError(f"{kind.__name__}: {', '.join(map(str, args))}")
-
 
 class Memory:
     """Bytes held by live values, per device number."""
@@ -89,8 +79,11 @@ def bridge() -> Any:
 
 def lost(name: str = "", b: Buffer | None = None) -> BaseException:
     """The error for a value that went with its runtime, or whose operation failed: what that said, where `b` knows."""
-    if type(b) is Lost and (error := b.error()) is not None:
-        return error
+    if type(b) is Lost and b.why is not None:
+        try:
+            return b.why[0](*b.why[1])
+        except TypeError:  # it is made in another way
+            return RuntimeError(*b.why[1])
     if _bridges.forked:
         return AcceleratorError(
             f"{name + ': ' if name else ''}a tensor from before the fork has no value in this process, which has a runtime of "

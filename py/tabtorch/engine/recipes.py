@@ -219,6 +219,3 @@ def compiled(
     """`holds` and `values` of that recipe."""
     r = recipe_of(trace, numbers, words)
     return r.holds, r.values
-
-
-__all__ = ["Recipe", "Step", "Check", "Writer", "compiled", "recipe_of"]

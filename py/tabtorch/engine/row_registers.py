@@ -108,6 +108,3 @@ class RegisterKernel(RowKernel):
                 self.elements.append((at, None, {}))
             else:  # those beyond the end are the last one again, and do not count
                 self.elements.append((k.let(minimum(at, last), "k"), k.let(at < end, "counts"), {}))
-
-
-__all__ = ["RegisterKernel", "form"]

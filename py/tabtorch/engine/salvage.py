@@ -1,4 +1,4 @@
-"""What becomes of a window for which there is no plan: one operation of it cannot be planned, and the others must not suffer for it."""
+"""A window for which there is no plan: an operation of it cannot be planned, and the others must not suffer for it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .window import Window
 
 
 def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
-    """Sends a window for which there is no plan: for each value that somebody holds what that is computed of, alone. What cannot
-    be planned even so keeps its error for its readers."""
+    """For each value that somebody holds sends what that is computed of, alone. What cannot be planned even so keeps its error
+    for who reads it. Returns `error`."""
     if not hasattr(w, "aliased"):
         give_up(w.nodes, error)
         return error
@@ -25,8 +25,6 @@ def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
     held = {p for p, live in enumerate(w.live) if live}.union([n.pos for n, _ in w.aliased])
     w.aliased.clear()
     for p in sorted(held):
-        if nodes[p] is None:
-            continue
         part: set[int] = set()
         stack = [p]
         while stack:
@@ -34,23 +32,20 @@ def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
             if at not in part and nodes[at] is not None:
                 part.add(at)
                 stack += reads[at]
-        if len(part) == len(nodes):
-            give_up([nodes[p]], error)
-            continue
         alone = Queue(q.device)
         for at in sorted(part):
             alone.nodes.append(nodes[at])
             nodes[at] = None
         v = Window(alone)
-
-        def failed(e: Exception, v: Window = v, last: int = p) -> Exception:
-            for n in v.nodes:
-                nodes[place[id(n)]] = n
-            give_up([nodes[last]], e)
-            nodes[last] = None
-            return e
-
-        attempt(v, alone, failed)
+        failed = attempt(v, alone)
+        if failed is not None:
+            _clear(failed)
+            for at, n in [(place[id(n)], n) for n in v.nodes]:
+                nodes[at] = n
+            n = v = None
+            if nodes[p] is not None:  # else it reads what was lost
+                give_up([nodes[p]], failed)
+                nodes[p] = None
     give_up([n for n in nodes if n is not None], error)
     return error
 

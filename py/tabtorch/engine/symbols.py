@@ -41,8 +41,8 @@ class Symbol:
         trace = self.trace
         if not trace.captures:
             return trace.hash
-        if trace.closed or str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "tabtorch":
-            return hash(self.pinned())
+        if trace.closed or _of_script(1):
+            return hash(self.pinned(True))
         return trace.hash
 
     @property  # type: ignore[misc]
@@ -141,12 +141,15 @@ class Symbol:
 
     # ---- where the very number is needed
 
-    def pinned(self) -> int:
-        """The value, which becomes a guard."""
-        self.trace.compare("==", self, self.value)
+    def pinned(self, asked: bool = False) -> int:
+        """The value, which becomes a guard. asked: whether a script needs it to be just that, see `Trace.demanded`."""
+        self.trace.compare("==", self, self.value, asked)
         return self.value
 
-    __index__ = __int__ = pinned
+    __int__ = pinned
+
+    def __index__(self) -> int:
+        return self.pinned(self.trace.captures and _of_script(1))
 
     def __float__(self) -> float:
         return float(self.pinned())
@@ -209,6 +212,11 @@ class Symbol:
 
     def __format__(self, spec: str) -> str:
         return format(self.pinned(), spec)
+
+
+def _of_script(depth: int) -> bool:
+    """Whether the caller, or who called that many functions before it, is no part of the package."""
+    return str(sys._getframe(1 + depth).f_globals.get("__name__")).partition(".")[0] != "tabtorch"
 
 
 def concrete(x: Any) -> Any:

@@ -80,6 +80,3 @@ def _whole_pieces(lives: Sequence[tuple[int, int]], sizes: Sequence[int]) -> tup
         heappush(ending, (last, j))
         places.append((j, 0))
     return pieces, places
-
-
-__all__ = ["ALIGNMENT", "Places", "lay_out"]

@@ -45,6 +45,9 @@ class Trace:
         self.hash = hash((_HASH, id(self))) if captures else _HASH
         #: views of such sizes, each once
         self.views: dict[Any, Any] = {}
+        #: those of the guards by which a size has to be a constant because a script compared it, or took it for a range or an index,
+        #: rather than because something here knows no Symbols
+        self.demanded: set[Any] = set()
         #: an index: a size of the window; else (operator, what it is applied to)
         self.atoms: list[tuple[str, Any, Any] | int] = []
         self._bounds: list[int] = []
@@ -231,8 +234,8 @@ class Trace:
 
     # ---- comparison
 
-    def compare(self, op: str, a: Symbol, b: Any) -> Any:
-        """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes."""
+    def compare(self, op: str, a: Symbol, b: Any, asked: bool = True) -> Any:
+        """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes. asked: see `demanded`."""
         if a is b:
             return op != "<"
         if type(b) is Real:
@@ -252,7 +255,7 @@ class Trace:
         left, right = self._reduced(a, b)
         if self._for_all(op, left, right) or (op == "==" and not answer and self.lenient):
             return answer
-        return self._noted(op, left, right, answer)
+        return self._noted(op, left, right, answer, asked)
 
     def _for_all(self, op: str, a: Any, b: Any) -> bool:
         """Whether the answer is the same for all sizes."""
@@ -265,10 +268,12 @@ class Trace:
             return high is not None and (high > a or (high == a and op == "<="))
         return False
 
-    def _noted(self, op: str, a: Any, b: Any, answer: bool) -> bool:
+    def _noted(self, op: str, a: Any, b: Any, answer: bool, asked: bool) -> bool:
         if self.closed:
             return answer
         key = (op, self._key(a), self._key(b))
+        if asked and answer and op == "==":
+            self.demanded.add(key)
         if op != "==" or (op, key[2], key[1]) not in self.guards:
             self.guards.setdefault(key, (op, a, b, answer))
         return answer

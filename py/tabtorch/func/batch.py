@@ -11,7 +11,7 @@ Of several levels the innermost (highest) is always the outermost Batch: `wrap` 
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -277,26 +277,34 @@ def _rule(i: Inst, size: int, views: tuple[int | None, ...], whole: bool) -> tup
     over = i.op.over_examples(i, size, ins, views)
     op = over.op
     if op.indexed and not whole:
-        op = _indexed(i.base)
+        op = _indexed(op)
     out = in_front(i.out, size) if over.out is None else over.out
     return inst(op, over.ins, out, i.scalars, over.static, i.compute), over.turned
 
 
-@lru_cache(5_000)
-def _indexed(i: Inst) -> Map:
-    """The map of `i` over all examples: its expression sees one of them."""
-    op: Any = i.op
-    return Map(op.name, lambda p: op.expr(_Example(p, i)), indexed=True, cost=op.cost + 1)
+@cache
+def _indexed(op: Map) -> Map:
+    """The map of `op` over all examples: its expression sees one of them."""
+    return Map(op.name, lambda p: op.expr(_Example(p)), indexed=True, cost=op.cost + 1, sized=op.sized)
+
+
+class _ExampleInst:
+    """An instruction over all examples as one over one of them."""
+
+    def __init__(self, i: Any) -> None:
+        self.static, self.scalars, self.compute = i.static, i.scalars, i.compute
+        self.ins = tuple([m.view(m.shape[1:], m.strides[1:], m.offset) for m in i.ins])
+        self.out = i.out.view(i.out.shape[1:], i.out.strides[1:], i.out.offset)
 
 
 class _Example:
     """What an indexed map's expression sees of one example: `engine.lower.Point` without its first coordinate."""
 
-    def __init__(self, p: Any, i: Inst) -> None:
+    def __init__(self, p: Any) -> None:
         self.p = p
         self.k = p.k
-        self.inst = i
-        self.static = i.static
+        self.inst = _ExampleInst(p.inst)
+        self.static = p.inst.static
         self.value, self.dim, self.scalar = p.value, p.dim, p.scalar
 
     @property

@@ -289,11 +289,10 @@ def _by_kernels(
             with torch.enable_grad():  # as far as to q, k and v, which may be made of the same
                 xs = [x.view_as(x) for x in (q, k, v)]
                 out = again(*xs)
-            roots = [(x._fn, d) for x, d in zip(*((out, g) if want_lse else ([out], [g])), strict=True)]
+            results, given = (out, g) if want_lse else ([out], [g])
             ends = [*traced.wanted, *[x for x in xs if x.requires_grad]]
-            found += tuple(engine.run(*zip(*roots, strict=True), True, create, ends, accumulate=False, cut=True))[
-                : len(traced.wanted)
-            ]
+            of_all = engine.run([x._fn for x in results], given, True, create, ends, accumulate=False, cut=True)
+            found += tuple(of_all[: len(traced.wanted)])
         return found
 
     found = attention(query, key, value, None, False, scale, gradients, traced, blocks, want_lse, of_read=of_read)

@@ -3,13 +3,14 @@
 import importlib
 from types import FunctionType as _Function
 
-from tabtorch.base.lazy_namespace import homes, whole
+from tabtorch.base.lazy_namespace import homes as _homes
+from tabtorch.base.lazy_namespace import whole as _whole
 from tabtorch.nn._missing import missing_function
 from tabtorch.ops.machinery.registry import guard
 
 #: name -> its module
 _WHERE = {
-    **homes("tabtorch.ops.functional"),
+    **_homes("tabtorch.ops.functional"),
     **dict.fromkeys(("_canonical_mask", "_none_or_dtype"), "tabtorch.ops.functional.attention"),
     "pad": "tabtorch.ops.shaping.pad",
     **{f"conv{kind}{n}d": "tabtorch.ops.sliding.conv" for kind in ("", "_transpose") for n in (1, 2, 3)},
@@ -29,7 +30,7 @@ _GUARDED = frozenset(
     ).split()
 )
 _missing = missing_function("torch.nn.functional", "scaled_grouped_mm scaled_mm")
-whole(__name__, [*_WHERE, *_SAME])
+_whole(__name__, [*_WHERE, *_SAME])
 
 
 def __getattr__(name):

@@ -66,6 +66,16 @@ def _einsum(equation: str, tensors: Any, *, path: Any = None) -> Tensor:
     return ops.einsum(equation, *tensors)
 
 
+@aten("tensordot")
+def _tensordot(self: Tensor, other: Tensor, dims_self: Any, dims_other: Any) -> Tensor:
+    return ops.tensordot(self, other, (list(dims_self), list(dims_other)))
+
+
+@aten("cartesian_prod")
+def _cartesian_prod(tensors: Any) -> Tensor:
+    return ops.cartesian_prod(*tensors)
+
+
 @aten("nuclear_norm.dim")
 def _nuclear_norm_dim(self: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return ops.nuclear_norm(self, dim, keepdim)

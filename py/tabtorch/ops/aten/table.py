@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from tabtorch import _lazy
+from tabtorch import autograd
 from tabtorch.autograd import grad_mode
 from tabtorch.core import tensor
 
@@ -53,13 +53,22 @@ def grads_of(
     )
     if not any(wanted):
         return (None,) * len(inputs)
+    given = [t for t in (*inputs, *(grads if isinstance(grads, (list, tuple)) else [grads])) if t is not None]
+    again = grad_mode.is_grad_enabled() and any(
+        t.requires_grad for t in given
+    )  # they are to be differentiated themselves
     with grad_mode.enable_grad():
-        leaves = [x.detach().requires_grad_() if w else x for x, w in zip(inputs, wanted, strict=True)]
+        leaves = [
+            x if not w else x.view_as(x) if again and x.requires_grad else x.detach().requires_grad_()
+            for x, w in zip(inputs, wanted, strict=True)
+        ]
         out = f(*leaves)
         outs, gs = ([out], [grads]) if isinstance(out, tensor.Tensor) else (list(out), list(grads))
-        used = [(o, g) for o, g in zip(outs, gs, strict=False) if g is not None and o.requires_grad]
+        used = [(o, g) for o, g in zip(outs, gs, strict=True) if g is not None and o.requires_grad]
         live = [x for x, w in zip(leaves, wanted, strict=True) if w]
-        found = iter(_lazy.autograd.grad([o for o, _ in used], live, [g for _, g in used], allow_unused=True))
+        found = iter(
+            autograd.grad([o for o, _ in used], live, [g for _, g in used], create_graph=again, allow_unused=True)
+        )
     return tuple(next(found) if w else None for w in wanted)
 
 

@@ -56,6 +56,3 @@ def as_for_one(e: Examples) -> Call:
 def dynamic(e: Examples) -> Call:
     """The rule of what gives as many elements as the values say: PyTorch's error."""
     raise e.unreadable()
-
-
-__all__ = ["Call", "Examples", "as_for_one", "batches", "dynamic"]

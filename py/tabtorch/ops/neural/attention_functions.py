@@ -20,7 +20,7 @@ from tabtorch.engine.expr import Expr
 from tabtorch.engine.graph import Inst, Map, Node, queue_of
 from tabtorch.engine.lower import U0, Kernel, Ref, index_of, shown
 from tabtorch.engine.lowering import Lowering
-from tabtorch.engine.symbols import is_number
+from tabtorch.engine.symbols import fixed, is_number
 from tabtorch.engine.target import target
 from tabtorch.ops.machinery.integer_bounds import Proof, bounded, limits
 
@@ -30,18 +30,69 @@ GIVEN = 5
 _MAY_OVERFLOW = frozenset("add sub mul neg square _pow bitwise_left_shift".split())
 
 
-class Functions(NamedTuple):
-    """What was traced, as structure. A value has a number: below GIVEN it was given, then they are the results of `insts`.
+class Constant(NamedTuple):
+    """A number that is no size."""
 
-    sources: of each of `insts` the numbers of its inputs; -1 - j is captured tensor j.
+    value: int
+
+
+def _constants(x: Any) -> Any:
+    """What an operation whose numbers are no sizes was told, with those told apart."""
+    if type(x) is tuple:
+        return tuple(map(_constants, x))
+    return Constant(fixed(x)) if type(x) is int or is_number(x) else x
+
+
+def _numbers(x: Any) -> Any:
+    if type(x) is tuple:
+        return tuple(map(_numbers, x))
+    return x.value if type(x) is Constant else x
+
+
+class Step(NamedTuple):
+    """What a kernel has to know of an instruction. Views, and what the operation was told, hang on sizes."""
+
+    op: Any
+    scalars: tuple[str, ...]
+    compute: str
+    ins: tuple[Any, ...] = ()
+    out: Any = None
+    static: Any = None
+
+    @classmethod
+    def of(cls, i: Inst) -> Step:
+        return cls(i.op, i.scalars, i.compute, i.ins, i.out, i.static if i.op.sized else _constants(i.static))
+
+    @property
+    def told(self) -> Any:
+        """As the operation was told it."""
+        return self.static if self.op.sized else _numbers(self.static)
+
+
+class Functions(NamedTuple):
+    """What was traced, as structure. A value has a number: below GIVEN it was given, then they are the results of `steps`.
+
+    sources: of each of `steps` the numbers of its inputs; -1 - j is captured tensor j.
     score, slope (its derivative by the score), kept: the results' numbers; None where there is no such function.
     """
 
-    insts: tuple[Inst, ...]
+    steps: tuple[Step, ...]
     sources: tuple[tuple[int, ...], ...]
     score: int | None
     slope: int | None
     kept: int | None
+
+    def sizes(self) -> tuple[Any, ...]:
+        """What of it hangs on sizes, for schedules.py."""
+        return tuple([s[3:] for s in self.steps])
+
+    def rest(self) -> Functions:
+        """What does not."""
+        return self._replace(steps=tuple([Step(*s[:3]) for s in self.steps]))
+
+    def with_sizes(self, sizes: tuple[Any, ...]) -> Functions:
+        """What `rest` gave, with these sizes."""
+        return self._replace(steps=tuple([Step(*s[:3], *x) for s, x in zip(self.steps, sizes, strict=True)]))
 
 
 class Traced(NamedTuple):
@@ -80,7 +131,7 @@ class _Trace:
         return found
 
     def _captured(self, n: Node) -> int:
-        if n.inst.out.device.number != self.device.number or n.inst.concrete is not None:
+        if n.inst.out.device.number != self.device.number:
             raise _Untraceable
         self.captured.append(n)
         return -len(self.captured)
@@ -88,7 +139,7 @@ class _Trace:
     def _computed(self, n: Node) -> int:
         i = n.inst
         real = not any(m.dtype.is_complex for m in (i.out, *i.ins))
-        if type(i.op) is not Map or i.out.numel != 1 or i.concrete is not None or not real:
+        if type(i.op) is not Map or i.out.numel != 1 or not real:
             raise _Untraceable
         if i.out.dtype is dtypes.int32 and i.op.name in _MAY_OVERFLOW and Proof().interval(n) == limits(dtypes.int32):
             raise _Untraceable
@@ -109,8 +160,6 @@ def trace(
 
     gradient: whether the derivative is wanted; it is, too, where a captured tensor wants one.
     """
-    if any(map(is_number, sizes)):
-        return None
     try:
         return _traced(sizes, device, score_mod, mask_mod, gradient)
     except Exception:  # the formula calls the functions again, and tells
@@ -153,18 +202,18 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
         raise _Untraceable
     if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks
         raise _Untraceable
-    functions = Functions(tuple(t.insts), tuple(t.sources), *numbers)
+    functions = Functions(tuple(map(Step.of, t.insts)), tuple(t.sources), *numbers)
     return Traced(functions, [Tensor._wrap(n, n.inst.out) for n in t.captured], t.scalars, t.types, wanted)
 
 
 class _Numbers:
     """A kernel, as the values of traced nodes ask it for scalars and the beginnings of views."""
 
-    def __init__(self, k: Kernel, low: Lowering, insts: tuple[Inst, ...], first: int) -> None:
+    def __init__(self, k: Kernel, low: Lowering, steps: tuple[Step, ...], first: int) -> None:
         self.kernel = k
         self.low = low
-        self.insts = insts
-        self.starts = [first + sum(len(x.scalars) for x in insts[:i]) for i in range(len(insts))]
+        self.steps = steps
+        self.starts = [first + sum(len(x.scalars) for x in steps[:i]) for i in range(len(steps))]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kernel, name)
@@ -173,7 +222,7 @@ class _Numbers:
         return self.low.scalar(self.kernel, self.starts[key[0]] + key[1])
 
     def offset(self, key: tuple[int, int]) -> Expr:
-        return self.kernel.dim(self.insts[key[0]].ins[key[1]].offset, ("begin", key))
+        return self.kernel.dim(self.steps[key[0]].ins[key[1]].offset, ("begin", key))
 
 
 class Values(lower.Values):
@@ -183,14 +232,14 @@ class Values(lower.Values):
     """
 
     def __init__(self, k: Kernel, low: Lowering, f: Functions, given: list[Expr], input: int, scalar: int) -> None:
-        self.k: Any = _Numbers(k, low, f.insts, scalar)
+        self.k: Any = _Numbers(k, low, f.steps, scalar)
         self.low = low
         self.f = f
         self.input = input
         self.point = None
         self.only = [(U0, 1, "traced")]  # the one point of what has one element
         self.found: dict[int, Any] = dict(enumerate(given))
-        self.nodes = [_Step(i, s) for i, s in zip(f.insts, f.sources, strict=True)]
+        self.nodes = [_Node(x._replace(static=x.told), s) for x, s in zip(f.steps, f.sources, strict=True)]
 
     def of(self, number: int) -> Any:
         """The value with that number."""
@@ -199,17 +248,17 @@ class Values(lower.Values):
         return self.found[number]
 
     def source(self, pos: int, i: int, factors: Any) -> Any:
-        return self.element(pos, i, index_of(self.k, self.f.insts[pos].ins[i], factors, ("traced", pos, i)))
+        return self.element(pos, i, index_of(self.k, self.f.steps[pos].ins[i], factors, ("traced", pos, i)))
 
     def element(self, pos: int, i: int, at: Expr) -> Any:
-        m, s = self.f.insts[pos].ins[i], self.f.sources[pos][i]
+        m, s = self.f.steps[pos].ins[i], self.f.sources[pos][i]
         if s >= 0:  # it has one element
             return shown(self.of(s), m.dtype, m.mark)
         return self.k.load(Ref(self.low.input(self.input - 1 - s).key, m.dtype, m.mark), at)
 
 
-class _Step(NamedTuple):
-    inst: Inst
+class _Node(NamedTuple):
+    inst: Step
     srcs: tuple[int, ...]
 
 

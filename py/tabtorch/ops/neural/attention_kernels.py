@@ -47,6 +47,19 @@ class Static(NamedTuple):
     dropout: bool = False
     summed: tuple[bool, ...] = ()
 
+    def sizes(self) -> tuple[Any, ...]:
+        """What of it hangs on sizes, for schedules.py."""
+        return () if self.functions is None else self.functions.sizes()
+
+    def rest(self) -> Static:
+        """What does not."""
+        return self if self.functions is None else self._replace(functions=self.functions.rest())
+
+    @classmethod
+    def of_parts(cls, sizes: tuple[Any, ...], rest: Static) -> Static:
+        """The one with these sizes and this rest."""
+        return rest if rest.functions is None else rest._replace(functions=rest.functions.with_sizes(sizes))
+
 
 def words(numel: int, dtype: Any) -> int:
     """Words of 32 bits that hold `numel` elements."""
@@ -264,7 +277,7 @@ class _Writer:
 
     def launch(self, stem: str, constants: dict[str, int], *grid: int) -> None:
         f = self.static.functions
-        maps: list[Any] = [x.op for x in f.insts] if f is not None else []
+        maps: list[Any] = [x.op for x in f.steps] if f is not None else []
         constants["ROLLED"] = int(self.static.dropout or sum(op.cost for op in maps if not op.indexed) > _LONG)
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [*grid, 1, 1][:3])
 

@@ -196,6 +196,3 @@ class ScanKernel:
         filled.function("keep_total", "row: u32, chunk: u32, state: State", None, lambda: None)
         self.staged(filled, True)
         self.low.dispatch(k, filled.source("scan"), [1, self.rows, 1])
-
-
-__all__ = ["ScanKernel"]

@@ -147,6 +147,3 @@ class SortKernel:
             k.store(items, at, cast(item, "i32"))
 
         return keep
-
-
-__all__ = ["SortKernel"]

@@ -1,0 +1,75 @@
+"""PyTorch's composites that make numbers of float64 on the way, where the device has none: with numbers of float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tabtorch.backend.tensors import place
+from tabtorch.base.dtypes import float64
+
+aten = torch.ops.aten
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+def _tolerances(x: torch.Tensor, atol: float | None, rtol: float | None) -> dict[str, torch.Tensor]:
+    """The defaults of PyTorch: no absolute one; a relative one, if there is no absolute, by the type and the larger side."""
+    absolute = 0.0 if atol is None else atol
+    if rtol is None:
+        rtol = 0.0 if absolute > 0 else torch.finfo(x.dtype).eps * max(x.shape[-2:])
+    dtype = x.abs().dtype if x.is_complex() else x.dtype
+    return {
+        "atol": torch.full((), absolute, dtype=dtype, device=x.device),
+        "rtol": torch.full((), rtol, dtype=dtype, device=x.device),
+    }
+
+
+def _by_tolerances(op: Any, to: Any) -> Any:
+    def kernel(x: torch.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+        if not place().lacks(float64):
+            return op._op_dk(_COMPOSITE, x, atol=atol, rtol=rtol, hermitian=hermitian)
+        return to(x, **_tolerances(x, atol, rtol), hermitian=hermitian)
+
+    return kernel
+
+
+def _by_one(op: Any, to: Any, name: str) -> Any:
+    """The older form. name: what its one tolerance is."""
+
+    def kernel(x: torch.Tensor, tolerance: float, hermitian: bool = False) -> Any:
+        if not place().lacks(float64):
+            return op._op_dk(_COMPOSITE, x, tolerance, hermitian)
+        both = {"atol": 0.0, "rtol": 0.0, name: tolerance}
+        return to(x, **_tolerances(x, **both), hermitian=hermitian)
+
+    return kernel
+
+
+def _by_tensors(op: Any) -> Any:
+    """The form that takes tensors, one of which, or both, may be missing."""
+
+    def kernel(x: torch.Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+        if place().lacks(float64) and (atol is None or rtol is None):
+            defaults = _tolerances(x, None, None)
+            if atol is not None:
+                defaults["rtol"] = torch.where(atol > 0, torch.zeros_like(defaults["rtol"]), defaults["rtol"])
+            atol, rtol = (defaults["atol"] if atol is None else atol), (defaults["rtol"] if rtol is None else rtol)
+        return op._op_dk(_COMPOSITE, x, atol=atol, rtol=rtol, hermitian=hermitian)
+
+    return kernel
+
+
+def register() -> list[Any]:
+    """Registers them, above autograd, which records their parts. Returns what has to be kept."""
+    kept = []
+    for key in ("AutogradPrivateUse1", "PrivateUse1"):
+        library = torch._C._dispatch_library("IMPL", "aten", key, "", 0)
+        for name, one in (("linalg_pinv", "rtol"), ("linalg_matrix_rank", "atol")):
+            packet = getattr(aten, name)
+            to = packet.atol_rtol_tensor
+            library.impl(f"{name}.atol_rtol_float", key, _by_tolerances(packet.atol_rtol_float, to))
+            library.impl(name, key, _by_one(packet.default, to, one))
+        library.impl("linalg_matrix_rank.atol_rtol_tensor", key, _by_tensors(aten.linalg_matrix_rank.atol_rtol_tensor))
+        kept.append(library)
+    return kept
