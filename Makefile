@@ -19,6 +19,8 @@ PYTHON ?= python3
 PORT ?= 8000
 BROWSERS ?= chromium firefox
 JOBS ?= 2
+# real PyTorch is the oracle here: `import torch` is to find no device of ours
+export TORCH_DEVICE_BACKEND_AUTOLOAD ?= 0
 
 BIN := .venv/bin
 PY := $(BIN)/python

@@ -39,7 +39,6 @@ SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
 #: read. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
-    *(f"tabtorch/{path.relative_to(PACKAGE).as_posix()}" for path in (PACKAGE / "backend").rglob("*.py")),
     "tabtorch/_lazy_types.pyi",
     "tabtorch/autograd/__init__.pyi",
     "tabtorch/bridge/host.mjs",
@@ -64,8 +63,12 @@ HOST_ONLY = {
     "tabtorch/nn/functional/__init__.pyi",
     "tabtorch/nn/modules/__init__.pyi",
 }
-#: the families of ATen's adapters: PyTorch's own graphs are read on a host; `torch.ops.aten` in a tab is the operations of the names
-HOST_ONLY |= {f"tabtorch/ops/aten/{path.name}" for path in (PACKAGE / "ops" / "aten").glob("[a-z]*.py")}
+#: the device of real PyTorch, which no tab has, and the families of ATen's adapters, for PyTorch's own graphs are read on a host;
+#: `torch.ops.aten` in a tab is the operations of the names
+HOST_ONLY |= {
+    f"tabtorch/{path.relative_to(PACKAGE).as_posix()}"
+    for path in (*PACKAGE.glob("backend/**/*.py"), *PACKAGE.glob("ops/aten/[a-z]*.py"))
+}
 #: what of the package comes first in the archive, which is unpacked only as far as it is asked for, after what every program
 #: loads (`first_used`). What is not named comes last
 FIRST = (

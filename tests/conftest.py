@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 
+import plain_torch  # noqa: F401
 import tabtorch
 from sidebyside import DEVICES
 from slices import sliced

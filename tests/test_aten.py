@@ -296,12 +296,12 @@ def _held(tensors: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("device", DEVICES)
 def test_forms_of_attention(device: str, masked: str) -> None:
     torch.manual_seed(0)
-    q, k, v, g = (torch.randn(1, 2, 9, 8, requires_grad=i < 3) for i in range(4))
-    bias = torch.randn(1, 1, 9, 9, requires_grad=True) if masked == "bias" else None
+    q, k, v, g = (torch.randn(1, 2, 17, 8, requires_grad=i < 3) for i in range(4))
+    bias = torch.randn(1, 1, 17, 17, requires_grad=True) if masked == "bias" else None
     causal = masked == "causal"
     out = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, 0.0, causal, scale=0.4)
     scores = (q @ k.mT * 0.4) + (0 if bias is None else bias)
-    scores = scores.masked_fill(torch.ones(9, 9).triu(1).bool(), float("-inf")) if causal else scores
+    scores = scores.masked_fill(torch.ones(17, 17).triu(1).bool(), float("-inf")) if causal else scores
     lse = scores.logsumexp(-1)
     leaves = [q, k, v] if bias is None else [q, k, v, bias]
     want = torch.autograd.grad(out, leaves, g)

@@ -367,7 +367,7 @@ def test_arguments_that_want_gradients(device: str) -> None:
 
     g = torch.compile(f, dynamic=True)
     for n in (5, 8, 11, 6, 8):
-        x = torch.randn(2, n, 4, device=device, requires_grad=True)
+        x = torch.randn(2, n, 4, device=device).requires_grad_()
         found = []
         for each in (g, f):
             a, b, c = each(x)

@@ -13,6 +13,7 @@ from torch._higher_order_ops.flex_attention import math_attention
 import tabtorch
 import tabtorch.nn.attention.flex_attention as ours
 from sidebyside import to_tab
+from tabtorch._dynamo.utils import counters
 from tabtorch.engine import graph
 from tabtorch.ops.neural.attention_functions import trace
 from test_attention_kernels import draw, plain
@@ -218,3 +219,49 @@ def test_what_the_functions_read_must_not_change_before_a_second_derivative() ->
     slopes.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         tabtorch.autograd.grad(out.sum(), xs, create_graph=True)
+
+
+@pytest.mark.parametrize("lengths, learnt, compiled", [(64, False, False), (64, False, True), (20, True, True)])
+def test_lengths_share_schedules(lengths: int, learnt: bool, compiled: bool) -> None:
+    """Forward and backward: what functions read is as long as the keys, or places are counted from the end."""
+    table = to_tab(RELATIVE.repeat(3), "webgpu")
+
+    def f(q: Any, bias: Any) -> Any:
+        n = q.shape[-2]
+        out = ours.flex_attention(q, q, q, lambda s, b, h, i, j: s * 1.5 + bias[j] + table[i - j + n - 1])
+        return out, *tabtorch.autograd.grad(out.square().sum(), [q, bias] if learnt else [q])
+
+    counters.clear()
+    g = tabtorch.compile(f, dynamic=True) if compiled else f
+    before = graph.counts["schedules"]
+    for n in range(33, 33 + lengths):
+        x, bias = draw(1, 1, n, 8).requires_grad_(), draw(n).requires_grad_(learnt)
+        got = g(to_tab(x, "webgpu"), to_tab(bias, "webgpu"))
+        graph.flush()
+        if n % 16 == 1:
+            at = torch.arange(n)
+            scores = x @ x.mT * 8**-0.5 * 1.5 + bias + RELATIVE.repeat(3)[at[:, None] - at + n - 1]
+            out = torch.softmax(scores, -1) @ x
+            want = [out, *torch.autograd.grad(out.square().sum(), [x, bias] if learnt else [x])]
+            for a, b in zip(want, got, strict=True):
+                torch.testing.assert_close(plain(b), a.detach(), rtol=1e-3, atol=1e-3)
+    assert graph.counts["schedules"] - before <= 3
+    assert counters["stats"]["unique_graphs"] == int(compiled)
+
+
+def test_blocks_of_lengths_share_schedules() -> None:
+    """A mask in blocks that a compiled function makes: one recording, and a schedule for a class of lengths."""
+
+    def f(q: Any) -> Any:
+        n = q.shape[-2]
+        blocks = ours.create_block_mask(lambda b, h, i, j: i >= j, None, None, n, n, device="webgpu", BLOCK_SIZE=32)
+        return ours.flex_attention(q, q, q, block_mask=blocks)
+
+    counters.clear()
+    g = tabtorch.compile(f, dynamic=True)
+    before = graph.counts["schedules"]
+    for n in range(66, 96):
+        x = draw(1, 2, n, 8)
+        want = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        torch.testing.assert_close(plain(g(to_tab(x, "webgpu"))), want, rtol=2e-5, atol=2e-5)
+    assert graph.counts["schedules"] - before <= 6

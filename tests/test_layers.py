@@ -19,8 +19,8 @@ LAYERS = (
     ("registry", "tabtorch.ops tabtorch.ops.machinery tabtorch.ops.machinery.registry"),
     (
         "tensor",
-        "tabtorch.core.tensor tabtorch.core.tensor_base tabtorch.core.shapes tabtorch.core.layout tabtorch.storage "
-        "tabtorch.core",
+        "tabtorch.core.tensor tabtorch.core.tensor_base tabtorch.core.shapes tabtorch.core.reinterpreted tabtorch.core.layout "
+        "tabtorch.storage tabtorch.core",
     ),
     ("autograd", "tabtorch.autograd"),
     ("operations", "tabtorch.ops.* tabtorch.core.* tabtorch.random tabtorch.return_types"),

@@ -210,3 +210,29 @@ process.exit(0);
     )
     pyodide = ROOT / "node_modules" / "pyodide" / "pyodide.mjs"
     subprocess.run(["node", script, pyodide.as_uri(), tab_wheel.as_uri()], check=True, timeout=120, cwd=tmp_path)
+
+
+def test_what_a_script_changed_is_put_back_in_what_was_loaded_for_it(tab_wheel: Path, tmp_path: Path) -> None:
+    """`tabfresh`, before the first script and after one: it loads none of torch's layers, and puts those back that came later."""
+    with zipfile.ZipFile(tab_wheel) as file:
+        file.extractall(tmp_path)
+    script = """
+import asyncio, site, sys
+import tabtorch
+site.getsitepackages = lambda: tabtorch.__path__[:1]  # where the wheel is
+tabtorch.install()
+import tabfresh
+tabfresh.remember()
+families = [m for m in sys.modules if m.startswith(("tabtorch.ops.functional.", "tabtorch.optim."))]
+assert not families and "tabtorch.nn.modules.linear" not in sys.modules, families
+import torch
+from torch import nn
+F = nn.functional
+functions, layers = [F.linear, F.relu, nn.init.ones_], [nn.Linear, nn.Conv2d, torch.optim.SGD]
+F.linear = F.relu = F.gelu = F.mine = nn.init.ones_ = nn.Linear = nn.modules.linear.Linear = nn.Conv2d = torch.optim.SGD = 1
+asyncio.run(tabfresh.restore())
+assert [F.linear, F.relu, nn.init.ones_] == functions and callable(F.gelu) and not hasattr(F, "mine")
+assert [nn.Linear, nn.Conv2d, torch.optim.SGD] == layers and nn.modules.linear.Linear is layers[0]
+"""
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'web' / 'src' / 'python'}"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)

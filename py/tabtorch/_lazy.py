@@ -89,6 +89,7 @@ _MODULES = {
     "promotion": "tabtorch.ops.machinery.promotion",
     "pyodide": "tabtorch.bridge.pyodide",
     "random": "tabtorch.random",
+    "ranges": "tabtorch.core.ranges",
     "reduce": "tabtorch.ops.reductions.reduce",
     "registry": "tabtorch.ops.machinery.registry",
     "resizing": "tabtorch.ops.shaping.resizing",

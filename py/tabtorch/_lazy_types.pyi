@@ -43,6 +43,7 @@ from tabtorch.core import indexing as indexing
 from tabtorch.core import layout as layout
 from tabtorch.core import operators as operators
 from tabtorch.core import printing as printing
+from tabtorch.core import ranges as ranges
 from tabtorch.core import shapes as shapes
 from tabtorch.core import tensor as tensor
 from tabtorch.core import tensor_base as tensor_base

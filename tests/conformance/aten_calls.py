@@ -21,10 +21,12 @@ from tabtorch.ops import aten
 
 from . import checks, translate
 from .compare import Mismatch, same
-from .translate import Translator, tensors
+from .translate import Translator, Unsupported, tensors
 
 #: the dtype of an operator's samples is the first of these that it has
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
+#: arguments that PyTorch has on the CPU whatever the device is
+ON_CPU = ("batch_sizes",)
 #: operators whose values nobody knows
 UNINITIALISED = ("empty", "new_empty", "resize")
 #: operator -> how many times PyTorch's tolerance a result may be off, where that is not 10, for sums of other orders
@@ -197,9 +199,12 @@ def replay(call: Call, device: str) -> None:
     f = aten.lookup(call.op._schema.name, call.op._overloadname)
     if f is None:
         raise Mismatch(f"{call.op}: not in the table", "raised")
-    to = Translator(device)
-    to.wholes = {}
-    args, kwargs = to(call.args), to(call.kwargs)
+    if why := checks._without(device, call.args, call.kwargs, call.result):
+        raise Unsupported(why)
+    to, host = Translator(device), Translator("cpu")
+    named = zip(call.op._schema.arguments, call.args, strict=False)
+    args = [(host if a.name in ON_CPU else to)(x) for a, x in named]
+    kwargs = to(call.kwargs)
     tabtorch.manual_seed(0)
     with warnings.catch_warnings(), tabtorch.no_grad():
         warnings.simplefilter("ignore")

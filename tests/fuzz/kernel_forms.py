@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import builder, graph, plan, row_chunks, row_kernel, row_registers, share, tiles
 from tabtorch.ops.fourier import fft_kernels
-from tabtorch.ops.neural import attention
+from tabtorch.ops.neural import attention_kernels
 from tabtorch.ops.reductions import scan_kernel, sort_kernel
 
 
@@ -52,38 +52,39 @@ _ATTENTION_GRADIENT = tuple(
     for i in range(3)
 )
 
-#: form -> how to get there
+#: form -> how to get there; first those that a software adapter compiles soonest
 THEMES = {
+    "shared launches": Theme(
+        _shaped((20, 33), (40, 64)),
+        ("{a}.sum(0)", "({a} * 2).amax(1)", "{a}[:7].exp()", "{a}[:, :5].mean(0)", "{a}[3:] + 1", "{a}[1].var(0)"),
+        4,
+    ),
+    "columns": Theme(_shaped((16, 33, 130, 250), (9, 33, 64, 100)), _DOWN),
+    "chunked columns": Theme(_shaped((257, 700, 2600), (3, 5, 16)), _DOWN),
+    "chunks": Theme(_shaped((1, 2, 4), (8192, 9000, 13000)), _ALONG),
     "registers": Theme(_shaped((1, 3, 8), (130, 257, 700, 1000, 2600, 4000)), _ALONG),
     "short rows": Theme(
         lambda r: [-(-(1 << 16) // (n := r.choice((16, 33, 64, 100, 127)))), n], _ALONG[1:2] + _ALONG[4:6]
-    ),
-    "chunks": Theme(_shaped((1, 2, 4), (8192, 9000, 13000)), _ALONG),
-    "columns": Theme(_shaped((16, 33, 130, 250), (9, 33, 64, 100)), _DOWN),
-    "chunked columns": Theme(_shaped((257, 700, 2600), (3, 5, 16)), _DOWN),
-    "scan": Theme(
-        _shaped((1, 3, 5), (700, 2600, 9000)),
-        ("{a}.cumsum(-1)", "{a}.cummax(-1)[0]", "({a} * 0.1).logcumsumexp(-1)", "{a}.long().cumsum(-1)"),
     ),
     "sort": Theme(
         _shaped((1, 3, 5), (130, 700, 1500)),
         ("{a}.sort(dim=-1, stable=True)[1]", "{a}.sort(dim=-1, descending=True)[0]"),
     ),
-    "merge": Theme(_shaped((1, 2), (2600, 4100, 9000)), ("{a}.sort(-1)[0]", "{a}.long().sort(dim=-1, stable=True)[1]")),
+    "parts of k": Theme(_shaped((16, 20, 33), (700, 1024, 2600)), ("{a} @ ({a} * 0.1).T", "({a} @ {a}.T).half()")),
+    "tiles": Theme(_shaped((16, 33, 50, 130), (16, 64, 128)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")),
+    "ragged tiles": Theme(
+        _shaped((16, 33, 50, 130), (17, 33, 100, 130, 257)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")
+    ),
     "FFT": Theme(
         _shaped((1, 3, 5), (60, 128, 700, 1000, 2048)),
         ("torch.fft.rfft({a}, norm='ortho').abs()", "torch.fft.irfft(torch.fft.rfft({a} + 1)) + 0"),
     ),
     "attention": Theme(lambda r: [4, r.choice((5, 17, 33, 64)) * 8], _ATTENTION),
+    "merge": Theme(_shaped((1, 2), (2600, 4100, 9000)), ("{a}.sort(-1)[0]", "{a}.long().sort(dim=-1, stable=True)[1]")),
     "attention gradient": Theme(lambda r: [4, r.choice((5, 17, 33)) * 8], _ATTENTION_GRADIENT),
-    "ragged tiles": Theme(
-        _shaped((16, 33, 50, 130), (17, 33, 100, 130, 257)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")
-    ),
-    "parts of k": Theme(_shaped((16, 20, 33), (700, 1024, 2600)), ("{a} @ ({a} * 0.1).T", "({a} @ {a}.T).half()")),
-    "shared launches": Theme(
-        _shaped((20, 33), (40, 64)),
-        ("{a}.sum(0)", "({a} * 2).amax(1)", "{a}[:7].exp()", "{a}[:, :5].mean(0)", "{a}[3:] + 1", "{a}[1].var(0)"),
-        4,
+    "scan": Theme(
+        _shaped((1, 3, 5), (700, 2600, 9000)),
+        ("{a}.cumsum(-1)", "{a}.cummax(-1)[0]", "({a} * 0.1).logcumsumexp(-1)", "{a}.long().cumsum(-1)"),
     ),
 }
 
@@ -124,7 +125,11 @@ def reached() -> Iterator[Counter[str]]:
         noting(scan_kernel.ScanKernel, "lower", lambda *x: "scan"),
         noting(sort_kernel.SortKernel, "launch", lambda self, name, *x: "merge" if name == "merge" else "sort"),
         noting(fft_kernels._Passes, "in_workgroup", lambda *x: "FFT"),
-        noting(attention._Writer, "__init__", lambda *x: "attention" if x[3] == "attention" else "attention gradient"),
+        noting(
+            attention_kernels._Writer,
+            "__init__",
+            lambda *x: "attention" if x[3] == "attention" else "attention gradient",
+        ),
     ):
         yield found
 

@@ -21,7 +21,7 @@ from tabtorch.autograd.tape import (
     short_name,
     unsupported,
 )
-from tabtorch.core.shapes import complex_as_real, real_as_complex
+from tabtorch.core.reinterpreted import complex_as_real, real_as_complex
 from tabtorch.core.tensor import DATA, Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, contiguous_strides
 from tabtorch.ops.machinery import registry

@@ -117,7 +117,7 @@ def _unscaled_in_single_precision() -> None:
         finally:
             self._scale = scale
 
-    torch.amp.GradScaler.unscale_ = unscale_  # type: ignore[method-assign]
+    torch.amp.GradScaler.unscale_ = unscale_
 
 
 def register() -> list[Any]:

@@ -33,4 +33,4 @@ def register() -> None:
                 parameters[name] = old
         return result
 
-    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    torch.nn.Module._apply = _apply

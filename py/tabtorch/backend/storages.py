@@ -96,7 +96,7 @@ def _set_from_file(self: Any, *args: Any) -> Any:
 def register() -> None:
     """Replaces those methods, and tells `torch.load` of the device."""
     assert DEVICE.type == NAME
-    UntypedStorage.__new__ = staticmethod(_new)  # type: ignore[method-assign, assignment]
+    UntypedStorage.__new__ = staticmethod(_new)
     _for_ours("clone", _clone)
     _for_ours("__getitem__", _getitem)
     _for_ours("tolist", lambda self: self.cpu().tolist())

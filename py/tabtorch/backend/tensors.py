@@ -148,7 +148,7 @@ def _over_whole(storage: Storage, m: Meta) -> torch.Tensor:
         _put_address(_fields, 0, address)
         _fields[8 : 8 + len(fields)] = fields
         t: torch.Tensor = _from_dlpack(_capsule(_at, b"dltensor", None))
-    t.untyped_storage()._tabtorch = storage  # type: ignore[attr-defined]
+    t.untyped_storage()._tabtorch = storage
     return t
 
 
@@ -233,10 +233,10 @@ def _view(key: tuple[Any, ...]) -> Meta:
 def unwrap(t: torch.Tensor) -> Tensor:
     """Our tensor over the same storage. RuntimeError for a tensor of another device."""
     try:
-        storage = t.untyped_storage()._tabtorch  # type: ignore[attr-defined]
+        storage = t.untyped_storage()._tabtorch
     except (AttributeError, NotImplementedError):
         if isinstance(t, (bool, int, float, complex)):
-            return t  # what stood for a number, PyTorch hands on as one
+            return t  # type: ignore[return-value] # what stood for a number, PyTorch hands on as one
         raise _elsewhere(t) from None
     key = (t.shape, t.stride(), t.storage_offset(), t.dtype)
     r: Tensor = _new(Tensor)

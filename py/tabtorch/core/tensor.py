@@ -228,7 +228,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                     "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
                 )
         self._rg = bool(requires_grad) or self._borrowed
-        if requires_grad:
+        if requires_grad and self._borrowed:
             self._borrowed = False
         if self._storage.views is not None and self._base is None:
             _lazy.autograd_views.lend(self)

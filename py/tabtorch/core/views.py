@@ -1,4 +1,5 @@
-"""View operations: another `Meta` over the same storage. Nothing is computed and nothing is copied.
+"""View operations: another `Meta` over the same storage. Nothing is computed and nothing is copied. Those that give several views
+are in sections.py.
 
 Names, arguments and errors are PyTorch's (https://docs.pytorch.org/docs/stable/tensor_view.html). Each records its
 gradient, which is a formula over tensors.
@@ -11,10 +12,10 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
-from tabtorch.autograd.views import as_strided_backward, refresh, views_of_several
+from tabtorch.autograd.views import as_strided_backward, refresh
 from tabtorch.autograd.views import view as track
 from tabtorch.base.dtypes import dtype as Dtype
-from tabtorch.core import shapes
+from tabtorch.core import reinterpreted, shapes
 from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import as_int, ints, wrap_dim
 from tabtorch.core.tensor import Tensor
@@ -29,7 +30,7 @@ def _view(x: Tensor, m: Meta, name: str, backward: Callable[..., Any], *args: An
     return track(x, m, name, backward)
 
 
-def _refreshed(x: Tensor) -> Meta:
+def refreshed(x: Tensor) -> Meta:
     """The Meta of what a view is to be taken of. Its history is looked for first, as in PyTorch: that may be refused.
 
     Asked for where a tensor is stale only: a call more is a tenth of what a view costs."""
@@ -59,13 +60,13 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
             "view() received an invalid combination of arguments - got (), but expected one of:\n * (torch.dtype dtype)\n * "
             "(tuple of ints size)"
         )
-    m = _refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._stale else self._meta
     return _view(self, shapes.viewed(m, ints(shape, "view")), "ViewBackward0", _reshape_back, m.shape)
 
 
 def _view_dtype(x: Tensor, dtype: Dtype) -> Tensor:
     """The same bytes as another type: autograd knows nothing of it, as in PyTorch."""
-    t = Tensor._view_of(x, shapes.retyped(x._meta, dtype))
+    t = Tensor._view_of(x, reinterpreted.retyped(x._meta, dtype))
     if t._inference != STATE.inference:
         t._inference = STATE.inference
         t._storage = x._storage.untracked()
@@ -123,7 +124,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without dimensions of size 1: all, or only `dim` (an int, several, or a tuple) where it is one."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     if more:
         dim = (dim, *more)
     elif dim is not None and type(dim) is not int:
@@ -137,7 +138,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", _reshape_back, m.shape)
 
 
@@ -147,7 +148,7 @@ def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tenso
         size = (kw.pop("size"),)
     elif not size:
         raise TypeError('expand() missing 1 required positional arguments: "size"')
-    m = _refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._stale else self._meta
     return _view(self, shapes.expanded(m, ints(size, "expand")), "ExpandBackward0", _same)
 
 
@@ -212,7 +213,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     if type(dim0) is not int or type(dim1) is not int:
         dim0, dim1 = ints((dim0, dim1), "transpose", "dim")
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     return _view(input, shapes.transposed(m, dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
 
 
@@ -223,7 +224,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     elif not dims:
         raise TypeError('permute() missing 1 required positional arguments: "dims"')
     order = ints(dims, "permute", "dims")
-    m = shapes.permuted(_refreshed(input) if input._stale else input._meta, order)
+    m = shapes.permuted(refreshed(input) if input._stale else input._meta, order)
     inverse = [0] * len(order)
     for k, d in enumerate(order):
         inverse[d] = k
@@ -232,7 +233,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector or 0-d tensor as it is. Raises RuntimeError for more than 2 dimensions."""
-    n = (_refreshed(input) if input._stale else input._meta).ndim
+    n = (refreshed(input) if input._stale else input._meta).ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
     return _view(input, shapes.transposed(input._meta, 0, -1) if n == 2 else input._meta, "TBackward0", t)
@@ -262,7 +263,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Slice number `index` along `dim`, without that dimension."""
     i = index if type(index) is int else as_int(index)
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     return track(input, shapes.selected(m, dim, i), "SelectBackward0", _embedding(m, dim, i, None, 1))
 
 
@@ -294,7 +295,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | None = None, step: int = 1) -> Tensor:
     """`input[..., start:stop:step, ...]` along one dimension."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     out = shapes.sliced(m, dim, start, stop, step)
     d = wrap_dim(dim, m.ndim)
     a, n = shapes.slice_bounds(m.shape[d], start, stop, step)
@@ -303,7 +304,7 @@ def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | N
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
-    m = _refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._stale else self._meta
     dimension, size, step = ints((dimension, size, step), "unfold", "dimension")
     out = shapes.unfolded(m, dimension, size, step)
 
@@ -319,7 +320,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions `dim1` and `dim2`, as the last dimension."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     offset, dim1, dim2 = ints((offset, dim1, dim2), "diagonal", "offset")
     out = shapes.diagonal_of(m, offset, dim1, dim2)
     return _view(input, out, "DiagonalBackward0", _put_diagonal, m.shape, offset, dim1, dim2)
@@ -331,7 +332,7 @@ def _put_diagonal(g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any view of the storage. Raises RuntimeError where it would reach past the storage's end."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     node = input._storage.node.inst.out
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
@@ -357,144 +358,6 @@ def overlaps(m: Meta) -> bool:
     return False
 
 
-# ---- several views at once
-
-
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces along `dim`: of one size (the last may be shorter), or of the sizes in a list."""
-    m = _refreshed(tensor) if tensor._stale else tensor._meta
-    if not isinstance(split_size_or_sections, (tuple, list)):
-        if m.ndim == 0:
-            raise RuntimeError("split expects at least a 1-dimensional tensor")
-        d = wrap_dim(dim, m.ndim)
-        size = as_int(split_size_or_sections)
-        return _pieces(tensor, d, shapes.split_sizes(m.shape[d], size), "SplitBackward0")
-    if m.ndim == 0:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    d = wrap_dim(dim, m.ndim)
-    sizes = ints((split_size_or_sections,), "split", "split_size")
-    if any(s < 0 for s in sizes):
-        raise RuntimeError(
-            f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={list(sizes)}"
-        )
-    if sum(sizes) != m.shape[d]:
-        raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {m.shape[d]} (input tensor's size at dimension {dim}), "
-            f"but got split_sizes={list(sizes)}"
-        )
-    return _pieces(tensor, d, sizes, "SplitWithSizesBackward0")
-
-
-def _pieces(x: Tensor, d: int, sizes: tuple[int, ...], name: str) -> tuple[Tensor, ...]:
-    metas = shapes.pieces(x._meta, d, sizes)
-
-    def backward(gs: list[Tensor | None]) -> Tensor:
-        given = next(g for g in gs if g is not None)
-        return _lazy.joining.cat([given.new_zeros(m.shape) if g is None else g for g, m in zip(gs, metas)], d)
-
-    return tuple(views_of_several(x, metas, name, backward))
-
-
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of equal size along `dim` (the last may be shorter)."""
-    m = input._meta
-    if m.ndim == 0:
-        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    chunks = chunks.__index__()
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    d = wrap_dim(dim, m.ndim)
-    n = m.shape[d]
-    size = -(-n // chunks)
-    if size == 0:
-        return _pieces(input, d, (0,) * chunks, "SplitWithSizesBackward0")
-    return _pieces(input, d, shapes.split_sizes(n, size), "SplitBackward0")
-
-
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces along `dim`: so many of nearly equal size, or cut at the indices in a list or 1-d tensor."""
-    m = input._meta
-    if m.ndim == 0:
-        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
-    d = wrap_dim(dim, m.ndim)
-    n = m.shape[d]
-    if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, (tuple, list)):
-        cuts = [0, *ints((indices_or_sections,), "tensor_split", "indices"), None]
-        return tuple(slice_along(input, d, a, b) for a, b in zip(cuts, cuts[1:]))
-    k = indices_or_sections.__index__()
-    if k <= 0:
-        raise RuntimeError(f"number of sections must be larger than 0, got {k}")
-    out = []
-    at = 0
-    for i in range(k):
-        size = n // k + (i < n % k)
-        out.append(slice_along(input, d, at, at + size))
-        at += size
-    return tuple(out)
-
-
-def _split_evenly(name: str, input: Tensor, how: Any, dim: int) -> tuple[Tensor, ...]:
-    if not isinstance(how, (int, tuple, list)):
-        raise TypeError(
-            f"{name}() received an invalid combination of arguments - got (Tensor, {type(how).__name__}), but expected one "
-            "of:\n * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)"
-        )
-    if isinstance(how, int):
-        n = input._meta.shape[dim]
-        if how == 0 or n % how:
-            raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "
-                f"divisible by the split_size {how}!"
-            )
-    return tensor_split(input, how, dim)
-
-
-def _need(name: str, input: Tensor, ndim: int) -> None:
-    n = input._meta.ndim
-    if n < ndim:
-        raise RuntimeError(
-            f"torch.{name} requires a tensor with at least {ndim} dimension, but got a tensor with {n} dimensions!"
-        )
-
-
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along the columns (dimension 1, or 0 of a vector)."""
-    _need("hsplit", input, 1)
-    return _split_evenly("hsplit", input, indices_or_sections, 1 if input._meta.ndim > 1 else 0)
-
-
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along the rows."""
-    _need("vsplit", input, 2)
-    return _split_evenly("vsplit", input, indices_or_sections, 0)
-
-
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """`tensor_split` along dimension 2."""
-    _need("dsplit", input, 3)
-    return _split_evenly("dsplit", input, indices_or_sections, 2)
-
-
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """All slices along `dim`, each without that dimension."""
-    m = _refreshed(input) if input._stale else input._meta
-    d = wrap_dim(dim, m.ndim)
-    if m.ndim == 0:
-        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    metas = [shapes.selected(m, d, i) for i in range(m.shape[d])]
-    if not metas:
-        return ()
-
-    def backward(gs: list[Tensor | None]) -> Tensor:
-        given = next(g for g in gs if g is not None)
-        none = given.new_zeros(metas[0].shape) if any(g is None for g in gs) else given
-        return _lazy.joining.stack([none if g is None else g for g in gs], d)
-
-    return tuple(views_of_several(input, metas, "UnbindBackward0", backward))
-
-
 # ---- complex
 
 
@@ -502,13 +365,13 @@ def conj(input: Tensor) -> Tensor:
     """The complex conjugate, as a view; a real tensor is given back as it is."""
     if not input._meta.dtype.is_complex:
         return input
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     return _view(input, m.marked(m.mark ^ CONJ), "ConjBackward0", conj)
 
 
 def neg_view(input: Tensor) -> Tensor:
     """The negative, as a view."""
-    m = _refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._stale else input._meta
     return _view(input, m.marked(m.mark ^ NEG), "NegViewBackward0", lambda g: -g)
 
 
@@ -526,7 +389,7 @@ def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
         input,
-        shapes.complex_as_real(_refreshed(input) if input._stale else input._meta),
+        reinterpreted.complex_as_real(refreshed(input) if input._stale else input._meta),
         "ViewAsRealBackward0",
         lambda g: view_as_complex(g.contiguous()),
     )
@@ -534,8 +397,10 @@ def view_as_real(input: Tensor) -> Tensor:
 
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
-    m = _refreshed(input) if input._stale else input._meta
-    return _view(input, shapes.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g)))
+    m = refreshed(input) if input._stale else input._meta
+    return _view(
+        input, reinterpreted.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g))
+    )
 
 
 def pairs(z: Tensor, part: int) -> Tensor:
@@ -565,7 +430,7 @@ def _part(z: Tensor, part: int) -> Tensor:
         zero = g.new_zeros(()).expand(g.shape)
         return view_as_complex(_lazy.joining.stack([zero, g] if part else [g, zero], -1))
 
-    return _view(z, shapes.part_of_complex(z._meta, part), "SelectBackward0", backward)
+    return _view(z, reinterpreted.part_of_complex(z._meta, part), "SelectBackward0", backward)
 
 
 register("view", view, method=True, torch=False)
@@ -576,7 +441,7 @@ for _f in (
     register(_f.__name__, _f, method=True, torch=False)
 for _f in (
     reshape, flatten, ravel, unflatten, squeeze, unsqueeze, broadcast_to, transpose, permute, t, adjoint, movedim, select,
-    narrow, diagonal, as_strided, chunk, tensor_split, hsplit, vsplit, dsplit, unbind,
+    narrow, diagonal, as_strided,
 ):  # fmt: skip
     register(_f.__name__, _f, method=True)
 for _f in (broadcast_tensors, atleast_1d, atleast_2d, atleast_3d, view_as_complex, real, imag):
@@ -589,10 +454,6 @@ for _name in ("moveaxis",):
     register(_name, movedim, method=True)
 for _name in ("swapaxes", "swapdims"):
     register(_name, transpose, method=True)
-register("split", split, method=lambda self, split_size, dim=0: split(self, split_size, dim))
-register(
-    "split_with_sizes", lambda input, split_sizes, dim=0: split(input, split_sizes, dim), method=True, doc=split.__doc__
-)
 
 
 @register("broadcast_shapes")

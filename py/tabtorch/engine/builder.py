@@ -49,6 +49,8 @@ class Builder:
         self.free = free
         self.group: Group | None = None  # whose kernels are being written
         self.steps: list[Launch | Copy | Clear] = []
+        #: step -> the groups that are computed there, each with the name of its part of the kernel: for the inspector
+        self.parts_of: dict[int, list[tuple[Group | None, str]]] = {}
         self.temps: list[int] = []  # bytes
         self.parts = Parts(self)
         self.arenas: dict[str, BufferKey] = {}  # dtype -> the buffer of the states of long reductions
@@ -210,6 +212,8 @@ class Builder:
     def _append(self, step: Launch | Copy | Clear) -> None:
         """A step, after what waits and has to run before it."""
         self.parts.before(step.touches())
+        if type(step) is Launch:
+            self.parts_of[len(self.steps)] = [(self.group, step.label)]
         self.steps.append(step)
 
     def launched(self, k: Kernel, source: str, grid: list[int]) -> Launch:

@@ -17,9 +17,8 @@ def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
         give_up(w.nodes, error)
         return error
     _clear(error)
-    nodes: list[Any] = (
-        w.nodes
-    )  # None: sent, or given up. Nobody else here refers to one, so that it is seen who holds it
+    # None: sent, or given up. Nobody else here refers to one, so that it is seen who holds it
+    nodes: list[Any] = w.nodes
     place = {id(n): p for p, n in enumerate(nodes)}
     reads = [[s.pos for s in n.srcs if s.buf is None] for n in nodes]
     held = {p for p, live in enumerate(w.live) if live}.union([n.pos for n, _ in w.aliased])
@@ -42,7 +41,7 @@ def send_apart(w: Window, q: Queue, error: Exception) -> Exception:
             _clear(failed)
             for at, n in [(place[id(n)], n) for n in v.nodes]:
                 nodes[at] = n
-            n = v = None
+            n = v = None  # type: ignore[assignment]
             if nodes[p] is not None:  # else it reads what was lost
                 give_up([nodes[p]], failed)
                 nodes[p] = None

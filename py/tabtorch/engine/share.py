@@ -17,6 +17,7 @@ from .steps import Touches
 
 if TYPE_CHECKING:
     from .builder import Builder
+    from .fuse import Group
 
 #: parts of one kernel
 MOST_PARTS = 16
@@ -114,10 +115,18 @@ def _suit(a: Part, b: Part) -> bool:
 class _Waiting:
     """A part, its own kernel, and what that binds and touches."""
 
-    __slots__ = ("binds", "launch", "part", "reads", "writes")
+    __slots__ = ("binds", "group", "launch", "part", "reads", "writes")
 
-    def __init__(self, part: Part, launch: tuple[Kernel, str, list[int]], reads: set[Any], writes: set[Any]) -> None:
+    def __init__(
+        self,
+        part: Part,
+        group: Group | None,
+        launch: tuple[Kernel, str, list[int]],
+        reads: set[Any],
+        writes: set[Any],
+    ) -> None:
         self.part = part
+        self.group = group
         self.launch = launch
         self.binds = {(b.key, b.type) for b in launch[0].bindings}
         self.reads = reads
@@ -138,7 +147,7 @@ class Parts:
     def add(self, part: Part) -> None:
         k, source, grid = alone(self.b.target.number, part)
         reads, writes = self._touched([(b.key, b.access) for b in k.bindings])
-        self.waiting.append(_Waiting(part, (k, source, grid), reads | part.reads, writes | part.writes))
+        self.waiting.append(_Waiting(part, self.b.group, (k, source, grid), reads | part.reads, writes | part.writes))
         if self._kept(self.waiting) > KEPT:  # those that keep nothing, as second stages, wait on for more company
             self.flush([w for w in self.waiting if self._kept([w])])
 
@@ -180,6 +189,7 @@ class Parts:
                 launch = batch[0].launch
             else:
                 launch = together(self.b.target.number, [w.part for w in batch])
+            self.b.parts_of[len(self.b.steps)] = [(w.group, w.part.name) for w in batch]
             self.b.steps.append(self.b.launched(*launch))
 
     def _batch(self, ready: list[_Waiting]) -> list[_Waiting]:

@@ -112,7 +112,7 @@ class Window:
         if given[0]:
             for n in inputs:
                 plain(n)
-        n = s = None  # else the loop variables would count as holders
+        n = s = None  # type: ignore[assignment] # else the loop variables would count as holders
         self.live = live = held_beyond(nodes, [x.uses for x in nodes])
         self.free = free = [not x for x in held_beyond(inputs, [x.uses for x in inputs])]
         if True in free:  # what lies in the same memory (windows onto it, the same as another value) may be somebody's

@@ -12,7 +12,7 @@ from collections import Counter
 import tabpage
 
 from tabtorch import Tensor, nn
-from tabtorch.engine import builder, graph, plan, schedules
+from tabtorch.engine import builder, graph, plan, schedules, steps
 from tabtorch.interception.code_swapping import Layer
 from tabtorch.profiler import _record
 from tabtorch.profiler.schedules import nbytes, number
@@ -134,16 +134,18 @@ class Profile(_record.Recorder):
     def planned(self, builder, made):
         """A schedule was made."""
         self.launches[made] = [
-            _described(self.row_of(step, made), builder, step) for step in builder.steps if "kernel" in step
+            _described(self.row_of(step, made), builder, step, builder.parts_of[n])
+            for n, step in enumerate(builder.steps)
+            if type(step) is steps.Launch
         ]
 
     def dispatched(self, p):
         launches = self.launches.get(p.schedule)
         if launches is None:  # made before: of a function that was compiled then
             launches = [
-                Launch(self.row_of(s, p), workgroups=math.prod(map(number, s["grid"])))
+                Launch(self.row_of(s, p), workgroups=math.prod(map(number, s.grid)))
                 for s in p.steps
-                if "kernel" in s
+                if type(s) is steps.Dispatch
             ]
             self.launches[p.schedule] = launches
         at = self.now()
@@ -155,9 +157,9 @@ class Profile(_record.Recorder):
             self.sent.append(at)
 
     def row_of(self, step, p):
-        row = self.rows.get(step["kernel"])
+        row = self.rows.get(step.kernel)
         if row is None:
-            row = self.rows[step["kernel"]] = Row(step["label"], step["kernel"], p.device)
+            row = self.rows[step.kernel] = Row(step.label, step.kernel, p.device)
         return row
 
     def _place(self, times):
@@ -271,14 +273,14 @@ def _finding(f, args, kw):
     """No schedule: each plan has one of its own while a run is recorded, made for its sizes."""
 
 
-def _described(row, builder, step):
+def _described(row, builder, step, parts):
     row.known = True
     dealer = builder.graph
     operations = []
     read = written = 0
     seen = Counter()
     regions = {}  # of what is written in part
-    for group, name in step["parts"]:
+    for group, name in parts:
         if group.kind == "custom" or name == builder.label(
             group
         ):  # else it helps a kernel, and computes nothing by itself
@@ -291,13 +293,13 @@ def _described(row, builder, step):
             node = builder.nodes[group.nodes[0]]
             regions[builder.key_of(node)] = nbytes(node.inst.static)
     sizes = {builder.key_of(builder.nodes[p]): nbytes(builder.nodes[p].inst.out) for p in builder.stored}
-    for key, how in zip(step["bind"], step["access"]):
-        size = number(builder.temps[key[1]]) if key[0] == "t" else sizes.get(key)
+    for key, how in step.touches():
+        size = number(builder.temps[key.number]) if key.kind == "temporary" else sizes.get(key)
         if how != "r":
             written += regions.get(key, size or 0)
         else:  # of an input a schedule knows only how it is seen
             read += seen.get(key, size or 0) if size is None else min(size, seen.get(key, size))
-    return Launch(row, operations, read, written, math.prod(map(number, step["grid"])))
+    return Launch(row, operations, read, written, math.prod(map(number, step.grid)))
 
 
 def _operation(node, again):

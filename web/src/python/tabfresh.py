@@ -10,6 +10,7 @@ import types
 import warnings
 
 _kept = {}  # what was there before the first script, by name
+_names = vars(types.ModuleType)["__dict__"]
 _LEAVE_ALONE = ("__main__", "_pyodide", "asyncio", "js", "pyodide", "pyodide_js", "sys", "tabfresh", "tabpage")
 
 #: of tabtorch, what scripts know by PyTorch's names. The others keep state that modules which are loaded later set: what
@@ -18,7 +19,7 @@ _PUBLIC = re.compile(r"tabtorch(\.(autograd|fft|func|linalg|special|(backends|di
 
 
 def remember():
-    """Call before the first script or line of the prompt. Modules that are loaded later are not put back."""
+    """Call before the first script or line of the prompt. Of modules that are loaded later, torch's are put back."""
     if _kept:
         return
     import torch
@@ -29,7 +30,7 @@ def remember():
     sys.dont_write_bytecode = True  # its times are in seconds: a module edited within one would not be read again
     _kept.update(
         modules=dict(sys.modules),
-        namespaces=[(each, dict(vars(each))) for each in _namespaces(torch)],
+        namespaces=[(each, dict(_own(each))) for each in _namespaces(torch)],
         environ=dict(os.environ),
         cwd=os.getcwd(),
         path=sys.path[:],
@@ -40,6 +41,7 @@ def remember():
         dtype=torch.get_default_dtype(),
         precision=torch.get_float32_matmul_precision(),
     )
+    _remember_what_comes()
 
 
 async def restore():
@@ -78,13 +80,32 @@ def _may_be_changed(name):
     return bool(_PUBLIC.match(name)) if package == "tabtorch" else package not in _LEAVE_ALONE
 
 
+def _own(namespace):
+    """The names that are there. `vars` loads what a module of torch's would load if it were asked for."""
+    return _names.__get__(namespace) if isinstance(namespace, types.ModuleType) else vars(namespace)
+
+
+def _remember_what_comes():
+    """Of torch's modules many are loaded when a script first names something of them: each is as it should be then."""
+    from tabtorch._archive import Archive
+
+    load = Archive.exec_module
+
+    def exec_module(self, module):
+        load(self, module)
+        if _may_be_changed(module.__name__):
+            _kept["namespaces"].append((module, dict(_own(module))))
+
+    Archive.exec_module = exec_module
+
+
 def _put_back(namespace, names):
     """Public names only: the others are a module's own business."""
-    for name, value in list(vars(namespace).items()):
+    for name, value in list(_own(namespace).items()):
         if name not in names and not name.startswith("_") and not isinstance(value, types.ModuleType):
             delattr(namespace, name)
     for name, value in names.items():
-        if not name.startswith("_") and vars(namespace).get(name, _kept) is not value:
+        if not name.startswith("_") and _own(namespace).get(name, _kept) is not value:
             setattr(namespace, name, value)
 
 

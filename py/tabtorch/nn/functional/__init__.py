@@ -29,20 +29,23 @@ _GUARDED = frozenset(
         "nll_loss cross_entropy"
     ).split()
 )
+#: the functions that have been asked for: each is made once, whatever becomes of the module's names
+_made = {}
 _missing = missing_function("torch.nn.functional", "scaled_grouped_mm scaled_mm")
 _whole(__name__, [*_WHERE, *_SAME])
 
 
 def __getattr__(name):
+    name, shown = _SAME.get(name, name), name
     home = _WHERE.get(name)
     if home is None:
-        if name in _SAME:
-            return globals().setdefault(name, globals().get(_SAME[name]) or __getattr__(_SAME[name]))
         return importlib.import_module("tabtorch.nn.grad") if name == "grad" else _missing(name)
-    found = getattr(importlib.import_module(home), name)
-    if name in _GUARDED:
-        found = guard(name, found, words=False)
-    # a function says where PyTorch has it: pickles and messages name that place
-    if isinstance(found, _Function) and found.__module__.startswith(("torch", "tabtorch.ops.functional.")):
-        found.__module__ = __name__
-    return globals().setdefault(name, found)
+    if name not in _made:
+        found = getattr(importlib.import_module(home), name)
+        if name in _GUARDED:
+            found = guard(name, found, words=False)
+        # a function says where PyTorch has it: pickles and messages name that place
+        if isinstance(found, _Function) and found.__module__.startswith(("torch", "tabtorch.ops.functional.")):
+            found.__module__ = __name__
+        _made.setdefault(name, found)
+    return globals().setdefault(shown, _made[name])

@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 from tabtorch import ops
+from tabtorch.autograd import grad_mode
 from tabtorch.base import dtypes
 from tabtorch.nn import functional as F
 from tabtorch.ops.aten.table import Tensor, aten, grads_of
-from tabtorch.ops.functional.attention import _weights
+from tabtorch.ops.functional import attention as formula
+from tabtorch.ops.neural.attention import attention, served
 
 
 def _attention(
@@ -20,10 +22,15 @@ def _attention(
         raise NotImplementedError(
             "a fused attention with dropout has no gradient here, for its mask is not kept: _fused_sdp_choice gives 0"
         )
-    out = _result(query, key, value, mask, causal, scale)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    k = key if key.ndim < 3 or key.shape[-3] == query.shape[-3] else _per_query(key, query)
+    if not grad_mode.is_grad_enabled() and served(query, key, value, mask, _grouped(query, key)):
+        out, totals = _kernel(query, key, value, mask, causal, scale)
+        return out, totals
+    out = F.scaled_dot_product_attention(
+        query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=_grouped(query, key)
+    )
+    k = _per_query(key, query) if _grouped(query, key) else key
     scores = ops.matmul(query.float(), k.float().transpose(-2, -1)) * scale
     if causal:
         rows = ops.arange(query.shape[-2], device=query.device).unsqueeze(-1)
@@ -35,16 +42,30 @@ def _attention(
     return out, ops.logsumexp(scores, -1)
 
 
+def _grouped(query: Tensor, key: Tensor) -> bool:
+    """Whether fewer heads of keys are shared by several of queries."""
+    return bool(query.ndim > 2 and key.shape[-3] != query.shape[-3])
+
+
+def _kernel(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    made: tuple[Tensor, Tensor] | None = None,
+) -> Any:
+    """By one kernel: (result, totals), or the result that is `made` already, with its gradient."""
+
+    def gradients(g: Tensor, q: Tensor, k: Tensor, v: Tensor, m: Tensor | None) -> Any:
+        return formula._gradients(g, q, k, v, m, causal, scale, ())
+
+    return attention(query, key, value, mask, causal, scale, gradients, totals=made is None, made=made)
+
+
 def _per_query(key: Tensor, query: Tensor) -> Tensor:
     return ops.repeat_interleave(key, query.shape[-3] // key.shape[-3], -3)
-
-
-def _result(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float | None
-) -> Tensor:
-    grouped = query.ndim > 2 and key.shape[-3] != query.shape[-3]
-    f = F.scaled_dot_product_attention
-    return f(query, key, value, mask, 0.0, causal, scale=scale, enable_gqa=grouped)
 
 
 def _gradients(
@@ -53,11 +74,23 @@ def _gradients(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
+    made: tuple[Tensor, Tensor],
     wanted: Any,
     causal: bool,
     scale: float | None,
 ) -> tuple[Tensor | None, ...]:
-    return grads_of(lambda q, k, v, m: _result(q, k, v, m, causal, scale), (query, key, value, mask), g, wanted)
+    """Those of query, key, value and mask, by the result and the totals that the forward pass gave."""
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+    grouped = _grouped(query, key)
+    by_kernel = served(query, key, value, mask, grouped)
+
+    def result(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None) -> Tensor:
+        if by_kernel:
+            return _kernel(q, k, v, m, causal, scale, made)
+        return F.scaled_dot_product_attention(q, k, v, m, 0.0, causal, scale=scale, enable_gqa=grouped)
+
+    return grads_of(result, (query, key, value, mask), g, wanted)
 
 
 def _seeds(query: Tensor) -> tuple[Tensor, Tensor]:
@@ -99,7 +132,7 @@ def _for_cpu_backward(
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
     wanted = (True, True, True, False)
-    return _gradients(grad_out, query, key, value, attn_mask, wanted, is_causal, scale)[:3]
+    return _gradients(grad_out, query, key, value, attn_mask, (out, logsumexp), wanted, is_causal, scale)[:3]
 
 
 # ---- accelerators
@@ -145,7 +178,7 @@ def _flash_backward(
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
     wanted = (True, True, True, False)
-    return _gradients(grad_out, query, key, value, None, wanted, is_causal, scale)[:3]
+    return _gradients(grad_out, query, key, value, None, (out, logsumexp), wanted, is_causal, scale)[:3]
 
 
 @aten("_scaled_dot_product_efficient_attention")
@@ -180,7 +213,7 @@ def _efficient_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
-    return _gradients(grad_out_, query, key, value, attn_bias, grad_input_mask, is_causal, scale)
+    return _gradients(grad_out_, query, key, value, attn_bias, (out, logsumexp), grad_input_mask, is_causal, scale)
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable")
@@ -220,7 +253,7 @@ def _overrideable_backward(
     *,
     scale: float | None = None,
 ) -> tuple[Tensor | None, ...]:
-    return _gradients(grad_out, query, key, value, attn_bias, grad_input_mask, is_causal, scale)
+    return _gradients(grad_out, query, key, value, attn_bias, (out, logsumexp), grad_input_mask, is_causal, scale)
 
 
 @aten("_fused_sdp_choice")
@@ -257,7 +290,7 @@ def _math(
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
     if enable_gqa and query.ndim > 2 and key.shape[-3] != query.shape[-3]:
         key, value = _per_query(key, query), _per_query(value, query)
-    weights = _weights(query, key, attn_mask, is_causal, scale)
+    weights = formula._weights(query, key, attn_mask, is_causal, scale)
     if dropout_mask is not None:
         weights = weights * dropout_mask * (1 / (1 - dropout_p))
     elif dropout_p:

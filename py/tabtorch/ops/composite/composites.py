@@ -11,7 +11,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import named, record
 from tabtorch.autograd.views import before_write, check_inplace
 from tabtorch.base import dtypes
-from tabtorch.core import views
+from tabtorch.core import sections, views
 from tabtorch.core.shapes import type_name, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.arguments import must_be_tensor
@@ -289,9 +289,9 @@ _copies("view", _seen_as)  # also of what no view shows in that shape
 _copies("alias", lambda x: x)
 _copies("detach", lambda x: x.detach())
 _copies("slice", lambda x, dim=0, start=None, end=None, step=1: views.slice_along(x, dim, start, end, step))
-_copies("split", views.split, several=True)
-_copies("split_with_sizes", views.split, several=True)
-_copies("unbind", views.unbind, several=True)
+_copies("split", sections.split, several=True)
+_copies("split_with_sizes", sections.split, several=True)
+_copies("unbind", sections.unbind, several=True)
 
 
 _NARROW_OUT = same("Expected self.dtype() == output.dtype() to be true, but got false." + ASK)
@@ -339,16 +339,16 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
         if not input.ndim or input.shape[wrap_dim(dim, input.ndim)]
         else "UnsafeSplitWithSizesBackward0"
     )
-    return _apart(name, lambda t: views.chunk(t, chunks, dim), input, dim)
+    return _apart(name, lambda t: sections.chunk(t, chunks, dim), input, dim)
 
 
 @register("unsafe_split", method=True)
 def unsafe_split(tensor: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`, of which each piece may be written to in place."""
-    return _apart("UnsafeSplitBackward0", lambda t: views.split(t, split_size, dim), tensor, dim)
+    return _apart("UnsafeSplitBackward0", lambda t: sections.split(t, split_size, dim), tensor, dim)
 
 
 @register("unsafe_split_with_sizes", method=True)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`, of which each piece may be written to in place."""
-    return _apart("UnsafeSplitWithSizesBackward0", lambda t: views.split(t, split_sizes, dim), input, dim)
+    return _apart("UnsafeSplitWithSizesBackward0", lambda t: sections.split(t, split_sizes, dim), input, dim)

@@ -7,7 +7,8 @@ from typing import Any
 
 from tabtorch.base import dtypes
 from tabtorch.base.device import cpu
-from tabtorch.core.creation import arange, fill_node, finished, number, placed, plain, unknown
+from tabtorch.core.creation import fill_node, finished, number, placed, plain, unknown
+from tabtorch.core.ranges import arange
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import cast, const, where
 from tabtorch.engine.graph import Map, emit, inst

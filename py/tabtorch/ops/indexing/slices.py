@@ -173,7 +173,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     step = sum(m.strides)
     self.as_strided((min(rows, cols),), (step,), m.offset).fill_(fill_value)
     if wrap and m.ndim == 2 and rows > cols + 1:
-        again = _lazy.creation.arange(rows * cols, device=self.device).view(rows, cols) % (cols + 1) == 0
+        again = _lazy.ranges.arange(rows * cols, device=self.device).view(rows, cols) % (cols + 1) == 0
         self.masked_fill_(again, fill_value)
     return self
 

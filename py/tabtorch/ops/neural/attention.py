@@ -97,6 +97,7 @@ def attention(
     totals: bool = False,
     dropout: tuple[Any, ...] = (),
     of_read: Callable[..., Any] | None = None,
+    made: tuple[Tensor, Tensor] | None = None,
 ) -> Any:
     """softmax(q kᵀ · scale + mask) v for what is `served`, recorded.
 
@@ -105,6 +106,7 @@ def attention(
     traced: FlexAttention's functions, in place of a mask. blocks: (batch, heads, rows, columns) of 0 to 3, see `_Writer.block`,
     and the size of one. totals: gives (result, logarithms of the sums of exp(score)), and `formula` a list of two gradients.
     dropout: its numbers, see `dropout_numbers`. of_read: of the gradients of the functions' results those of what they read.
+    made: the result and the logarithms, where they are there already, and only their gradients are to be recorded.
     """
     m, mk, mv = q._meta, k._meta, v._meta
     extra = [] if mask is None else [mask]
@@ -142,14 +144,17 @@ def attention(
         i = inst(ATTENTION, tuple(views), shown, types, static)
         return run(i, shown, q, k, v, *extra, scalars=scalars)
 
-    # the result, and behind it the logarithms, in one value: of words, where it is of halves
-    rows = shown.numel // shown.shape[-1]
-    start = words(shown.numel, shown.dtype)
-    word = dtypes.float32 if shown.dtype.itemsize == 4 else dtypes.int32
-    i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), types, static)
-    out = run(i, shown, q, k, v, *extra, scalars=scalars)
-    shown_totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
-    lse = Tensor._wrap(out._storage.node, shown_totals)
+    if made is not None:
+        out, lse = (t.detach() for t in made)
+    else:
+        # the result, and behind it the logarithms, in one value: of words, where it is of halves
+        rows = shown.numel // shown.shape[-1]
+        start = words(shown.numel, shown.dtype)
+        word = dtypes.float32 if shown.dtype.itemsize == 4 else dtypes.int32
+        i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), types, static)
+        out = run(i, shown, q, k, v, *extra, scalars=scalars)
+        shown_totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
+        lse = Tensor._wrap(out._storage.node, shown_totals)
 
     #: of each dimension of the scores, whether all of it shares an element of the mask, if a gradient of that is wanted
     shared: tuple[bool, ...] | None = None

@@ -205,7 +205,7 @@ def _pad_back(g: Tensor, shape: tuple[int, ...], sides: Sides, mode: str) -> Ten
         if not (a or b):
             continue
         n = shape[d]
-        at = _source(_lazy.creation.arange(-a, n + b, device=g.device), n, mode)
+        at = _source(_lazy.ranges.arange(-a, n + b, device=g.device), n, mode)
         s = g._meta.shape
         g = g.new_zeros((*s[:d], n, *s[d + 1 :])).index_add(d, at, g)
     return g

@@ -311,7 +311,7 @@ def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
         last, least = every_example(ends)[..., -1:], every_example(counts)
         assert_range(last, Range(total, total), _SUM, "repeat_interleave")
         assert_range(least, Range(0, 2**63 - 1), _NEGATIVE, "repeat_interleave")
-    places = _lazy.creation.arange(total, dtype=ends.dtype, device=ends.device)
+    places = _lazy.ranges.arange(total, dtype=ends.dtype, device=ends.device)
     r: Tensor = function("searchsorted")(ends, places, right=True)  # type: ignore[misc]
     # where the sum is another than `total`, which was complained of, they stay places of the tensor
     return r.clamp(max=counts.numel() - 1).to(counts.dtype)
