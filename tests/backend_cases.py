@@ -11,6 +11,7 @@ import copy
 import gc
 import io
 import json
+import os
 import pickle
 import sys
 import threading
@@ -719,6 +720,38 @@ def default_devices() -> None:
         assert torch.arange(3).is_webgpu and torch.tensor([1.0]).is_webgpu and torch.randn(2).is_webgpu
     finally:
         torch.set_default_device("cpu")
+
+
+@case
+def a_runtime_that_ended() -> None:
+    """What it held is lost, and says so; what is made after has another runtime."""
+    from tabtorch import bridge
+
+    x = torch.ones(2, device=W) + 1
+    torch.webgpu.synchronize()
+    bridge.close()
+    with raises(RuntimeError, "a tensor has no value any more"):
+        x.cpu()
+    same(torch.ones(2, device=W) + 1, [2.0, 2.0])
+
+
+@case
+def a_forked_process() -> None:
+    """Has a runtime of its own; the parent's tensors have no value there."""
+    x = torch.ones(2, device=W) + 1
+    torch.webgpu.synchronize()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            with raises(RuntimeError, "from before the fork"):
+                x.cpu()
+            same(torch.ones(2, device=W) * 3, [3.0, 3.0])
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    same(x, [2.0, 2.0])
 
 
 @case

@@ -10,6 +10,7 @@ Prints how many entries are right, and for the others why not, by cause.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import json
 import os
@@ -280,16 +281,22 @@ class Worker:
             late.cancel()
         if line:
             return Answer(*json.loads(line))
-        status = self.child.wait()
+        status = self._ended()
         why = "too slow" if status == -9 else f"crash: the process ended with {status}"
         self.start()
         return Answer(self.names[number], why, why, why)
 
+    def _ended(self) -> int:
+        assert self.child.stdin and self.child.stdout
+        with contextlib.suppress(OSError):
+            self.child.stdin.close()
+        status = self.child.wait()
+        self.child.stdout.close()
+        return status
+
     def close(self) -> None:
         """Ends it."""
-        assert self.child.stdin
-        self.child.stdin.close()
-        self.child.wait()
+        self._ended()
 
 
 def ask_all(

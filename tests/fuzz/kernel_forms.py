@@ -50,6 +50,10 @@ _ATTENTION_GRADIENT = tuple(
     f"(*[t.detach().requires_grad_() for t in ({_HEADS}, {_HEADS}.flip(2), {_HEADS}.sin())])"
     for causal in (False, True)
     for i in range(3)
+) + tuple(
+    f"(lambda *x: torch.autograd.grad(F.scaled_dot_product_attention(*x).sin().sum(), x)[{i}])"
+    f"(*[t.detach().requires_grad_() for t in ({_HEADS}, {_HEADS}.flip(2), {_HEADS}.sin(), {_HEADS}[..., :1]{turned})])"
+    for i, turned in ((1, ".mT"), (3, ".mT"), (3, "[:, :1]"))
 )
 
 #: form -> how to get there; first those that a software adapter compiles soonest

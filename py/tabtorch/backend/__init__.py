@@ -41,7 +41,7 @@ def _check(torch: Any) -> None:
     ]
     if lacking:
         raise ImportError(
-            f'tabtorch.backend serves torch 2.10 to 2.13, and torch {torch.__version__} has no {", ".join(lacking)}: device="webgpu" '
+            f'tabtorch.backend serves torch 2.10 and later, and torch {torch.__version__} has no {", ".join(lacking)}: device="webgpu" '
             "is not there"
         )
     other = torch._C._get_privateuse1_backend_name()
@@ -57,7 +57,12 @@ def install() -> None:
         return
     torch = importlib.import_module("torch")
     _check(torch)
-    registered = importlib.import_module("tabtorch.backend.registration").register()
+    try:
+        registered = importlib.import_module("tabtorch.backend.registration").register()
+    except (AttributeError, LookupError, RuntimeError, TypeError) as error:
+        raise ImportError(
+            f'tabtorch.backend has no place in torch {torch.__version__}, device="webgpu" is not there: {error}'
+        ) from error
     _installed.extend(registered)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -236,7 +236,7 @@ def unwrap(t: torch.Tensor) -> Tensor:
         storage = t.untyped_storage()._tabtorch
     except (AttributeError, NotImplementedError):
         if isinstance(t, (bool, int, float, complex)):
-            return t  # type: ignore[return-value] # what stood for a number, PyTorch hands on as one
+            return cast(Tensor, t)  # what stood for a number, PyTorch hands on as one
         raise _elsewhere(t) from None
     key = (t.shape, t.stride(), t.storage_offset(), t.dtype)
     r: Tensor = _new(Tensor)

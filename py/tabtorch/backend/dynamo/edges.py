@@ -21,7 +21,6 @@ from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
-from tabtorch.storage import Storage
 
 #: numbers that PyTorch has made tensors of: they may be less exact where a device has no such type
 _NUMBERS = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -117,7 +116,7 @@ def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
 
 def apart(x: Tensor) -> Tensor:
     """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
-    return Tensor._wrap(Storage(x._storage.node), x._meta)
+    return Tensor._wrap(x._storage.node, x._meta)
 
 
 def strides_like(traced: torch.Tensor) -> list[int] | None:

@@ -1,8 +1,9 @@
 """FlexAttention: attention whose scores and mask are functions of (batch, head, query index, key index).
 
 Paper: https://arxiv.org/abs/2412.05496. On GPUs with workgroup memory functions that can be traced are part of the kernels
-(ops/neural/attention_functions.py). Elsewhere they are mapped over all indices with `vmap`; the scores are materialized, as in
-PyTorch without `torch.compile`, and gradients flow through everything, captured tensors included.
+(ops/neural/attention_functions.py), and only gradients of what they read have scores in memory. Elsewhere they are mapped over
+all indices with `vmap`; the scores are materialized, as in PyTorch without `torch.compile`, and gradients flow through
+everything, captured tensors included.
 """
 
 from __future__ import annotations

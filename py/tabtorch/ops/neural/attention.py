@@ -1,5 +1,6 @@
 """Attention by tuned kernels, on GPUs with workgroup memory: one pass over the keys forward, and two kernels and a sum of
-products backward, which make the scores again from the logarithms of their totals. Scores are never in memory.
+products backward, which make the scores again from the logarithms of their totals. Scores are never in memory. Dropout is drawn
+where it is wanted, forward and backward; a mask's gradient is a kernel more.
 
 Views are read as they are, halves computed in float32. `served` says what this is for; all else is the formula of
 `nn.functional`, which is also what derivatives of gradients are made of.
