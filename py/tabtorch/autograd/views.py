@@ -235,10 +235,16 @@ def _move_retain(x: Tensor, fn: GradFn) -> None:
 
 #: the gradient of a view that has that mark and nothing else of its own
 _MARKED: dict[int, Callable[[Any], Tensor]] = {CONJ: lambda g: g.conj(), NEG: lambda g: -g}
+
+
+def _reinterpreted() -> Any:
+    return _lazy.reinterpreted
+
+
 #: what looks whether a tensor may be seen so, by the grad_fn of a view that shows other values than its storage holds
 _RETYPES: dict[str, Callable[[Meta], Any]] = {
-    "ViewAsRealBackward0": lambda m: _lazy.reinterpreted.complex_as_real(m),
-    "ViewAsComplexBackward0": lambda m: _lazy.reinterpreted.real_as_complex(m),
+    "ViewAsRealBackward0": lambda m: _reinterpreted().complex_as_real(m),
+    "ViewAsComplexBackward0": lambda m: _reinterpreted().real_as_complex(m),
     "ConjBackward0": lambda m: m,
     "NegViewBackward0": lambda m: m,
 }
