@@ -315,7 +315,7 @@ def check_flat(name: str, steps: int) -> None:
     del loss
     late = state()
     assert late[0] == early[0]
-    assert abs(late[1] - early[1]) <= 50  # pytest and logging keep a few of their own
+    assert late[1] - early[1] <= 50  # pytest and logging keep a few of their own, and may let some go
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch.core.layout import suggested_format
 from tabtorch.nn import functional as F
 from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 
@@ -19,6 +20,11 @@ def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
     return flat.scatter_add(-1, indices.flatten(-n), g.flatten(-n)).reshape(like.shape)
 
 
+def _laid_out(g: Tensor, like: Tensor) -> Tensor:
+    """A gradient in the format of what it is the gradient of."""
+    return g.contiguous(memory_format=suggested_format(like._meta))
+
+
 # ---- averages
 
 
@@ -31,7 +37,8 @@ def _adaptive_avg(n: int) -> None:
 
     @aten(f"_{name}_backward")
     def backward(grad_output: Tensor, self: Tensor) -> Tensor:
-        return grad_of(lambda x: forward(x, grad_output.shape[-n:]), self, grad_output)
+        g = grad_of(lambda x: forward(x, grad_output.shape[-n:]), self, grad_output)
+        return _laid_out(g, self) if n == 2 else g
 
 
 def _avg(n: int) -> Callable[..., Tensor]:
@@ -46,7 +53,8 @@ def _avg(n: int) -> Callable[..., Tensor]:
         divisor_override: int | None,
     ) -> Tensor:
         rest = (kernel_size, stride or None, padding, ceil_mode, count_include_pad, divisor_override)
-        return grad_of(lambda x: getattr(F, f"avg_pool{n}d")(x, *rest), self, grad_output)
+        g = grad_of(lambda x: getattr(F, f"avg_pool{n}d")(x, *rest), self, grad_output)
+        return _laid_out(g, self) if n == 2 else g
 
     return backward
 
@@ -102,7 +110,7 @@ def _max(n: int) -> Callable[..., Tensor]:
     ) -> Tensor:
         # our own gradient gathers, where the indices would make it add up concurrently
         rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
-        return grad_of(lambda x: getattr(F, f"max_pool{n}d")(x, *rest), self, grad_output)
+        return _laid_out(grad_of(lambda x: getattr(F, f"max_pool{n}d")(x, *rest), self, grad_output), self)
 
     return backward
 
