@@ -8,6 +8,7 @@ from typing import Any
 from tabtorch.core.layout import suggested_format
 from tabtorch.nn import functional as F
 from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
+from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 
 
 def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
@@ -108,6 +109,7 @@ def _max(n: int) -> Callable[..., Tensor]:
         ceil_mode: bool,
         indices: Tensor,
     ) -> Tensor:
+        check_kernel(f"max_pool{n}d_backward", grad_output.dtype, FLOATING)
         # our own gradient gathers, where the indices would make it add up concurrently
         rest = (kernel_size, stride or None, padding, dilation, ceil_mode)
         return _laid_out(grad_of(lambda x: getattr(F, f"max_pool{n}d")(x, *rest), self, grad_output), self)
