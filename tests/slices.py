@@ -22,6 +22,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_aten.py", "[cpu-", 3),
     ("tests/test_attention_kernels.py", "", 3),
     ("tests/test_flex_kernels.py", "", 4),
+    ("tests/test_backend_compile.py", "[cpu-", 2),
+    ("tests/test_backend_compile.py", "[webgpu-", 3),
     ("tests/test_backend_eager.py", "test_case[webgpu", 4),
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),
