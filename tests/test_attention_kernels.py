@@ -271,7 +271,7 @@ def test_second_derivatives_with_a_mask_and_dropout(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(graph, "_plans", {})
     monkeypatch.setattr(schedules, "_families", {})
     for a, b in zip(want, second(tabtorch, out, *ys), strict=True):
-        torch.testing.assert_close(plain(b), a, rtol=1e-3, atol=1e-2)
+        torch.testing.assert_close(plain(b), a, rtol=1e-3, atol=1e-3)
 
 
 def test_dropout_in_a_compiled_function() -> None:

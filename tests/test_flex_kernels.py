@@ -179,7 +179,7 @@ def test_gradients_of_what_is_read_alone_and_derived_twice() -> None:
     scores = (x @ x.mT * 8**-0.5 + bias.square()).masked_fill(torch.ones(70, 70).triu(1).bool(), -torch.inf)
     (want,) = torch.autograd.grad((torch.softmax(scores, -1) @ x).square().sum(), bias, create_graph=True)
     torch.testing.assert_close(plain(first), want.detach(), rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(plain(again), torch.autograd.grad(want.square().sum(), bias)[0], rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(plain(again), torch.autograd.grad(want.square().sum(), bias)[0], rtol=1e-3, atol=1e-3)
 
 
 def test_in_a_compiled_function_and_for_second_derivatives() -> None:
@@ -209,7 +209,7 @@ def test_in_a_compiled_function_and_for_second_derivatives() -> None:
     for seed in range(3):
         q = draw(1, 2, 35, 8) + 0.1 * seed
         torch.testing.assert_close(plain(step(to_tab(q, "webgpu"))), formula(q)[0], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(plain(second(to_tab(q, "webgpu"))[0]), formula(q)[1], rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(plain(second(to_tab(q, "webgpu"))[0]), formula(q)[1], rtol=1e-3, atol=1e-3)
 
 
 def test_what_the_functions_read_must_not_change_before_a_second_derivative() -> None:
@@ -244,7 +244,7 @@ def test_lengths_share_schedules(lengths: int, learnt: bool, compiled: bool) -> 
             out = torch.softmax(scores, -1) @ x
             want = [out, *torch.autograd.grad(out.square().sum(), [x, bias] if learnt else [x])]
             for a, b in zip(want, got, strict=True):
-                torch.testing.assert_close(plain(b), a.detach(), rtol=1e-3, atol=1e-3)
+                torch.testing.assert_close(plain(b), a.detach(), rtol=1e-4, atol=1e-4)
     assert graph.counts["schedules"] - before <= 3
     assert counters["stats"]["unique_graphs"] == int(compiled)
 

@@ -41,7 +41,7 @@ def _check(torch: Any) -> None:
     ]
     if lacking:
         raise ImportError(
-            f'tabtorch.backend serves torch 2.10 and later, and torch {torch.__version__} has no {", ".join(lacking)}: device="webgpu" '
+            f'tabtorch.backend was made with torch 2.13, and torch {torch.__version__} has no {", ".join(lacking)}: device="webgpu" '
             "is not there"
         )
     other = torch._C._get_privateuse1_backend_name()
