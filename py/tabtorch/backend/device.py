@@ -65,17 +65,11 @@ def set_device(device: Any) -> None:
     _index(device)
 
 
-class device:
+class device(_ours.device):
     """`with torch.webgpu.device(0):`, for the one device there is."""
 
     def __init__(self, device: Any) -> None:
         self.idx = _index(device)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exc: Any) -> None:
-        return None
 
 
 class device_of(device):
