@@ -19,6 +19,7 @@ from tabtorch import _lazy
 from tabtorch.backend.tensors import NAME, OURS, THEIRS, place, unwrap, upload, wrap
 from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 
@@ -103,6 +104,24 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
     return value
 
 
+def whole_on_host(t: torch.Tensor) -> None:
+    """NotImplementedError for a tensor on the CPU that shows only a part of its memory, which `as_strided` may ask for."""
+    if t.device.type == "cpu" and t.untyped_storage().nbytes() != t.nbytes:
+        raise NotImplementedError(
+            "torch.compile(backend='webgpu'): as_strided of an argument on the CPU that is a view of a part"
+        )
+
+
+def to_any_size(x: Tensor, order: list[int] | None, fixed: bool) -> Tensor:
+    """An argument of a function whose sizes vary, which is compiled for tensors that lie row by row from the start of their
+    memory: the dimensions in this order, and a copy of what lies otherwise. fixed: no copy will do; so it is compiled for each size."""
+    if order is not None:
+        x = x.permute(order)
+    if fixed or (x._meta.contiguous and not x._meta.offset):
+        return x
+    return x.clone(memory_format=contiguous_format)
+
+
 def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
     """What a graph has written to `value`, the device's copy of a CPU tensor, in that tensor. host: `value`, downloaded."""
     with torch.no_grad():
@@ -117,18 +136,6 @@ def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
 def apart(x: Tensor) -> Tensor:
     """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
     return Tensor._wrap(x._storage.node, x._meta)
-
-
-def strides_like(traced: torch.Tensor) -> list[int] | None:
-    """The order of dimensions, outermost first, in which a result is to lie; None for row by row, or where it cannot be told."""
-    strides = []
-    for s in traced.stride():
-        hint = s.node.hint if isinstance(s, torch.SymInt) else s
-        if hint is None:
-            return None
-        strides.append(hint)
-    order = sorted(range(len(strides)), key=lambda d: -strides[d])
-    return None if order == list(range(len(strides))) else order
 
 
 def _strides(shape: Any, order: list[int] | None) -> list[int]:
