@@ -128,6 +128,14 @@ def case_written_parameters() -> None:
         close(run(x), net(x))
         net.weight.data.mul_(2)
         close(run(x), net(x))
+        net.weight.numpy()[77, 133] = 1000  # one element of many
+        close(run(x), net(x))
+        net.weight.data = net.weight.data.t()  # which does not lie row by row
+        close(run(x), net(x))
+        net.weight.data[200, 311] = 2000
+        close(run(x), net(x))
+        close(run(x), net(x))
+        assert counted(lambda: run(x))["uploadBytes"] <= x.nbytes
 
 
 def case_memory() -> None:

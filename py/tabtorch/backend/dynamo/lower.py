@@ -290,7 +290,7 @@ class Program:
                 self.reads = True
                 call = self._operation(n, op, args, n.kwargs)
                 return f"control_flow.with_effects({self._argument(token)}, {call})"
-            name = op.name()  # type: ignore[union-attr]
+            name = op.name()
         elif name in control_flow.FUNCTIONS and not n.kwargs:
             self.reads = True
             return f"control_flow.{name}({', '.join(map(self._argument, n.args))})"
