@@ -33,6 +33,13 @@ output_code = torch._logging.getArtifactLogger("torch._dynamo.backends.webgpu", 
 Arguments = list[Any]
 
 
+class _Known(set[Any]):
+    """What `Compiled` has warned of. Not of a line that reads a value, as some operations do that compute on the host: it is PyTorch's."""
+
+    def __contains__(self, what: object) -> bool:
+        return isinstance(what, tuple) or super().__contains__(what)
+
+
 class CompiledGraph:
     """One graph, as AOTAutograd calls it: with a list of arguments, which it may empty."""
 
@@ -46,7 +53,10 @@ class CompiledGraph:
         program.space["device"] = place()
         self.keep = frozenset(keep)
         self.varying = program.varying
-        self.compiled = program.function if program.reads else Compiled(program.function, dynamic=self.varying)
+        self.compiled: Callable[..., list[Any]] = program.function
+        if not program.reads:
+            self.compiled = Compiled(program.function, dynamic=self.varying)
+            self.compiled.warned = _Known()
         self.inputs = program.inputs
         self.unbound = program.unbound
         self.constants = program.constants

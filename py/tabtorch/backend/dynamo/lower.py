@@ -66,6 +66,9 @@ _SETTLED = frozenset(("layout", "pin_memory", "non_blocking", "memory_format", "
 #: operations that look at strides, which may differ here from those that were traced
 _STRIDED = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"))
 
+#: of operators whose result, or its sizes, comes of a value that is read
+_READ = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
 
 class Unsupported(NotImplementedError):
     """An operation that there is no function for."""
@@ -306,6 +309,7 @@ class Program:
         space, _, plain = name.partition("::")
         if space == "aten" and plain in _SIZES:
             return _SIZES[plain].format(*map(self._argument, args))
+        self.reads |= not _READ.isdisjoint(op.tags)
         if plain == "copy_" and isinstance(args[0], torch.fx.Node) and args[0].op == "placeholder":
             self.written.append(self.placeholders.index(args[0]))
         key = plain + (f"_{overload}" if overload else "")
