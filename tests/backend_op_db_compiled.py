@@ -79,6 +79,16 @@ def main() -> int:
     return backend_op_db.main()
 
 
+def some(names: list[str]) -> list[backend_op_db.Answer]:
+    """The answers of these entries, of one sample each."""
+    before = backend_op_db.__file__
+    backend_op_db.__file__ = __file__
+    try:
+        return backend_op_db.ask_all("cpu", 1, names)
+    finally:
+        backend_op_db.__file__ = before
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--work"]:
         work()

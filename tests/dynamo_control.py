@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from dynamo_models import PLACES, close, compiled, counted, raises, same
+from dynamo_models import PLACES, close, compiled, counted, mlp, raises, same
 
 
 def case_cond() -> None:
@@ -198,6 +200,76 @@ def case_own_operators() -> None:
             close(x.grad, torch.full((2, 3), 1.5))
         assert seen == [place] * 3, seen
     same(writes, torch.randn(3), torch.randn(3))
+
+
+def case_learning_rates() -> None:
+    """A learning rate that is a tensor, and that a scheduler changes, is one graph and one plan for all steps."""
+    for make in (torch.optim.AdamW, torch.optim.RMSprop, torch.optim.SGD):
+        torch.manual_seed(0)
+        a = mlp()
+        b = copy.deepcopy(a).to("webgpu")
+        capturable = {} if make is torch.optim.SGD else {"capturable": True}
+        first, second = make(a.parameters(), 0.01), make(b.parameters(), torch.tensor(0.01), **capturable)
+        plans = [torch.optim.lr_scheduler.StepLR(opt, 1, 0.9) for opt in (first, second)]
+        x = torch.randn(16, 8)
+        step = compiled(second.step)
+        torch._dynamo.utils.counters.clear()
+        for _ in range(5):
+            for net, opt, s, plan in ((a, first, first.step, plans[0]), (b, second, step, plans[1])):
+                opt.zero_grad()
+                net(x.to(next(net.parameters()).device)).square().mean().backward()
+                s()
+                plan.step()
+        for p, q in zip(a.parameters(), b.parameters(), strict=True):
+            close(q, p)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+        count = counted(step)
+        assert count["runs"] == 1 and count["planned"] == 0, count
+
+
+def case_recurrent() -> None:
+    """Dynamo breaks its graph at these, or takes them as a whole where it is told to."""
+    for allowed in (False, True):
+        with torch._dynamo.config.patch(allow_rnn=allowed):
+            for kind in (nn.LSTM, nn.GRU):
+                net = kind(4, 6, bidirectional=True)
+                own = copy.deepcopy(net).to("webgpu")
+                run = compiled(own, fullgraph=allowed)
+                for _ in range(2):
+                    x = torch.randn(3, 2, 4)
+                    close(run(x.to("webgpu"))[0], net(x)[0])
+
+
+def case_compiler_words() -> None:
+    """`torch._dynamo.explain`, `disable`, `set_stance`, functions in functions, copies of compiled modules, saved artifacts."""
+    net = mlp().to("webgpu")
+    x = torch.randn(4, 8, device="webgpu")
+    torch._dynamo.reset()
+    assert torch._dynamo.explain(net)(x).graph_count == 1
+    plain = torch.compiler.disable(lambda x: x.sin())
+    with torch.no_grad():
+        close(compiled(lambda x: plain(net(x)) + 1)(x), net(x).sin() + 1)
+    run = compiled(net)
+    outer = torch.compile(lambda x: run(x) * 2, backend="webgpu")
+    for _ in range(3):
+        close(outer(x), net(x) * 2)
+    run(x)
+    with torch.compiler.set_stance("fail_on_recompile"):
+        close(run(x), net(x))
+        with raises(RuntimeError, "ecompile"):
+            run(x[None])
+    with torch.compiler.set_stance("force_eager"):
+        close(run(x[None]), net(x)[None])
+    other = copy.deepcopy(run)
+    with torch.no_grad():
+        other[0].weight.add_(1)
+    close(run(x), net(x))
+    assert not torch.equal(other(x).cpu(), run(x).cpu())
+    saved = torch.compiler.save_cache_artifacts()
+    if saved is not None:
+        torch.compiler.load_cache_artifacts(saved[0])
+    same(lambda x: x * 2, torch.ones(3), grads=True)
+    same(lambda x: x * 3, torch.ones(3), grads=True)  # which is another graph's artifact
 
 
 def case_effects() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from backend_op_db_compiled import some
 from sidebyside import DEVICES
 
 HERE = Path(__file__).resolve().parent
@@ -81,3 +82,10 @@ def workers() -> Iterator[dict[str, Worker]]:
 def test_compile(workers: dict[str, Worker], device: str, case: str) -> None:
     wrong = workers[device].run(case)
     assert not wrong, wrong
+
+
+def test_entries_of_op_db() -> None:
+    """A few entries of op_db, each compiled; all of them by the command backend_op_db_compiled.py."""
+    answers = some(["vsplit", "linalg.inv", "index_put", "cumsum", "nn.functional.layer_norm"])
+    assert len(answers) == 5
+    assert all(not a.forward and not a.gradient for a in answers), answers
