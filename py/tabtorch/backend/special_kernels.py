@@ -23,6 +23,7 @@ from tabtorch.backend.tensors import (
 )
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
+from tabtorch.ops.indexing.scatter import put_at
 from tabtorch.storage import Storage
 
 aten = torch.ops.aten
@@ -207,6 +208,13 @@ def _is_set_to(x: torch.Tensor, y: torch.Tensor) -> bool:
     )
 
 
+@special("_nested_tensor_from_mask_left_aligned")
+def _left_aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether `nn.TransformerEncoder` may pack a padded batch into a nested tensor: there are none here, so it keeps the padding,
+    as on every device without them."""
+    return False
+
+
 # ---- indices: those on the CPU serve, too
 
 
@@ -231,7 +239,7 @@ def _index_put(
 ) -> Any:
     found = unwrap(x) if values.device.type == NAME else None
     ours = unwrap(values) if found is not None else _zero_dim(values)
-    unwrap(x).index_put_(_places(indices), ours, accumulate)
+    put_at(unwrap(x), [_ours_or_uploaded(i) for i in indices], ours, accumulate, True)
     return x
 
 
