@@ -22,6 +22,7 @@ from tabtorch.backend.tensors import (
     unwrap_marked,
     unwrap_operand,
     wrap,
+    wrap_parts,
 )
 from tabtorch.base import dtypes
 from tabtorch.core import layout
@@ -115,6 +116,8 @@ def back(r: Any) -> Any:
         return wrap(r)
     if isinstance(r, Tensor):
         return wrap(r.detach())
+    if isinstance(r, tuple) and len(r) > 1 and all(type(v) is Tensor for v in r):
+        return tuple(wrap_parts(r, True))
     if isinstance(r, (list, tuple)):
         return tuple([back(v) for v in r]) if isinstance(r, tuple) else [back(v) for v in r]
     return r

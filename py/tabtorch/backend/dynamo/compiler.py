@@ -11,7 +11,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from tabtorch.autograd import grad_mode
 from tabtorch.backend.dynamo.edges import apart, laid_out, strides_like, to_device, to_host, to_webgpu, write_back
 from tabtorch.backend.dynamo.lower import Program, known
-from tabtorch.backend.tensors import NAME, THEIRS, place
+from tabtorch.backend.tensors import NAME, THEIRS, place, wrap_parts
 from tabtorch.compiled.driver import Compiled
 from tabtorch.core.tensor import Tensor
 
@@ -65,8 +65,12 @@ class CompiledGraph:
             hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
             for t, value in back:
                 write_back(t, value, next(hosts))
-            made = [r.tensor(values[r.index], next(hosts) if r.host else None) for r in self.made.values()]
-            del values
+            saved = iter(wrap_parts([values[r.index] for r in self.made.values() if r.saved]))
+            made = [
+                next(saved) if r.saved else r.tensor(values[r.index], next(hosts) if r.host else None)
+                for r in self.made.values()
+            ]
+            del values, saved
         return [output(taken, made) for output in self.outputs]
 
     def _output(
@@ -85,7 +89,7 @@ class CompiledGraph:
         node = o if base is None else base
         host = not saved and val.device.type != NAME
         if (node, host) not in self.made:
-            self.made[node, host] = Result(self.program, node, host)
+            self.made[node, host] = Result(self.program, node, host, saved)
         k = list(self.made).index((node, host))
         if base is None:
             return lambda taken, made: made[k]
@@ -118,15 +122,17 @@ class CompiledGraph:
 
 
 class Result:
-    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU."""
+    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU. saved: whether only the
+    backward sees it, to which it is a value that lies as it likes."""
 
-    def __init__(self, program: Program, node: torch.fx.Node, host: bool) -> None:
+    def __init__(self, program: Program, node: torch.fx.Node, host: bool, saved: bool) -> None:
         val = node.meta["val"]
         self.name = node.name
         self.index = program.results.index(node)
         self.order = strides_like(val)
         self.dtype = val.dtype
         self.host = host
+        self.saved = saved
 
     def tensor(self, x: Tensor, host: torch.Tensor | None) -> torch.Tensor:
         """x: the value. host: the same, downloaded."""
