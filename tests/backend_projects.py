@@ -36,7 +36,10 @@ class _Compiling(ast.NodeTransformer):
         found = [n for n in named if n in MODELS]
         if not found or not ast.unparse(node.value).rstrip(")").endswith(".to(device"):
             return node
-        return [node, *ast.parse("".join(f"{n}.compile(backend='webgpu')\n" for n in found)).body]
+        # Dynamo leaves an `nn.Sequential` alone that is compiled by its method
+        wrapped = "nn.Sequential(" in ast.unparse(node.value)
+        form = "{0} = torch.compile({0}, backend='webgpu')\n" if wrapped else "{0}.compile(backend='webgpu')\n"
+        return [node, *ast.parse("".join(form.format(n) for n in found)).body]
 
 
 def changed(text: str, compiled: bool, place: str) -> str:
@@ -81,7 +84,8 @@ def run(name: str, how: str, steps: int) -> dict[str, Any]:
         error = traceback.format_exc()
     finally:
         torch.Tensor.backward = backward
-    return {"losses": [loss.item() for loss in losses], "out": out.getvalue(), "error": error}
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if HOWS[how][0] else 0
+    return {"losses": [loss.item() for loss in losses], "out": out.getvalue().replace("_orig_mod.", ""), "error": error, "graphs": graphs}
 
 
 def main() -> None:
@@ -94,8 +98,9 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    torch._dynamo.config.allow_rnn = True  # else LSTMs are left out of graphs
     if o.how != "plain":
-        import tabtorch.backend  # noqa: F401
+        import tabtorch.backend.dynamo  # noqa: F401  # which Dynamo finds by itself where the package is installed
     json.dump(run(o.name, o.how, o.steps), sys.stdout)
 
 
