@@ -28,6 +28,7 @@ from tabtorch.base import dtypes
 from tabtorch.core import layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops import aten
+from tabtorch.ops.machinery.inplace import check_overlap
 
 KEY = "PrivateUse1"
 Kernel = Callable[..., Any]
@@ -225,14 +226,20 @@ def _composite(s: Signature, op: str) -> Kernel:
 
 
 def _general(s: Signature, f: Kernel) -> Kernel:
-    """(PyTorch's arguments) -> what `f` gives for ours."""
+    """(PyTorch's arguments) -> what `f` gives for ours. What is written to is the same of ours wherever it is an argument, too."""
     converters = s.converters
     by_name = s.by_name
     names = [a.name for a in s.arguments]
     dropped = {i for i, n in enumerate(names) if n in _DROPPED}
+    in_place = s.written[:1] == [0]
 
     def call(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         ours = [v if c is None else c(v) for v, c in zip(args, converters)]
+        if in_place:
+            target = args[0]
+            for i in range(1, len(ours)):
+                if args[i] is target:
+                    ours[i] = ours[0]
         if dropped and dropped & set(range(len(ours))):
             ours = [v for i, v in enumerate(ours) if i not in dropped]
         named = {}
@@ -308,7 +315,8 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
             def binary(x: Any, y: Any, /, *args: Any, **kw: Any) -> Any:
                 if args or kw:
                     return kernel(x, y, *args, **kw)
-                f(unwrap_marked(x) if tensor is unwrap_marked else unwrap(x), tensor(y))
+                ours = unwrap_marked(x) if tensor is unwrap_marked else unwrap(x)
+                f(ours, ours if y is x else tensor(y))
                 return x
 
             return binary
@@ -347,16 +355,29 @@ def _scalar_name(d: torch.dtype) -> str:
     return special_names.get(str(d).removeprefix("torch."), str(d))
 
 
+def _check_out(out: torch.Tensor, inputs: list[torch.Tensor], r: Tensor) -> None:
+    """RuntimeError where a map would read what it has written, or an `out` that is read too is not of the result's shape."""
+    others = [unwrap_marked(t) for t in inputs if t is not out and t.device.type == NAME]
+    check_overlap(unwrap_marked(out), others)
+    if len(others) < len(inputs) and out.shape != tuple(r._meta.shape) and any(t is out for t in inputs):
+        raise RuntimeError(
+            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(r._meta.shape)}"
+        )
+
+
 def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     """An `out=` form: our function, then a copy."""
     call = _general(s, f)
     outs = s.outs
+    pointwise = torch.Tag.pointwise in s.overload_object.tags
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
         targets = [kw.pop(n) for n in outs]
         r = call(args, kw)
+        if pointwise and len(targets) == 1:
+            _check_out(targets[0], [t for t in (*args, *kw.values()) if isinstance(t, torch.Tensor)], r)
         results = r if isinstance(r, (list, tuple)) else (r,)
         for target, result in zip(targets, results):
             if isinstance(target, torch.Tensor):
@@ -410,7 +431,7 @@ _LEFT = set(
     "_new_zeros_with_same_feature_meta _has_same_storage_numel uniform normal_functional exponential geometric cauchy log_normal "
     "random _unsafe_view unsafe_split unsafe_split_with_sizes "
     "squeeze_ unsqueeze_ transpose_ t_ as_strided_ swapdims_ swapaxes_ _resize_output_ resize_as_ resize "
-    "requires_grad_ retain_grad".split()
+    "requires_grad_ retain_grad select_scatter slice_scatter diagonal_scatter as_strided_scatter".split()
 )
 
 
