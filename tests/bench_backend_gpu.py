@@ -7,6 +7,7 @@ A round is as many steps, whose losses are kept, and ends with a read of the las
 so that the clock of the GPU is up. A leg that fails says so, and the others go on.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
@@ -28,6 +29,8 @@ import tabtorch
 import tabtorch.backend
 import tabtorch.backend.dynamo
 from backend_gpt import LARGE, SMALL, make, step_of, tokens
+from tabtorch.backend.tensors import place
+from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph
 
 WARM = 0.5  # seconds
@@ -86,7 +89,8 @@ def compiled_optimizer(sizes: tuple[int, ...]) -> Step:
 
 def own(sizes: tuple[int, ...]) -> Step:
     """tabtorch's, the whole step compiled."""
-    tabtorch.set_default_device("webgpu")
+    device = place().type
+    tabtorch.set_default_device(device)
     try:
         model = make(tabtorch, *sizes[:4])
         x, y = tokens(tabtorch, *sizes[3:])
@@ -95,7 +99,7 @@ def own(sizes: tuple[int, ...]) -> Step:
         tabtorch.set_default_device(None)
 
     def run() -> Any:
-        with tabtorch.device("webgpu"):
+        with tabtorch.device(device):
             return step(x, y)
 
     return run
@@ -129,8 +133,6 @@ def measure(step: Step, rounds: int, steps: int) -> tuple[list[float], list[floa
 
 def counted(step: Step) -> str:
     """What one step sends."""
-    from tabtorch.bridge import get_bridge
-
     graph.flush()
     before = get_bridge().stats()
     step()
