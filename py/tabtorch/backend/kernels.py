@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tabtorch import _lazy
+from tabtorch.backend import lists
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
@@ -201,7 +202,10 @@ def make(op: str) -> Kernel:
     if s.outs:
         return _out_kernel(s, f)
     returned = all(r.alias_info is not None for r in s.schema.returns)  # what is written to, and nothing else
-    return _in_place(s, f) if s.written and returned else _functional(s, f)
+    kernel = _in_place(s, f) if s.written and returned else _functional(s, f)
+    if name.startswith("_foreach_") and name[9:].removesuffix("_") in lists.MAPS:
+        return lists.kernel(name[9:], f, kernel)
+    return kernel
 
 
 def _composite(s: Signature, op: str) -> Kernel:

@@ -140,7 +140,7 @@ def _layout(m: Meta) -> bytes:
     return found
 
 
-def _over_whole(storage: Storage, m: Meta) -> torch.Tensor:
+def over_whole(storage: Storage, m: Meta) -> torch.Tensor:
     """A PyTorch tensor that shows all of a storage that none shows yet."""
     fields = _layouts.get(m) or _layout(m)
     with LOCK:
@@ -198,7 +198,7 @@ def wrap(x: Tensor) -> torch.Tensor:
             return wrap(x.to(place()))
         if hasattr(storage, "_address"):  # another tensor shows it; a value never changes, so this copies nothing
             storage = Storage(storage.node)
-        return _over_whole(storage, m)
+        return over_whole(storage, m)
     x = x.detach()
     if m.device is not place():
         x = x.to(place())
@@ -355,9 +355,7 @@ def empty(size: Sequence[int], stride: Sequence[int] | None, dtype: torch.dtype)
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     rows = contiguous_strides(shape)
     if stride is None or tuple(stride) == rows:
-        return _over_whole(
-            _lazy.creation.zeros(shape, dtype=d, device=where)._storage, contiguous_meta(shape, d, where)
-        )
+        return over_whole(_lazy.creation.zeros(shape, dtype=d, device=where)._storage, contiguous_meta(shape, d, where))
     need = 0 if 0 in shape else 1 + sum((n - 1) * st for n, st in zip(shape, stride))
     storage = _lazy.creation.zeros((need,), dtype=d, device=where)._storage
     return over_part(storage_over(storage), meta(shape, tuple(stride), 0, d, where))
