@@ -127,6 +127,7 @@ class Program:
             names[n] = n.name
         lines += self._bind_sizes()
         last = {used: n for n in self.nodes for used in n.all_input_nodes}
+        last |= dict.fromkeys(self.bases.values(), self.output)  # which are returned, though no argument of the output
         seen = ""
         for n in self.nodes:
             if n.op == "get_attr":
