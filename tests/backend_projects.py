@@ -85,7 +85,12 @@ def run(name: str, how: str, steps: int) -> dict[str, Any]:
     finally:
         torch.Tensor.backward = backward
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"] if HOWS[how][0] else 0
-    return {"losses": [loss.item() for loss in losses], "out": out.getvalue().replace("_orig_mod.", ""), "error": error, "graphs": graphs}
+    return {
+        "losses": [loss.item() for loss in losses],
+        "out": out.getvalue().replace("_orig_mod.", ""),
+        "error": error,
+        "graphs": graphs,
+    }
 
 
 def main() -> None:

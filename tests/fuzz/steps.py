@@ -233,7 +233,9 @@ def error_of(e: Exception) -> list[str]:
     text = str(e).split("\n")[0]
     for word, plain_word in _PLACES.items():
         text = text.replace(word, plain_word)
-    text = re.sub(r"\b(?:CPU|webgpu)(\w+)Type\b", r"torch.\1Tensor", text)  # real PyTorch's words for a device of a backend
+    text = re.sub(
+        r"\b(?:CPU|webgpu)(\w+)Type\b", r"torch.\1Tensor", text
+    )  # real PyTorch's words for a device of a backend
     return ["error", type(e).__name__, text]
 
 

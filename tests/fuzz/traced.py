@@ -15,6 +15,7 @@ from .steps import Program, Step
 _OPERATORS = {"iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "iand": "&=", "ior": "|=", "ixor": "^="}
 #: whose results are not defined, or which are no operations in a graph
 _NOT = {"resize_", "set_", "detach_", "requires_grad_", "retain_grad", "backward", "as_strided_", "_neg_view"}
+_NOT |= {"unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes"}  # whose results may share memory, or may not
 _SEEN = ("T", "H", "mT", "mH", "real", "imag")
 
 
@@ -119,7 +120,9 @@ class Traced:
         p = Program(torch, device)
         out = []
         for n, (_, name, args, kw) in zip(self.inputs, self.made, strict=True):
-            t = p.new(name, [p.decode(a) for a in args], {k: p.decode(v) for k, v in kw.items() if k != "requires_grad"})
+            t = p.new(
+                name, [p.decode(a) for a in args], {k: p.decode(v) for k, v in kw.items() if k != "requires_grad"}
+            )
             wants = self.grads and bool(kw.get("requires_grad")) and (t.is_floating_point() or t.is_complex())
             out.append((f"t{n}", t.requires_grad_(wants)))
         return out

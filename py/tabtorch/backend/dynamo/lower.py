@@ -93,8 +93,8 @@ class Program:
     bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
 
-    def __init__(self, gm: torch.fx.GraphModule, sharing: bool) -> None:
-        """sharing: whether outputs may share memory. RuntimeError's subclasses of PyTorch for what cannot be written."""
+    def __init__(self, gm: torch.fx.GraphModule, sharing: int | None) -> None:
+        """sharing: how many outputs, the first, may share memory; None is all. RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
@@ -111,7 +111,7 @@ class Program:
             "device": None,
             "__name__": __name__,
         }
-        self.bases = self._shared() if sharing else {}
+        self.bases = self._shared(sharing)
         self._written_names: dict[torch.fx.Node, str] = {}
         self._constant_names: list[str] = []
         self.text = self._write()
@@ -156,16 +156,17 @@ class Program:
         taken += [self.placeholders[i].name for i in self.unbound]
         return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
 
-    def _shared(self) -> dict[int, torch.fx.Node]:
-        """`bases`: where a graph is not differentiated, its outputs share memory as they come out of it."""
+    def _shared(self, sharing: int | None) -> dict[int, torch.fx.Node]:
+        """`bases`: the first `sharing` outputs, or all, share memory as they do in PyTorch."""
         groups: dict[int, list[int]] = {}
-        for k, o in enumerate(self.outputs):
+        for k, o in enumerate(self.outputs[:sharing]):
             if is_result(o):
                 groups.setdefault(_memory(o), []).append(k)
+        given = {_memory(self.placeholders[i]) for i in self.inputs}
         found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
-            if len({self.outputs[k] for k in group}) == 1:
-                continue
+            if len({self.outputs[k] for k in group}) == 1 or memory in given:
+                continue  # of views of an argument AOTAutograd looks at the sizes alone: it makes them of the argument
             base = next(
                 (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
             )
