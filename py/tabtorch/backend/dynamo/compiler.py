@@ -37,10 +37,10 @@ class CompiledGraph:
     """One graph, as AOTAutograd calls it: with a list of arguments, which it may empty."""
 
     def __init__(
-        self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int | None, sharing: bool = False
+        self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int | None, sharing: int | None = None
     ) -> None:
         """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone.
-        sharing: whether outputs may share memory."""
+        sharing: how many outputs, the first, may share memory; None is all."""
         self._boxed_call = True  # of the instance: what wraps it copies these
         program = self.program = Program(gm, sharing, saved_from)
         program.space["device"] = place()
@@ -118,10 +118,14 @@ class CompiledGraph:
                 return lambda taken, made: made[k]
         sizes, strides = (list(map(self._number, s)) for s in (val.shape, val.stride()))
         offset = self._number(val.storage_offset() - node.meta["val"].storage_offset())
+        # a view of another type: all of the memory is seen so, and it is a part of that
+        dtype = val.dtype if node.meta["val"].dtype is not val.dtype else None
 
         def view(taken: Arguments, made: list[torch.Tensor]) -> torch.Tensor:
             whole: torch.Tensor = taken[position] if node.op == "placeholder" else made[k]
             begin = whole.storage_offset() + offset(taken)
+            if dtype is not None:
+                whole = whole.as_strided((whole.numel(),), (1,)).view(dtype)
             return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], begin)
 
         return view
@@ -195,17 +199,17 @@ def _context() -> Any:
 def forward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The forward of a training step."""
     metadata = _context()
-    return CompiledGraph(gm, metadata.static_input_indices, metadata.num_forward)
+    return CompiledGraph(gm, metadata.static_input_indices, metadata.num_forward, metadata.num_forward)
 
 
 def inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """A graph that nothing is differentiated of."""
-    return CompiledGraph(gm, _context().static_input_indices, None, sharing=True)
+    return CompiledGraph(gm, _context().static_input_indices, None)
 
 
 def backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The backward of a training step."""
-    return CompiledGraph(gm, (), None)
+    return CompiledGraph(gm, (), None, 0)
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **kw: Any) -> Any:

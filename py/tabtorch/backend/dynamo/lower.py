@@ -101,9 +101,9 @@ class Program:
     bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
 
-    def __init__(self, gm: torch.fx.GraphModule, sharing: bool, saved_from: int | None = None) -> None:
-        """sharing: whether outputs may share memory. saved_from: the outputs from there on go to the backward alone.
-        RuntimeError's subclasses of PyTorch for what cannot be written."""
+    def __init__(self, gm: torch.fx.GraphModule, sharing: int | None, saved_from: int | None = None) -> None:
+        """sharing: how many outputs, the first, may share memory; None is all. saved_from: the outputs from there on go to the
+        backward alone. RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
@@ -133,7 +133,7 @@ class Program:
             "device": None,
             "__name__": __name__,
         }
-        self.bases = self._shared() if sharing else {}
+        self.bases = self._shared(sharing)
         self._written_names: dict[torch.fx.Node, str] = {}
         self._constant_names: list[str] = []
         self.sizes: dict[str, str] = {}  # symbol of a size -> where the function has it from
@@ -168,7 +168,8 @@ class Program:
         """The lines of a graph, but its arguments and results. prefix: of the names of its constants."""
         names = self._written_names
         lines: list[str] = []
-        last = {used: n for n in nodes for used in n.all_input_nodes} | dict.fromkeys(self.bases.values())
+        last: dict[torch.fx.Node, Any] = {used: n for n in nodes for used in n.all_input_nodes}
+        last |= dict.fromkeys(self.bases.values())  # which are returned, though no argument of the output
         seen = ""
         for n in nodes:
             if n.op == "get_attr":
@@ -220,16 +221,19 @@ class Program:
         back = [order.index(d) for d in range(len(order))]
         return f"{name}.permute({order}).contiguous().permute({back})"
 
-    def _shared(self) -> dict[int, torch.fx.Node]:
-        """`bases`: where a graph is not differentiated, its outputs share memory as they come out of it."""
+    def _shared(self, sharing: int | None) -> dict[int, torch.fx.Node]:
+        """`bases`: the first `sharing` outputs, or all, share memory as they do in PyTorch."""
         groups: dict[int, list[int]] = {}
-        for k, o in enumerate(self.outputs):
+        for k, o in enumerate(self.outputs[:sharing]):
             if is_result(o):
                 groups.setdefault(_memory(o), []).append(k)
+        given = {_memory(self.placeholders[i]) for i in self.inputs}
         found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
             if len({self.outputs[k] for k in group}) == 1:
                 continue
+            if sharing is not None and memory in given:
+                continue  # of views of an argument AOTAutograd looks at the sizes alone: it makes them of the argument
             arguments = (self.placeholders[i] for i in self.inputs)
             base = next((n for n in arguments if _memory(n) == memory), None) or next(
                 (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
