@@ -483,7 +483,6 @@ def case_errors() -> None:
 
     library = torch.library.Library("dynamo_cases", "DEF")
     library.define("unknown(Tensor x) -> Tensor")
-    library.impl("unknown", lambda x: x.clone(), "CompositeExplicitAutograd")
     library.impl("unknown", lambda x: torch.empty_like(x), "Meta")
     with raises(torch._dynamo.exc.BackendCompilerFailed, "'dynamo_cases::unknown' has no function in tabtorch"):
         compiled(f)(torch.ones(3))

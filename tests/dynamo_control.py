@@ -159,6 +159,43 @@ def case_views_of_one() -> None:
                     close(y, x)
 
 
+def case_own_operators() -> None:
+    """Operators of the script's own run as they are: where PyTorch has their arguments."""
+
+    @torch.library.custom_op("dynamo_control::halved", mutates_args=())
+    def halved(x: torch.Tensor, by: float) -> torch.Tensor:
+        seen.append(x.device.type)
+        return x.clone() / by
+
+    seen: list[str] = []
+    halved.register_fake(lambda x, by: torch.empty_like(x))
+    halved.register_autograd(
+        lambda ctx, g: (g / ctx.by, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "by", inputs[1])
+    )
+
+    @torch.library.custom_op("dynamo_control::add_to", mutates_args=("x",))
+    def add_to(x: torch.Tensor, y: torch.Tensor) -> None:
+        x.add_(y)
+
+    def writes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = x * 2
+        torch.ops.dynamo_control.add_to(z, y)
+        torch.ops.dynamo_control.add_to(x, y)
+        return z + 1
+
+    for place in PLACES:
+        seen.clear()
+        run = compiled(lambda x: torch.ops.dynamo_control.halved(x * 3, 2.0) + 1, fullgraph=True)
+        for _ in range(3):
+            x = torch.ones(2, 3, device=place, requires_grad=True)
+            out = run(x)
+            close(out, torch.full((2, 3), 2.5))
+            out.sum().backward()
+            close(x.grad, torch.full((2, 3), 1.5))
+        assert seen == [place] * 3, seen
+    same(writes, torch.randn(3), torch.randn(3))
+
+
 def case_effects() -> None:
     """An operation that looks at a value to raise an error does so; one that cannot be is named."""
     spd = torch.eye(3) * 2 + 1

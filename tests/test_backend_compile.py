@@ -35,6 +35,9 @@ ON_WEBGPU = [
     "dropout",
     "types",
     "lost_device",
+    "cond",
+    "views_of_one",
+    "sizes_decoding",
 ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._higher_order_ops.auto_functionalize import auto_functionalized_dense, auto_functionalized_v2_dense
 from torch._higher_order_ops.flex_attention import sdpa_dense
 
 import tabtorch
@@ -81,6 +82,17 @@ def inline(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 # ---- in AOTAutograd's graphs: functions of our tensors, whose graphs are Python functions
 
 Graph = Callable[..., list[Any]]
+
+#: operators that stand for one of the script's own that writes to its arguments, and PyTorch's formulas for them: copies are written to
+WRITING = {
+    "auto_functionalized": auto_functionalized_dense,
+    "auto_functionalized_v2": auto_functionalized_v2_dense,
+}
+
+
+def writing(name: str, op: Any) -> Callable[..., Any]:
+    """`WRITING[name]` of an operator, as a function of tensors of PyTorch."""
+    return lambda **kw: WRITING[name](op, **kw)
 
 
 def _apart(values: Sequence[Any]) -> list[Any]:

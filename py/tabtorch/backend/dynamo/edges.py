@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from tabtorch import _lazy
 from tabtorch.backend.tensors import NAME, OURS, THEIRS, place, unwrap, upload, wrap
+from tabtorch.base import dtypes
 from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
 from tabtorch.core.layout import contiguous_format
@@ -174,3 +176,26 @@ def to_webgpu(x: Tensor, order: list[int] | None) -> torch.Tensor:
         if order is not None:
             x = x.permute([order.index(d) for d in range(x.dim())])
     return wrap(x)
+
+
+def has_kernel(op: Any, host: bool) -> bool:
+    """Whether an operator of the script's own (`torch.library`) can be called with tensors on the CPU (host), or on "webgpu"."""
+    keys = ("CPU" if host else "PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return op.namespace not in ("aten", "prims") and any(map(op.has_kernel_for_dispatch_key, keys))
+
+
+def foreign(f: Callable[..., Any], host: bool) -> Callable[..., Any]:
+    """A function of PyTorch's tensors as one of ours. host: whether it is to have them on the CPU."""
+
+    def to(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return to_host([x])[0] if host else wrap(x.contiguous())
+        return THEIRS[x] if isinstance(x, dtypes.dtype) else x
+
+    def back(x: Any) -> Any:
+        return to_device(x, False) if isinstance(x, torch.Tensor) else x
+
+    def call(*args: Any, device: Any = None, **kw: Any) -> Any:
+        return tree_map(back, f(*tree_map(to, args), **tree_map(to, kw)))
+
+    return call

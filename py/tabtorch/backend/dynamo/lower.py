@@ -19,6 +19,7 @@ from torch._higher_order_ops.effects import with_effects
 from torch.utils._sympy.printers import PythonPrinter
 
 from tabtorch.backend.dynamo import adapters, control_flow
+from tabtorch.backend.dynamo.edges import foreign, has_kernel
 from tabtorch.backend.tensors import OURS
 from tabtorch.ops import aten
 
@@ -301,6 +302,10 @@ class Program:
                 call = self._operation(n, op, args, n.kwargs)
                 return f"control_flow.with_effects({self._argument(token)}, {call})"
             name = op.name()
+        elif name in control_flow.WRITING and has_kernel(n.args[0], _on_host(n)):
+            self.reads = True
+            self.space[n.name + "_call"] = foreign(control_flow.writing(name, n.args[0]), _on_host(n))
+            return f"{n.name}_call({', '.join(f'{k}={self._argument(v)}' for k, v in n.kwargs.items())})"
         elif name in control_flow.FUNCTIONS and not n.kwargs:
             self.reads = True
             return f"control_flow.{name}({', '.join(map(self._argument, n.args))})"
@@ -317,6 +322,8 @@ class Program:
         functions = self.space["aten"]
         if not hasattr(functions, key):
             f = adapters.lookup(name, overload)
+            if f is None and has_kernel(op, _on_host(n)):
+                self.reads, f = True, foreign(op, _on_host(n))
             if f is None:
                 raise Unsupported(
                     f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n
@@ -421,6 +428,12 @@ def order_of(traced: torch.Tensor) -> list[int] | None:
 
 def _memory(n: torch.fx.Node) -> int:
     return int(n.meta["val"].untyped_storage()._cdata)
+
+
+def _on_host(n: torch.fx.Node) -> bool:
+    """Whether PyTorch has the arguments of a call on the CPU."""
+    vals = [m.meta.get("val") for m in n.all_input_nodes]
+    return any(isinstance(v, torch.Tensor) and v.device.type == "cpu" for v in vals)
 
 
 def _whole(val: torch.Tensor) -> bool:
