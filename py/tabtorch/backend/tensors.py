@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -51,6 +51,10 @@ class _Place:
     device: Device | None = None
 
 
+#: what is left to do until then: `import torch` pays for none of it
+before_the_first: list[Callable[[], None]] = []
+
+
 def place() -> Device:
     """Our device under "webgpu": the GPU. `TABTORCH_DEVICE=cpu` names the kernels in JavaScript. RuntimeError if neither is there."""
     found = _Place.device
@@ -64,7 +68,12 @@ def place() -> Device:
                     "Dawn (`npm install webgpu`) and a graphics driver. TABTORCH_DEVICE=cpu runs the same kernels as JavaScript"
                 )
             wanted = "webgpu"
-        found = _Place.device = resolve(wanted)
+        found = resolve(wanted)
+        with LOCK:
+            while before_the_first:
+                before_the_first[0]()
+                del before_the_first[0]
+            _Place.device = found
     return found
 
 

@@ -117,15 +117,17 @@ class CompiledGraph:
             if base is None:
                 return lambda taken, made: made[k]
         sizes, strides = (list(map(self._number, s)) for s in (val.shape, val.stride()))
-        offset = self._number(val.storage_offset() - node.meta["val"].storage_offset())
+        base_val = node.meta["val"]
         # a view of another type: all of the memory is seen so, and it is a part of that
-        dtype = val.dtype if node.meta["val"].dtype is not val.dtype else None
+        dtype = val.dtype if base_val.dtype is not val.dtype else None
+        begins = base_val.storage_offset() * base_val.element_size() // val.element_size()
+        offset = self._number(val.storage_offset() - begins)
 
         def view(taken: Arguments, made: list[torch.Tensor]) -> torch.Tensor:
             whole: torch.Tensor = taken[position] if node.op == "placeholder" else made[k]
-            begin = whole.storage_offset() + offset(taken)
             if dtype is not None:
                 whole = whole.as_strided((whole.numel(),), (1,)).view(dtype)
+            begin = whole.storage_offset() + offset(taken)
             return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], begin)
 
         return view

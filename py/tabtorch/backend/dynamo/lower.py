@@ -436,6 +436,13 @@ def _on_host(n: torch.fx.Node) -> bool:
     return any(isinstance(v, torch.Tensor) and v.device.type == "cpu" for v in vals)
 
 
+#: torch 2.10 has it by the second name alone
+_dense = (
+    getattr(torch._prims_common, "is_non_overlapping_and_dense_or_false", None)
+    or torch._prims_common.is_non_overlapping_and_dense
+)
+
+
 def _whole(val: torch.Tensor) -> bool:
     """Whether a tensor shows each element of its memory once."""
     shown = val.numel() * val.element_size()
@@ -443,7 +450,7 @@ def _whole(val: torch.Tensor) -> bool:
         return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
             val.untyped_storage().nbytes() == shown
         )
-    return shown == val.untyped_storage().nbytes() and torch._prims_common.is_non_overlapping_and_dense_or_false(val)
+    return shown == val.untyped_storage().nbytes() and _dense(val)
 
 
 def _is_tensor(n: torch.fx.Node) -> bool:
