@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from tabtorch import _lazy
+from tabtorch.backend.out_forms import check_overlap, fits_not, settle, write_out
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
-    THEIRS,
     place,
     unwrap,
     unwrap_marked,
@@ -312,55 +312,38 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
     return kernel
 
 
-def write_out(out: torch.Tensor, r: Tensor) -> None:
-    """`out=`: resized to the result's shape with PyTorch's warning, and written to as PyTorch converts."""
-    theirs = THEIRS[r._meta.dtype]
-    if not torch.can_cast(theirs, out.dtype):
-        raise RuntimeError(
-            f"result type {_scalar_name(theirs)} can't be cast to the desired output type {_scalar_name(out.dtype)}"
-        )
-    if tuple(out.shape) != tuple(r._meta.shape):
-        if out.numel():
-            import warnings
-
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the "
-                f"required output shape {list(r._meta.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
-                "it, inplace, to zero elements with t.resize_(0).",
-                UserWarning,
-                stacklevel=3,
-            )
-        out.resize_(tuple(r._meta.shape))
-    unwrap_marked(out).copy_(r)
-
-
-def _scalar_name(d: torch.dtype) -> str:
-    special_names = {
-        "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-        "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-        "complex128": "ComplexDouble",
-    }  # fmt: skip
-    return special_names.get(str(d).removeprefix("torch."), str(d))
+#: compute in the type of `out=`, unless another is asked for
+_OF_OUT = set("eye linspace logspace arange range sum nansum prod mean cumsum cumprod".split())
 
 
 def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     """An `out=` form: our function, then a copy."""
     call = _general(s, f)
     outs = s.outs
+    of_out = s.name in _OF_OUT
+    if of_out:
+        s.by_name.setdefault("dtype", _dtype)
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
+        given = dict(kw)
         targets = [kw.pop(n) for n in outs]
+        check_overlap(s.overload_object, targets, args, kw)
+        if of_out and kw.get("dtype") is None:
+            kw["dtype"] = targets[0].dtype
         r = call(args, kw)
         results = r if isinstance(r, (list, tuple)) else (r,)
+        pairs: list[tuple[torch.Tensor, Tensor]] = []
         for target, result in zip(targets, results):
             if isinstance(target, torch.Tensor):
-                write_out(target, result)
+                pairs.append((target, result))
             else:
-                for one, value in zip(target, result if isinstance(result, (list, tuple)) else results):
-                    write_out(one, value)
+                pairs += zip(target, result if isinstance(result, (list, tuple)) else results)
+        if any(fits_not(t, x) for t, x in pairs):
+            settle(s.overload_object, outs, args, given)
+        for target, result in pairs:
+            write_out(target, result, s.name)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return kernel
