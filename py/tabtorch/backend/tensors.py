@@ -115,7 +115,7 @@ _CODES = {
     for t, d in OURS.items()
 }
 _EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as PrivateUse1
-_MOST_DIMS = 64
+_MOST_DIMS = 1024
 
 # A DLManagedTensor, then its shape and strides. PyTorch copies all of it, but for `deleter`, at which it looks when the tensor
 # dies: so there is one for all tensors, and it is never freed, not even when Python ends.
@@ -332,6 +332,11 @@ def upload(t: torch.Tensor) -> Tensor:
     where = place()
     if where.lacks(d):
         _lazy.device.check_has(where, d)
+    if (
+        type(t) is not torch.Tensor
+    ):  # a class may refuse what is asked of it here: an uninitialized parameter's, its shape
+        with torch._C.DisableTorchFunctionSubclass():
+            t = t.as_subclass(torch.Tensor)
     if t.requires_grad:
         t = t.detach()
     t = t.resolve_conj().resolve_neg().contiguous()
