@@ -229,6 +229,22 @@ def indices() -> None:
 
 
 @case
+def histograms_of_integers() -> None:
+    """As on other GPUs, and unlike on the CPU. Mixtures of experts count their tokens so."""
+    x = torch.tensor([[3, 0, 1], [3, 7, 2]])
+    for dtype in (torch.int32, torch.int64, torch.uint8):
+        for bins, low, high in ((4, 0, 3), (3, 0, 0), (2, 1, 3), (5, 3, 7)):
+            want = torch.histc(x.float(), bins, low, high).to(dtype)
+            same(torch.histc(x.to(dtype).to(W), bins, low, high), want)
+    same(torch.histc(torch.full((3,), 5, device=W), 2), [0, 3])
+    same(torch.histc(torch.ones(0, dtype=torch.int64, device=W), 2), [0, 0])
+    with raises(RuntimeError, "max must be larger than min"):
+        torch.histc(x.to(W), 2, 3, 1)
+    with raises(RuntimeError, "bins must be > 0"):
+        torch.histc(x.to(W), 0)
+
+
+@case
 def ranks_and_inverses() -> None:
     """PyTorch's own formulas for these make numbers of float64 on the way."""
     x = torch.tensor([[1.0, 2.0], [2.0, 4.0], [0.0, 1e-9]])

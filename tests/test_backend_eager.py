@@ -108,7 +108,10 @@ def _distribution(folder: Path) -> str:
     info = folder / "tabtorch-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tabtorch\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[torch.backends]\ntabtorch = tabtorch._autoload:autoload\n")
+    (info / "entry_points.txt").write_text(
+        "[torch.backends]\ntabtorch = tabtorch._autoload:autoload\n"
+        "[torch_dynamo_backends]\nwebgpu = tabtorch.backend.dynamo:webgpu\n"
+    )
     return f"{folder}:{ROOT / 'py'}"
 
 
@@ -124,11 +127,19 @@ def test_torch_alone(tmp_path: Path, autoload: str) -> None:
         assert done.returncode and "webgpu" in done.stderr and "tabtorch" not in done.stderr
 
 
+def test_torch_alone_compiles(tmp_path: Path) -> None:
+    """Dynamo finds the backend by its entry point."""
+    code = "import torch; print(torch.compile(torch.add, backend='webgpu')(torch.ones(2), 1).tolist())"
+    done = started(["-c", code], "cpu", PYTHONPATH=_distribution(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
 def test_the_entry_point_is_declared() -> None:
     import tomllib
 
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch._autoload:autoload"}
+    assert table["entry-points"]["torch_dynamo_backends"] == {"webgpu": "tabtorch.backend.dynamo:webgpu"}
     assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]
 
 

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
-import torch  # noqa: E402
+import torch
 
-import tabtorch.backend.dynamo  # noqa: E402, F401  # which installs the device, too
+import tabtorch.backend.dynamo  # noqa: F401  # which installs the device, too
 
-from . import oracle  # noqa: E402
-from .aliases import check, describe, kind_of  # noqa: E402
-from .compiled import carried_out, draft  # noqa: E402
-from .observe import differences  # noqa: E402
-from .traced import Traced  # noqa: E402
+from . import oracle
+from .aliases import check, describe, kind_of
+from .compiled import carried_out, draft
+from .observe import differences
+from .traced import Traced
 
 DEVICE = "webgpu"
 #: words of features whose draws are other ones in a compiled graph: those of the device's own stream
