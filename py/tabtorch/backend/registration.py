@@ -21,6 +21,7 @@ from tabtorch.backend import (
     storages,
 )
 from tabtorch.backend.tensors import NAME
+from tabtorch.base import thread_state
 
 __all__ = ["random_kernels", "register"]  # which enters its kernels when it is imported
 
@@ -32,6 +33,7 @@ def _after_a_step(*args: Any) -> None:
 
 def register() -> list[Any]:
     """Gives PyTorch the device. Returns what has to be kept as long as it is there."""
+    thread_state.several()  # PyTorch's autograd has a thread for each device, which no Python starts
     _setup_privateuseone_for_python_backend(NAME, backend_module=device)
     storages.register()
     modules.register()
