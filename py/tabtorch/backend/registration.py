@@ -23,7 +23,7 @@ from tabtorch.backend import (
     storages,
 )
 from tabtorch.backend.tensors import NAME, before_the_first
-from tabtorch.base import errors
+from tabtorch.base import errors, thread_state
 
 __all__ = ["random_kernels", "register"]  # which enters its kernels when it is imported
 
@@ -52,6 +52,7 @@ _kept: list[Any] = []
 
 def register() -> None:
     """Gives PyTorch the device. What takes long is left for the first tensor."""
+    thread_state.several()  # PyTorch's autograd has a thread for each device, which no Python starts
     _setup_privateuseone_for_python_backend(NAME, backend_module=device)
     _errors()
     storages.register()
