@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
-import torch  # noqa: E402
+import torch
 
-import tabtorch.backend.dynamo  # noqa: E402, F401  # which installs the device, too
+import tabtorch.backend.dynamo  # noqa: F401  # which installs the device, too
 
-from . import oracle  # noqa: E402
-from .aliases import check, describe, kind_of  # noqa: E402
-from .compiled import carried_out, draft  # noqa: E402
-from .observe import differences  # noqa: E402
-from .traced import Traced  # noqa: E402
+from . import oracle
+from .aliases import check, describe, kind_of
+from .compiled import carried_out, draft
+from .observe import differences
+from .traced import Traced
 
 DEVICE = "webgpu"
 #: words of features whose draws are other ones in a compiled graph: those of the device's own stream
@@ -102,7 +102,7 @@ def traced_differences(t: Traced) -> list[str]:
     if not found:
         return []
     try:
-        pytorchs = t.run("cpu", compiler("aot_eager"))
+        pytorchs = t.run(DEVICE, compiler("aot_eager"))
     except Exception as e:
         if "error" in got:
             return []  # PyTorch does not compile it either
@@ -195,7 +195,7 @@ def program_differences(text: str, seed: int, backend: str = "") -> list[str]:
     found = apart(want, got)
     if found and backend:
         try:
-            found = apart(looks(text, seed, "cpu", "aot_eager"), got)
+            found = apart(looks(text, seed, DEVICE, "aot_eager"), got)
         except Exception:
             found = []  # PyTorch loses its way, too
     if found:

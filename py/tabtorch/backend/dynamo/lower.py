@@ -94,7 +94,9 @@ class Program:
     """
 
     def __init__(self, gm: torch.fx.GraphModule, sharing: int | None) -> None:
-        """sharing: how many outputs, the first, may share memory; None is all. RuntimeError's subclasses of PyTorch for what cannot be written."""
+        """sharing: how many outputs, the first, may share memory; None is all.
+
+        RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
