@@ -27,7 +27,7 @@ from tabtorch.base import dtypes
 from tabtorch.core import layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops import aten
-from tabtorch.ops.machinery.inplace import check_overlap
+from tabtorch.ops.machinery.inplace import check_overlap, is_dense
 
 KEY = "PrivateUse1"
 Kernel = Callable[..., Any]
@@ -340,6 +340,8 @@ def write_out(out: torch.Tensor, r: Tensor) -> None:
                 stacklevel=3,
             )
         out.resize_(tuple(r._meta.shape))
+        if not r._meta.contiguous and is_dense(r._meta):  # laid out as the result, whose inputs lie so
+            out.as_strided_(r._meta.shape, r._meta.strides, out.storage_offset())
     unwrap_marked(out).copy_(r)
 
 
@@ -367,11 +369,14 @@ def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     call = _general(s, f)
     outs = s.outs
     pointwise = torch.Tag.pointwise in s.overload_object.tags
+    sums = s.name in ("sum", "nansum", "prod", "cumsum", "cumprod")  # in the type of `out`
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
         targets = [kw.pop(n) for n in outs]
+        if sums and kw.get("dtype") is None:
+            kw["dtype"] = targets[0].dtype
         r = call(args, kw)
         if pointwise and len(targets) == 1:
             _check_out(targets[0], [t for t in (*args, *kw.values()) if isinstance(t, torch.Tensor)], r)
