@@ -152,7 +152,8 @@ class Traced:
         for name, t in [*given, *zip(self.outputs, outs, strict=True)]:
             path = where + name
             found[path + " kind"] = (str(t.dtype), tuple(t.shape), t.requires_grad, t.is_conj(), t.is_neg())
-            found[path + " strides"] = (t.stride() if t.numel() else None, t.storage_offset())
+            strides = [st for st, n in zip(t.stride(), t.shape) if n > 1]  # the others say nothing
+            found[path + " strides"] = (strides if t.numel() else None, t.storage_offset())
             if name.startswith("argument"):
                 found[path + " written"] = t._version > 0  # how often is the compiler's affair
             else:
