@@ -48,7 +48,7 @@ class Flat:
     def take(self, k: int) -> Node:
         """The value of piece `k`, which asks once. In the LOCK. What has failed, or was lost, is so in each of them."""
         if self.node is not None:
-            self.windows = multi.windows_or_lost(self.node, self.metas)
+            self.windows = multi.windows_or_lost(self.node, list(self.metas))
             self.node = None
         found: Node = self.windows[k]
         self.windows[k] = None
@@ -67,12 +67,12 @@ class Piece(Storage):
             if type(found) is tuple:
                 flat, k = found
                 self.node = found = flat.take(k)
-            return found  # type: ignore[no-any-return]
+            return found
 
     @node.setter
     def node(self, node: Node) -> None:
         _set(self, node)
-        self.__class__ = Storage  # type: ignore[assignment]
+        self.__class__ = Storage
 
 
 #: views of tensors -> where runs of them begin and end that may be one flat value each; None: they may not
