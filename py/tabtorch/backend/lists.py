@@ -61,7 +61,7 @@ class Piece(Storage):
     __slots__ = ()
 
     @property
-    def node(self) -> Node:  # type: ignore[override]
+    def node(self) -> Node:
         with LOCK:
             found = _get(self)
             if type(found) is tuple:
@@ -72,7 +72,7 @@ class Piece(Storage):
     @node.setter
     def node(self, node: Node) -> None:
         _set(self, node)
-        self.__class__ = Storage
+        self.__class__ = Storage  # type: ignore[assignment]
 
 
 #: views of tensors -> where runs of them begin and end that may be one flat value each; None: they may not
