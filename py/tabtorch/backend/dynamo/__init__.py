@@ -52,11 +52,10 @@ def webgpu(
 
 
 def register() -> None:
-    """Gives Dynamo the backend, where it has not found it by its entry point; and keeps it from tracing the engine, which runs
-    as Python under each operation on "webgpu"."""
+    """Gives Dynamo the backend, unless it has found the entry point, whose function it registers itself after this import; and
+    keeps it from tracing the engine, which runs as Python under each operation on "webgpu"."""
     torch._dynamo.trace_rules.add("tabtorch")
-    registry = torch._dynamo.backends.registry
-    if registry._COMPILER_FNS.get("webgpu") is None:
+    if "webgpu" not in torch._dynamo.backends.registry._BACKENDS:
         torch._dynamo.register_backend(webgpu, name="webgpu")
 
 

@@ -22,7 +22,7 @@ from tabtorch.backend.dynamo.edges import (
     write_back,
 )
 from tabtorch.backend.dynamo.lower import Program, is_token, known, order_of
-from tabtorch.backend.tensors import NAME, THEIRS, place
+from tabtorch.backend.tensors import NAME, THEIRS, place, wrap_parts
 from tabtorch.compiled.driver import Compiled
 from tabtorch.core.tensor import Tensor
 
@@ -44,12 +44,12 @@ class CompiledGraph:
     """One graph, as AOTAutograd calls it: with a list of arguments, which it may empty."""
 
     def __init__(
-        self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int | None, sharing: bool = False
+        self, gm: torch.fx.GraphModule, keep: Sequence[int], saved_from: int | None, sharing: int | None = None
     ) -> None:
         """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone.
-        sharing: whether outputs may share memory."""
+        sharing: how many outputs, the first, may share memory; None is all."""
         self._boxed_call = True  # of the instance: what wraps it copies these
-        program = self.program = Program(gm, sharing)
+        program = self.program = Program(gm, sharing, saved_from)
         program.space["device"] = place()
         self.keep = frozenset(keep)
         self.varying = program.varying
@@ -86,8 +86,12 @@ class CompiledGraph:
             hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
             for t, value in back:
                 write_back(t, value, next(hosts))
-            made = [r.tensor(values[r.index], next(hosts) if r.host else None) for r in self.made.values()]
-            del values
+            saved = iter(wrap_parts([values[r.index] for r in self.made.values() if r.saved]))
+            made = [
+                next(saved) if r.saved else r.tensor(values[r.index], next(hosts) if r.host else None)
+                for r in self.made.values()
+            ]
+            del values, saved
         taken += computed
         return [output(taken, made) for output in self.outputs]
 
@@ -118,15 +122,21 @@ class CompiledGraph:
         else:
             host = not saved and val.device.type != NAME
             if (node, host) not in self.made:
-                self.made[node, host] = Result(self.program, node, host)
+                self.made[node, host] = Result(self.program, node, host, saved)
             k = list(self.made).index((node, host))
             if base is None:
                 return lambda taken, made: made[k]
         sizes, strides = (list(map(self._number, s)) for s in (val.shape, val.stride()))
-        offset = self._number(val.storage_offset() - node.meta["val"].storage_offset())
+        base_val = node.meta["val"]
+        # a view of another type: all of the memory is seen so, and it is a part of that
+        dtype = val.dtype if base_val.dtype is not val.dtype else None
+        begins = base_val.storage_offset() * base_val.element_size() // val.element_size()
+        offset = self._number(val.storage_offset() - begins)
 
         def view(taken: Arguments, made: list[torch.Tensor]) -> torch.Tensor:
             whole: torch.Tensor = taken[position] if node.op == "placeholder" else made[k]
+            if dtype is not None:
+                whole = whole.as_strided((whole.numel(),), (1,)).view(dtype)
             begin = whole.storage_offset() + offset(taken)
             return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], begin)
 
@@ -171,15 +181,17 @@ def _each_apart(values: list[Tensor], taken: list[Tensor]) -> list[Tensor]:
 
 
 class Result:
-    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU."""
+    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU. saved: whether only the
+    backward sees it, to which it is a value that lies as it likes."""
 
-    def __init__(self, program: Program, node: torch.fx.Node, host: bool) -> None:
+    def __init__(self, program: Program, node: torch.fx.Node, host: bool, saved: bool) -> None:
         val = node.meta["val"]
         self.name = node.name
         self.index = program.results.index(node)
         self.order = order_of(val)
         self.dtype = val.dtype
         self.host = host
+        self.saved = saved
 
     def tensor(self, x: Tensor, host: torch.Tensor | None) -> torch.Tensor:
         """x: the value. host: the same, downloaded."""
@@ -199,17 +211,17 @@ def _context() -> Any:
 def forward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The forward of a training step."""
     metadata = _context()
-    return CompiledGraph(gm, metadata.static_input_indices, metadata.num_forward)
+    return CompiledGraph(gm, metadata.static_input_indices, metadata.num_forward, metadata.num_forward)
 
 
 def inference(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """A graph that nothing is differentiated of."""
-    return CompiledGraph(gm, _context().static_input_indices, None, sharing=True)
+    return CompiledGraph(gm, _context().static_input_indices, None)
 
 
 def backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> CompiledGraph:
     """The backward of a training step."""
-    return CompiledGraph(gm, (), None)
+    return CompiledGraph(gm, (), None, 0)
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **kw: Any) -> Any:

@@ -105,13 +105,17 @@ class Program:
     bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
 
-    def __init__(self, gm: torch.fx.GraphModule, sharing: bool) -> None:
-        """sharing: whether outputs may share memory. RuntimeError's subclasses of PyTorch for what cannot be written."""
+    def __init__(self, gm: torch.fx.GraphModule, sharing: int | None, saved_from: int | None = None) -> None:
+        """sharing: how many outputs, the first, may share memory; None is all. saved_from: the outputs from there on go to the
+        backward alone. RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
         (self.output,) = [n for n in self.nodes if n.op == "output"]
         self.outputs: list[Any] = list(self.output.args[0])
+        ends = len(self.outputs) if saved_from is None else saved_from
+        shown = set(filter(_is_node, self.outputs[:ends]))
+        self._saved = frozenset(o for o in self.outputs[ends:] if _is_node(o) and o not in shown)
         self.inputs = [
             i
             for i, n in enumerate(self.placeholders)
@@ -133,7 +137,7 @@ class Program:
             "device": None,
             "__name__": __name__,
         }
-        self.bases = self._shared() if sharing else {}
+        self.bases = self._shared(sharing)
         self._written_names: dict[torch.fx.Node, str] = {}
         self._constant_names: list[str] = []
         self.sizes: dict[str, str] = {}  # symbol of a size -> where the function has it from
@@ -168,7 +172,8 @@ class Program:
         """The lines of a graph, but its arguments and results. prefix: of the names of its constants."""
         names = self._written_names
         lines: list[str] = []
-        last = {used: n for n in nodes for used in n.all_input_nodes} | dict.fromkeys(self.bases.values())
+        last: dict[torch.fx.Node, Any] = {used: n for n in nodes for used in n.all_input_nodes}
+        last |= dict.fromkeys(self.bases.values())  # which are returned, though no argument of the output
         seen = ""
         for n in nodes:
             if n.op == "get_attr":
@@ -211,23 +216,28 @@ class Program:
 
     def _result(self, n: torch.fx.Node) -> str:
         """A value that is returned, as PyTorch is to have it in memory: so nothing is left to be copied after the function."""
-        order = order_of(n.meta["val"])
         name = self._argument(n)
+        if n in self._saved and not self.varying:  # only the backward sees it, to which it may lie as it likes
+            return name
+        order = order_of(n.meta["val"])
         if order is None:
             return f"{name}.contiguous()"
         back = [order.index(d) for d in range(len(order))]
         return f"{name}.permute({order}).contiguous().permute({back})"
 
-    def _shared(self) -> dict[int, torch.fx.Node]:
-        """`bases`: where a graph is not differentiated, its outputs share memory as they come out of it."""
+    def _shared(self, sharing: int | None) -> dict[int, torch.fx.Node]:
+        """`bases`: the first `sharing` outputs, or all, share memory as they do in PyTorch."""
         groups: dict[int, list[int]] = {}
-        for k, o in enumerate(self.outputs):
+        for k, o in enumerate(self.outputs[:sharing]):
             if is_result(o):
                 groups.setdefault(_memory(o), []).append(k)
+        given = {_memory(self.placeholders[i]) for i in self.inputs}
         found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
             if len({self.outputs[k] for k in group}) == 1:
                 continue
+            if sharing is not None and memory in given:
+                continue  # of views of an argument AOTAutograd looks at the sizes alone: it makes them of the argument
             arguments = (self.placeholders[i] for i in self.inputs)
             base = next((n for n in arguments if _memory(n) == memory), None) or next(
                 (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
@@ -387,6 +397,10 @@ class _Names:
         return OURS[getattr(torch, name)]
 
 
+def _is_node(o: Any) -> bool:
+    return isinstance(o, torch.fx.Node)
+
+
 def is_result(o: Any) -> bool:
     """Whether the value of an output is a tensor that is computed, and no argument."""
     return (
@@ -426,6 +440,13 @@ def _on_host(n: torch.fx.Node) -> bool:
     return any(isinstance(v, torch.Tensor) and v.device.type == "cpu" for v in vals)
 
 
+#: torch 2.10 has it by the second name alone
+_dense = (
+    getattr(torch._prims_common, "is_non_overlapping_and_dense_or_false", None)
+    or torch._prims_common.is_non_overlapping_and_dense
+)
+
+
 def _whole(val: torch.Tensor) -> bool:
     """Whether a tensor shows each element of its memory once."""
     shown = val.numel() * val.element_size()
@@ -433,7 +454,7 @@ def _whole(val: torch.Tensor) -> bool:
         return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
             val.untyped_storage().nbytes() == shown
         )
-    return shown == val.untyped_storage().nbytes() and torch._prims_common.is_non_overlapping_and_dense_or_false(val)
+    return shown == val.untyped_storage().nbytes() and _dense(val)
 
 
 def _is_tensor(n: torch.fx.Node) -> bool:
