@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from backend_op_db_compiled import some
+from backend_db import workers
 from sidebyside import DEVICES
 
 HERE = Path(__file__).resolve().parent
@@ -68,7 +68,7 @@ class Worker:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[dict[str, Worker]]:
+def processes() -> Iterator[dict[str, Worker]]:
     found = {device: Worker(device) for device in DEVICES}
     yield found
     for worker in found.values():
@@ -79,13 +79,13 @@ def workers() -> Iterator[dict[str, Worker]]:
     ("device", "case"),
     [(device, case) for device in DEVICES for case in (CASES if device == "cpu" else ON_WEBGPU)],
 )
-def test_compile(workers: dict[str, Worker], device: str, case: str) -> None:
-    wrong = workers[device].run(case)
+def test_compile(processes: dict[str, Worker], device: str, case: str) -> None:
+    wrong = processes[device].run(case)
     assert not wrong, wrong
 
 
 def test_entries_of_op_db() -> None:
-    """A few entries of op_db, each compiled; all of them by the command backend_op_db_compiled.py."""
-    answers = some(["vsplit", "linalg.inv", "index_put", "cumsum", "nn.functional.layer_norm"])
-    assert len(answers) == 5
-    assert all(not a.forward and not a.gradient for a in answers), answers
+    """A few entries of op_db, each compiled; all of them by `python -m backend_db --table compiled`."""
+    names = ["vsplit", "linalg.inv", "index_put", "cumsum", "nn.functional.layer_norm"]
+    answers = workers.ask_all("compiled", "cpu", 1, names)
+    assert len(answers) == 5 and all(a.checks == {"forward": "", "gradient": ""} for a in answers), answers
