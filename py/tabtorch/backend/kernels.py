@@ -17,6 +17,7 @@ from tabtorch.backend.tensors import (
     NAME,
     OURS,
     THEIRS,
+    check_index,
     place,
     unwrap,
     unwrap_marked,
@@ -88,6 +89,12 @@ def _memory_format(v: Any) -> Any:
     return None if v is None else getattr(layout, str(v).removeprefix("torch."))
 
 
+def _place(v: Any) -> Any:
+    if v is not None:
+        check_index(v.index)
+    return place()
+
+
 #: arguments that are not handed on: what they say is settled before
 _DROPPED = {"layout", "pin_memory", "non_blocking"}
 
@@ -101,7 +108,7 @@ def _converter(argument: Any, tensor: Kernel) -> Kernel | None:
     if "ScalarType" in kind:
         return _dtype
     if "Device" in kind:
-        return lambda v: place()
+        return _place
     if "MemoryFormat" in kind:
         return _memory_format
     if kind in ("number", "Scalar", "Optional[number]"):

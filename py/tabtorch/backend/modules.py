@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tabtorch.backend.tensors import NAME
 
@@ -23,6 +24,13 @@ def register() -> None:
         before = [(name, p) for name, p in self._parameters.items() if p is not None]
         result = plain(self, fn, recurse)
         parameters = self._parameters
+        for (
+            name,
+            old,
+        ) in before:  # of a lazy module: one without sizes is made anew as one with none, and not as what it is
+            if is_lazy(old) and not is_lazy(parameters[name]):
+                new = parameters[name]
+                parameters[name] = type(old)(old.requires_grad, device=new.device, dtype=new.dtype)
         for name, old in before:
             new = parameters.get(name)
             if new is not None and new is not old and NAME in (old.device.type, new.device.type):

@@ -77,6 +77,12 @@ def place() -> Device:
     return found
 
 
+def check_index(index: int | None) -> None:
+    """RuntimeError for another device than the one there is."""
+    if index:
+        raise RuntimeError(f"invalid device ordinal: there is one {NAME} device, index {index} was asked for")
+
+
 # ---- addresses
 
 #: Addresses of storages begin here. No system maps memory there unless a program asks for that very place: a pointer of x86-64 has
@@ -300,6 +306,9 @@ def upload(t: torch.Tensor) -> Tensor:
     where = place()
     if where.lacks(d):
         _lazy.device.check_has(where, d)
+    if type(t) is not torch.Tensor:  # one of a class with methods of its own, as an uninitialized buffer, whose sizes raise
+        with torch._C.DisableTorchFunctionSubclass():
+            t = t.as_subclass(torch.Tensor)
     if t.requires_grad:
         t = t.detach()
     t = t.resolve_conj().resolve_neg().contiguous()

@@ -56,7 +56,10 @@ def register() -> None:
     as Python under each operation on "webgpu"."""
     torch._dynamo.trace_rules.add("tabtorch")
     registry = torch._dynamo.backends.registry
-    if registry._COMPILER_FNS.get("webgpu") is None:
+    by_entry_point = (
+        registry._BACKENDS.get("webgpu") is not None
+    )  # it is being loaded by it, and enters what it finds itself
+    if not by_entry_point and "webgpu" not in registry._COMPILER_FNS:
         torch._dynamo.register_backend(webgpu, name="webgpu")
 
 
