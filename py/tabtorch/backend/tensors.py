@@ -306,7 +306,9 @@ def upload(t: torch.Tensor) -> Tensor:
     where = place()
     if where.lacks(d):
         _lazy.device.check_has(where, d)
-    if type(t) is not torch.Tensor:  # one of a class with methods of its own, as an uninitialized buffer, whose sizes raise
+    if (
+        type(t) is not torch.Tensor
+    ):  # one of a class with methods of its own, as an uninitialized buffer, whose sizes raise
         with torch._C.DisableTorchFunctionSubclass():
             t = t.as_subclass(torch.Tensor)
     if t.requires_grad:
