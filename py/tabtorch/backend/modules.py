@@ -30,7 +30,8 @@ def register() -> None:
         ) in before:  # of a lazy module: one without sizes is made anew as one with none, and not as what it is
             if is_lazy(old) and not is_lazy(parameters[name]):
                 new = parameters[name]
-                parameters[name] = type(old)(old.requires_grad, device=new.device, dtype=new.dtype)
+                kind: Any = type(old)
+                parameters[name] = kind(old.requires_grad, device=new.device, dtype=new.dtype)
         for name, old in before:
             new = parameters.get(name)
             if new is not None and new is not old and NAME in (old.device.type, new.device.type):
