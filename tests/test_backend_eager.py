@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 
-import backend_op_db
 from sidebyside import DEVICES
-from slices import slice_of
 from tabtorch import _autoload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -150,6 +148,7 @@ print(torch.ones(2, device="webgpu").cpu().tolist())
 def test_the_entry_point_is_declared() -> None:
     table = _project()
     assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch._autoload:autoload"}
+    assert table["entry-points"]["torch_dynamo_backends"] == {"webgpu": "tabtorch.backend.dynamo:webgpu"}
     assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]
 
 
@@ -293,29 +292,3 @@ def test_files_for_a_torch_without_it(tmp_path: Path) -> None:
     run(f"import tabtorch.backend, torch; torch.save(torch.arange(3, device='webgpu'), {str(tmp_path / 'x.pt')!r})")
     code = f"import torch; print(torch.load({str(tmp_path / 'x.pt')!r}, map_location='cpu').tolist())"
     assert started(["-c", code], "cpu", TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout == "[0, 1, 2]\n"
-
-
-#: entries of op_db that are wrong, and why; `python tests/backend_op_db.py` asks all of them
-LEFT_OUT = {
-    "chalf": "there is no complex32",
-    "hash_tensor": "there is no uint64",
-    "sparse.mm.reduce": "there are no sparse tensors",
-    "matrix_exp": "sums in another order: farther than 1e-3 of a result near nought",
-    "fft.ihfftn": "PyTorch's own form with out= copies the wrong way where there is one dimension",
-    **dict.fromkeys(
-        "double cdouble float_power renorm linalg.matrix_rank linalg.matrix_rank.hermitian log_softmax.with_dtype "
-        "nn.functional.softmin.with_dtype softmax.with_dtype".split(),
-        "asks for float64, which webgpu lacks",
-    ),
-}
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_op_db(device: str) -> None:
-    """A part of PyTorch's table of operators, another with each commit: forward, gradient, in-place, and `out=`."""
-    parts = 80 if device == "cpu" else 160
-    found = backend_op_db.ask_all(device, 2, part=(slice_of(parts, "backend op_db" + device), parts))
-    assert len(found) >= 4
-    wrong = [x for x in found if x.name not in LEFT_OUT and not {x.forward, x.gradient, x.forms} <= {"", "none"}]
-    assert not wrong, wrong
-    assert backend_op_db.totals(found)["crashes"] == 0

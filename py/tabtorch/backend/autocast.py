@@ -108,7 +108,7 @@ def _unscaled_in_single_precision() -> None:
 
     @functools.wraps(plain)
     def unscale_(self: Any, optimizer: Any) -> None:
-        scale = self._scale
+        scale = getattr(self, "_scale", None)  # one that is not enabled has none
         if scale is None or scale.device.type != NAME or not place().lacks(float64):
             return plain(self, optimizer)
         self._scale = _SinglePrecision(scale)

@@ -24,19 +24,14 @@ def register() -> None:
         before = [(name, p) for name, p in self._parameters.items() if p is not None]
         result = plain(self, fn, recurse)
         parameters = self._parameters
-        for (
-            name,
-            old,
-        ) in before:  # of a lazy module: one without sizes is made anew as one with none, and not as what it is
-            if is_lazy(old) and not is_lazy(parameters[name]):
-                new = parameters[name]
-                kind: Any = type(old)
-                parameters[name] = kind(old.requires_grad, device=new.device, dtype=new.dtype)
         for name, old in before:
             new = parameters.get(name)
             if new is not None and new is not old and NAME in (old.device.type, new.device.type):
+                kind = type(old) if is_lazy(old) else None
                 try:
                     torch.utils.swap_tensors(old, new)
+                    if kind is not None:  # the new one is a parameter, as if it had a size
+                        old.__class__ = kind
                 except RuntimeError:  # somebody holds a weak reference, or a history that is still there
                     continue
                 parameters[name] = old
