@@ -53,6 +53,81 @@ def same(x: torch.Tensor, y: Any, **kw: Any) -> None:
     torch.testing.assert_close(x.detach().cpu(), y if isinstance(y, torch.Tensor) else torch.tensor(y), **kw)
 
 
+# ---- the one device, and its one stream
+
+
+@case
+def another_index() -> None:
+    """There is one device."""
+    words = "invalid device ordinal: there is one webgpu device, index 1 was asked for"
+    saved = io.BytesIO()
+    torch.save(torch.ones(2), saved)
+    saved.seek(0)
+    for f in (
+        lambda: torch.ones(2, device="webgpu:1"),
+        lambda: torch.empty(2, device="webgpu:1"),
+        lambda: torch.tensor([1.0], device="webgpu:1"),
+        lambda: torch.ones(2).to("webgpu:1"),
+        lambda: torch.ones(2, device=W).to("webgpu:1"),
+        lambda: torch.ones_like(torch.ones(2), device="webgpu:1"),
+        lambda: torch.load(saved, map_location="webgpu:1"),
+        lambda: torch.webgpu.set_device(1),
+    ):
+        with raises(RuntimeError, words):
+            f()
+    same(torch.ones(2, device="webgpu:0"), [1.0, 1.0])
+
+
+@case
+def streams() -> None:
+    """One stream, by the words of CUDA: events are timed, and nothing waits."""
+    s = torch.webgpu.Stream()
+    first, last = (torch.webgpu.Event(enable_timing=True) for _ in range(2))
+    with torch.webgpu.stream(s):
+        first.record()
+        x = torch.ones(4, device=W) * 2
+        s.record_event(last)
+    s.wait_stream(torch.webgpu.current_stream())
+    s.wait_event(last)
+    x.record_stream(s)
+    s.synchronize()
+    assert first.elapsed_time(last) >= 0 and last.query() and s.query()
+    assert isinstance(s, torch.Stream) and s.device.type == W, s
+    assert s == torch.webgpu.current_stream() and "cuda" not in repr(s), s
+    same(x, [2.0] * 4)
+
+
+@case
+def lazy_modules_go_there_without_sizes() -> None:
+    """A module that has no sizes yet has none after a move, and an optimizer of it is told the same as by PyTorch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d()).to(W)
+    assert type(model[0].weight) is nn.UninitializedParameter and model[0].weight.device.type == W
+    model(torch.ones(2, 4, device=W)).sum().backward()
+    assert model[0].weight.shape == (3, 4) and model[0].weight.grad.device.type == W
+    assert type(pickle.loads(pickle.dumps(model))[0]) is nn.Linear
+
+
+@case
+def other_processes() -> None:
+    """One that is forked or started anew has a device of its own; tensors are not sent there."""
+    from multiprocessing.reduction import ForkingPickler
+
+    with raises(NotImplementedError, "cannot be sent to another process: send x.cpu()"):
+        ForkingPickler.dumps(torch.ones(2, device=W))
+    same(torch.ones(2, device=W) + 1, [2.0, 2.0])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, str((torch.ones(2, device=W) * 3).tolist()).encode())
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(reading, 100) == b"[3.0, 3.0]"
+    same(torch.ones(2, device=W) + 1, [2.0, 2.0])
+
+
 # ---- tensors
 
 

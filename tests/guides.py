@@ -1,8 +1,9 @@
-"""The examples of docs/*.md and README.md, read as web/guides.ts reads them, and run: python guides.py real|cpu|webgpu FILE.
+"""The examples of docs/*.md and README.md, read as web/guides.ts reads them, and run: python guides.py real|cpu|webgpu|backend FILE.
 
 A block of Python is an example. Words after `python`: `continued` goes on from the example before, `raises` ends in an error,
-`elsewhere` belongs into another program and is not run here, `gpu` wants one, `ours` is of tabtorch alone. A block of `text`
-right below is what it prints, and for an error the last line of the traceback. FILE gets a JSON list of what each printed.
+`elsewhere` belongs into another program and is not run here, `gpu` wants one, `ours` is of tabtorch alone,
+`pytorch` of real PyTorch with tabtorch's device (backend). A block of `text` right below is what it prints, and for an error the
+last line of the traceback. FILE gets a JSON list of what each printed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Example(NamedTuple):
 
     def runs(self, library: str) -> bool:
         """Whether it is for this library and device."""
+        if "pytorch" in self.about or library == "backend":
+            return library == "backend" and "pytorch" in self.about
         left_out = {"real": {"elsewhere", "ours"}, "cpu": {"elsewhere", "gpu"}, "webgpu": {"elsewhere"}}[library]
         if library == "real" and ("gpu" in self.about or "tabtorch" in self.code):
             return False
@@ -67,7 +70,10 @@ def run(example: Example, names: dict[str, Any]) -> str:
 
 
 def main(library: str, file: str) -> None:
-    if library != "real":
+    if library == "backend":
+        import tabtorch.backend
+        import tabtorch.backend.dynamo  # where it is not installed, no entry point leads there
+    elif library != "real":
         os.environ["TABTORCH_DEVICE"] = library
         import tabtorch
 

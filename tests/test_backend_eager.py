@@ -9,8 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -103,23 +105,39 @@ assert not torch.webgpu.is_available()
     )
 
 
+def _project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return table
+
+
 def _distribution(folder: Path) -> str:
     """A folder in which the package is installed as far as entry points go."""
     info = folder / "tabtorch-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tabtorch\nVersion: 0\n")
-    (info / "entry_points.txt").write_text(
-        "[torch.backends]\ntabtorch = tabtorch._autoload:autoload\n"
-        "[torch_dynamo_backends]\nwebgpu = tabtorch.backend.dynamo:webgpu\n"
-    )
+    lines = []
+    for group, entries in _project()["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {target}" for name, target in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
     return f"{folder}:{ROOT / 'py'}"
 
 
 @pytest.mark.parametrize("autoload", ["1", "0"])
 def test_torch_alone(tmp_path: Path, autoload: str) -> None:
-    """`import torch` is enough, unless it was turned off."""
-    code = "import torch; print(torch.ones(2, device='webgpu').cpu().tolist())"
+    """`import torch` is enough, of `torch.compile` as well, unless it was turned off."""
+    code = """
+import torch
+model = torch.nn.Linear(2, 2)
+expected = model(torch.ones(1, 2))
+assert torch.allclose(torch.compile(model, backend="webgpu")(torch.ones(1, 2)), expected)
+model = torch.compile(model.to("webgpu"), backend="webgpu")
+assert torch.allclose(model(torch.ones(1, 2, device="webgpu")).cpu(), expected)
+assert "webgpu" in torch._dynamo.list_backends()
+print(torch.ones(2, device="webgpu").cpu().tolist())
+"""
     env = {"PYTHONPATH": _distribution(tmp_path), "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
+    if autoload == "0":
+        code = "import torch; print(torch.ones(2, device='webgpu'))"
     done = started(["-W", "error", "-c", code], "cpu", **env)
     if autoload == "1":
         assert done.stdout == "[1.0, 1.0]\n", done.stderr
@@ -127,17 +145,8 @@ def test_torch_alone(tmp_path: Path, autoload: str) -> None:
         assert done.returncode and "webgpu" in done.stderr and "tabtorch" not in done.stderr
 
 
-def test_torch_alone_compiles(tmp_path: Path) -> None:
-    """Dynamo finds the backend by its entry point."""
-    code = "import torch; print(torch.compile(torch.add, backend='webgpu')(torch.ones(2), 1).tolist())"
-    done = started(["-c", code], "cpu", PYTHONPATH=_distribution(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="1")
-    assert done.stdout == "[2.0, 2.0]\n", done.stderr
-
-
 def test_the_entry_point_is_declared() -> None:
-    import tomllib
-
-    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    table = _project()
     assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch._autoload:autoload"}
     assert table["entry-points"]["torch_dynamo_backends"] == {"webgpu": "tabtorch.backend.dynamo:webgpu"}
     assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]

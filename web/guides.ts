@@ -3,8 +3,8 @@
  * first page, and its lists are what leads from page to page.
  *
  * A block of Python is an example: it can be tried in place. Words after `python` say more of it: `continued` goes on from
- * the example before, `raises` ends in an error, `elsewhere` belongs into another program. A block of `text` right below
- * is what it prints. tests/test_guides.py reads them the same way, and runs them.
+ * the example before, `raises` ends in an error, `elsewhere` belongs into another program, `pytorch` into
+ * PyTorch's. A block of `text` right below is what it prints. tests/test_guides.py reads them the same way, and runs them.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";

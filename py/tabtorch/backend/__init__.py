@@ -44,8 +44,8 @@ def _check(torch: Any) -> None:
     ]
     if lacking:
         raise ImportError(
-            f'tabtorch.backend was made with torch 2.13, and torch {torch.__version__} has no {", ".join(lacking)}: device="webgpu" '
-            "is not there"
+            f"tabtorch.backend was tried with torch 2.10 to 2.15, and torch {torch.__version__} has no "
+            f'{", ".join(lacking)}: device="webgpu" is not there'
         )
     other = torch._C._get_privateuse1_backend_name()
     if other != "privateuseone":

@@ -11,7 +11,7 @@ import torch
 
 from tabtorch import _lazy
 from tabtorch.backend import random_kernels
-from tabtorch.backend.tensors import NAME, place
+from tabtorch.backend.tensors import DEVICE, NAME, check_index, place
 from tabtorch.bridge import get_bridge
 
 _ours = _lazy.webgpu
@@ -26,8 +26,7 @@ def _index(device: Any) -> int:
     index = device if isinstance(device, int) else torch.device(device).index
     if not isinstance(device, int) and torch.device(device).type != NAME:
         raise ValueError(f"Expected a {NAME} device, but got: {device}")
-    if index not in (None, 0, -1):
-        raise RuntimeError(f"invalid device ordinal: there is one {NAME} device, index {index} was asked for")
+    check_index(None if index == -1 else index)
     return 0
 
 
@@ -271,14 +270,42 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 # ---- streams: the device has one
 
 
-Stream = _ours.Stream
-Event = _ours.Event
+class Event(_ours.Event):
+    """A point in the stream. With `enable_timing` it is timed once the device has come there, so it waits."""
+
+
+class Stream(torch.Stream):
+    """The stream there is: all are equal, and nothing waits for another."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **ids: Any) -> Any:
+        _index(device)
+        return super().__new__(cls, device=DEVICE)
+
+    def synchronize(self) -> None:
+        """Waits until everything sent so far is done."""
+        synchronize()
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing to wait for: all streams are one."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing to wait for: all streams are one."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """Records an event, by default a new one."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        """Whether everything is done; finds out by waiting."""
+        synchronize()
+        return True
 
 
 def current_stream(device: Any = None) -> Any:
     """The stream there is."""
-    _index(device)
-    return Stream()
+    return Stream(device)
 
 
 default_stream = current_stream

@@ -18,6 +18,7 @@ from tabtorch.backend.out_forms import check_overlap, check_shape, fits_not, set
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
+    check_index,
     place,
     unwrap,
     unwrap_marked,
@@ -90,6 +91,12 @@ def _memory_format(v: Any) -> Any:
     return None if v is None else getattr(layout, str(v).removeprefix("torch."))
 
 
+def _place(v: Any) -> Any:
+    if v is not None:
+        check_index(v.index)
+    return place()
+
+
 #: arguments that are not handed on: what they say is settled before
 _DROPPED = {"layout", "pin_memory", "non_blocking"}
 
@@ -103,7 +110,7 @@ def _converter(argument: Any, tensor: Kernel) -> Kernel | None:
     if "ScalarType" in kind:
         return _dtype
     if "Device" in kind:
-        return lambda v: place()
+        return _place
     if "MemoryFormat" in kind:
         return _memory_format
     if kind in ("number", "Scalar", "Optional[number]"):

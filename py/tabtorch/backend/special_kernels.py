@@ -11,6 +11,7 @@ from tabtorch.backend.kernels import special
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
+    check_index,
     download,
     empty,
     place,
@@ -102,6 +103,8 @@ def _empty(
 ) -> torch.Tensor:
     if pin_memory:
         raise RuntimeError("Only dense CPU tensors can be pinned")
+    if device is not None:
+        check_index(device.index)
     return empty(size, _format_strides(size, memory_format), dtype or torch.get_default_dtype())
 
 
@@ -115,6 +118,8 @@ def _empty_strided(
     device: Any = None,
     pin_memory: Any = None,
 ) -> torch.Tensor:
+    if device is not None:
+        check_index(device.index)
     return empty(size, stride, dtype or torch.get_default_dtype())
 
 
@@ -199,6 +204,11 @@ def _resize(t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) 
             whole(larger)[: before.numel()].copy_(before)
         storage = storage_over(Storage(larger.node))
     return set_storage(t, storage, t.storage_offset(), size, strides)
+
+
+@special("record_stream")
+def _record_stream(t: torch.Tensor, stream: Any) -> None:
+    """All runs in one stream: no memory is used again before."""
 
 
 @special("is_set_to")

@@ -13,7 +13,7 @@ import torch
 from torch.storage import UntypedStorage
 
 from tabtorch import _lazy
-from tabtorch.backend.tensors import DEVICE, NAME, place, storage_over, upload
+from tabtorch.backend.tensors import DEVICE, NAME, check_index, place, storage_over, upload
 from tabtorch.storage import Storage
 
 
@@ -36,7 +36,10 @@ def _bytes_of(storage: Any) -> torch.Tensor:
 
 
 def _is_ours(device: Any) -> bool:
-    return device is not None and torch.device(device).type == NAME
+    if device is None or torch.device(device).type != NAME:
+        return False
+    check_index(torch.device(device).index)
+    return True
 
 
 def _clone(self: Any) -> Any:
@@ -45,9 +48,9 @@ def _clone(self: Any) -> Any:
     return made
 
 
-def _refused(name: str) -> Any:
+def _refused(why: str) -> Any:
     def refuse(self: Any, *args: Any, **kw: Any) -> Any:
-        raise NotImplementedError(f"UntypedStorage.{name} is not there for storages on {NAME}: use a tensor over it")
+        raise NotImplementedError(why)
 
     return refuse
 
@@ -76,7 +79,7 @@ _theirs = UntypedStorage.__new__
 
 def _restore(storage: Any, location: str) -> Any:
     """For `torch.load`: a storage that was saved on the device, or is to go there."""
-    if location.partition(":")[0] != NAME:
+    if not _is_ours(location if location.partition(":")[0] == NAME else None):
         return None
     return of_bytes(_bytes_of(storage))
 
@@ -106,7 +109,9 @@ def register() -> None:
     _for_ours("_write_file", lambda self, *args: self.cpu()._write_file(*args))
     _for_ours("_set_from_file", _set_from_file)
     _for_ours("share_memory_", lambda self: self)  # as on CUDA
-    for name in ("resize_", "fill_", "__setitem__", "byteswap", "_share_fd_cpu_", "_share_filename_cpu_"):
+    for name in ("resize_", "fill_", "__setitem__", "byteswap"):
+        _for_ours(name, _refused(f"UntypedStorage.{name} is not there for storages on {NAME}: use a tensor over it"))
+    for name in ("_share_fd_cpu_", "_share_filename_cpu_"):  # Windows has one of them
         if hasattr(UntypedStorage, name):
-            _for_ours(name, _refused(name))
+            _for_ours(name, _refused(f"a tensor on {NAME} cannot be sent to another process: send x.cpu()"))
     torch.serialization.register_package(15, lambda storage: None, _restore)

@@ -77,6 +77,12 @@ def place() -> Device:
     return found
 
 
+def check_index(index: int | None) -> None:
+    """RuntimeError for another device than the one there is."""
+    if index:
+        raise RuntimeError(f"invalid device ordinal: there is one {NAME} device, index {index} was asked for")
+
+
 # ---- addresses
 
 #: Addresses of storages begin here. No system maps memory there unless a program asks for that very place: a pointer of x86-64 has
