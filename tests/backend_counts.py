@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import plain_torch  # noqa: F401
 import torch
 
+import plain_torch  # noqa: F401
 import tabtorch
 import tabtorch.backend
 import tabtorch.backend.dynamo

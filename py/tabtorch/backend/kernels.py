@@ -294,11 +294,14 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
     written = s.written
     names = [a.name for a in s.arguments]
     returns = len(s.schema.returns)
+    listed = [i for i in written if "List[" in str(s.arguments[i].real_type)]
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
         call(args, kw)
+        for i in listed:
+            lists.written(args[i] if i < len(args) else kw[names[i]])
         if not returns:
             return None
         outs = tuple(args[i] if i < len(args) else kw[names[i]] for i in written)
