@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import plain_torch  # noqa: F401
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-import tabtorch.backend
+import plain_torch  # noqa: F401
 from backend_gpt import make, step_of, tokens
 from tabtorch.engine import graph
 

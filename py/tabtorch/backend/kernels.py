@@ -230,15 +230,12 @@ def _composite(s: Signature, op: str) -> Kernel:
 
 def _general(s: Signature, f: Kernel) -> Kernel:
     """(PyTorch's arguments) -> what `f` gives for ours."""
-    converters = s.converters
     by_name = s.by_name
-    names = [a.name for a in s.arguments]
-    dropped = {i for i, n in enumerate(names) if n in _DROPPED}
+    positional = [_positional(s, f, count) for count in range(len(s.arguments) + 1)]
 
     def call(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
-        ours = [v if c is None else c(v) for v, c in zip(args, converters)]
-        if dropped and dropped & set(range(len(ours))):
-            ours = [v for i, v in enumerate(ours) if i not in dropped]
+        if not kw:
+            return positional[len(args)](*args)
         named = {}
         for n, v in kw.items():
             if n in _DROPPED:
@@ -248,9 +245,24 @@ def _general(s: Signature, f: Kernel) -> Kernel:
                 v = c(v)
             if v is not None:
                 named[n] = v
-        return f(*ours, **named)
+        return positional[len(args)](*args, **named)
 
     return call
+
+
+def _positional(s: Signature, f: Kernel, count: int) -> Kernel:
+    """`f` for so many of PyTorch's arguments, and ours by name: written out, as each call would else go through lists."""
+    space: dict[str, Any] = {"f": f}
+    given = []
+    for k, (a, c) in enumerate(zip(s.arguments[:count], s.converters)):
+        if a.name in _DROPPED:
+            continue
+        space[f"c{k}"] = c
+        given.append(f"a{k}" if c is None else f"c{k}(a{k})")
+    taken = "".join(f"a{k}, " for k in range(count))
+    exec(f"def call({taken}**named): return f({', '.join([*given, '**named'])})", space)
+    made: Kernel = space["call"]
+    return made
 
 
 def _functional(s: Signature, f: Kernel) -> Kernel:
