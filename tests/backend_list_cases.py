@@ -202,6 +202,41 @@ def memory_of_training_is_flat() -> None:
     assert alone.isfinite().all()
 
 
+def compiled_training(where: str, steps: int) -> list[tuple[int, int]]:
+    """(bytes allocated, objects that Python has) every 20 steps, of a compiled model that is on `where`."""
+
+    torch._dynamo.reset()
+    m = model().to(where)
+    run = torch.compile(m, backend="webgpu")
+    optimizer = torch.optim.AdamW(m.parameters())
+    x = torch.randn(4, 8).to(where)
+    seen = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        run(x).square().mean().backward()
+        optimizer.step()
+        if step % 20 == 19:
+            torch.webgpu.synchronize()
+            gc.collect()
+            seen.append((torch.webgpu.memory_allocated(), len(gc.get_objects())))
+    return seen
+
+
+@case
+def memory_of_compiled_training_is_flat() -> None:
+    gc.collect()
+    torch.webgpu.synchronize()
+    before = torch.webgpu.memory_allocated()
+    for where, steps in ((W, 300), ("cpu", 120)):
+        seen = compiled_training(where, steps)
+        assert seen[2][0] == seen[-1][0], (where, seen)
+        assert abs(seen[-1][1] - seen[len(seen) // 2][1]) < 50, (where, seen)
+        torch._dynamo.reset()
+        gc.collect()
+        torch.webgpu.synchronize()
+        assert torch.webgpu.memory_allocated() - before <= 256, (where, torch.webgpu.memory_allocated(), before)
+
+
 @case
 def threads_ask_for_pieces() -> None:
     for _ in range(10):

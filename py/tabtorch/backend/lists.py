@@ -40,7 +40,7 @@ class Flat:
 
     __slots__ = ("metas", "node", "windows")
 
-    def __init__(self, node: Node, metas: Sequence[Meta]) -> None:
+    def __init__(self, node: Node, metas: list[Meta]) -> None:
         self.node: Node | None = node
         self.metas = metas
         self.windows: list[Any] = []  # once one of them was asked for
@@ -61,13 +61,13 @@ class Piece(Storage):
     __slots__ = ()
 
     @property
-    def node(self) -> Node:  # type: ignore[override]
+    def node(self) -> Node:
         with LOCK:
             found = _get(self)
             if type(found) is tuple:
                 flat, k = found
                 self.node = found = flat.take(k)
-            return found  # type: ignore[no-any-return]
+            return found
 
     @node.setter
     def node(self, node: Node) -> None:
