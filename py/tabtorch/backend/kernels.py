@@ -14,10 +14,10 @@ import torch
 
 from tabtorch import _lazy
 from tabtorch.backend import lists
+from tabtorch.backend.out_forms import check_overlap, check_shape, fits_not, settle, write_out
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
-    THEIRS,
     place,
     unwrap,
     unwrap_marked,
@@ -229,13 +229,17 @@ def _composite(s: Signature, op: str) -> Kernel:
 
 
 def _general(s: Signature, f: Kernel) -> Kernel:
-    """(PyTorch's arguments) -> what `f` gives for ours."""
+    """(PyTorch's arguments) -> what `f` gives for ours. What is written to is the same of ours wherever it is an argument, too."""
     by_name = s.by_name
-    positional = [_positional(s, f, count) for count in range(len(s.arguments) + 1)]
+    positional: dict[int, Kernel] = {}
 
     def call(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+        count = len(args)
+        one = positional.get(count)
+        if one is None:
+            one = positional[count] = _positional(s, f, count)
         if not kw:
-            return positional[len(args)](*args)
+            return one(*args)
         named = {}
         for n, v in kw.items():
             if n in _DROPPED:
@@ -245,7 +249,7 @@ def _general(s: Signature, f: Kernel) -> Kernel:
                 v = c(v)
             if v is not None:
                 named[n] = v
-        return positional[len(args)](*args, **named)
+        return one(*args, **named)
 
     return call
 
@@ -254,11 +258,15 @@ def _positional(s: Signature, f: Kernel, count: int) -> Kernel:
     """`f` for so many of PyTorch's arguments, and ours by name: written out, as each call would else go through lists."""
     space: dict[str, Any] = {"f": f}
     given = []
+    in_place = s.written[:1] == [0]
     for k, (a, c) in enumerate(zip(s.arguments[:count], s.converters)):
         if a.name in _DROPPED:
             continue
         space[f"c{k}"] = c
-        given.append(f"a{k}" if c is None else f"c{k}(a{k})")
+        text = f"a{k}" if c is None else f"c{k}(a{k})"
+        if in_place and c is not None:
+            text = f"(written := {text})" if k == 0 else f"(written if a{k} is a0 else {text})"
+        given.append(text)
     taken = "".join(f"a{k}, " for k in range(count))
     exec(f"def call({taken}**named): return f({', '.join([*given, '**named'])})", space)
     made: Kernel = space["call"]
@@ -327,62 +335,49 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
             def binary(x: Any, y: Any, /, *args: Any, **kw: Any) -> Any:
                 if args or kw:
                     return kernel(x, y, *args, **kw)
-                f(unwrap_marked(x) if tensor is unwrap_marked else unwrap(x), tensor(y))
+                ours = unwrap_marked(x) if tensor is unwrap_marked else unwrap(x)
+                f(ours, ours if y is x else tensor(y))
                 return x
 
             return binary
     return kernel
 
 
-def write_out(out: torch.Tensor, r: Tensor) -> None:
-    """`out=`: resized to the result's shape with PyTorch's warning, and written to as PyTorch converts."""
-    theirs = THEIRS[r._meta.dtype]
-    if not torch.can_cast(theirs, out.dtype):
-        raise RuntimeError(
-            f"result type {_scalar_name(theirs)} can't be cast to the desired output type {_scalar_name(out.dtype)}"
-        )
-    if tuple(out.shape) != tuple(r._meta.shape):
-        if out.numel():
-            import warnings
-
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the "
-                f"required output shape {list(r._meta.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
-                "it, inplace, to zero elements with t.resize_(0).",
-                UserWarning,
-                stacklevel=3,
-            )
-        out.resize_(tuple(r._meta.shape))
-    unwrap_marked(out).copy_(r)
-
-
-def _scalar_name(d: torch.dtype) -> str:
-    special_names = {
-        "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-        "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-        "complex128": "ComplexDouble",
-    }  # fmt: skip
-    return special_names.get(str(d).removeprefix("torch."), str(d))
+#: compute in the type of `out=`, unless another is asked for
+_OF_OUT = set("eye linspace logspace arange range sum nansum prod mean cumsum cumprod".split())
 
 
 def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     """An `out=` form: our function, then a copy."""
     call = _general(s, f)
     outs = s.outs
+    pointwise = torch.Tag.pointwise in s.overload_object.tags
+    of_out = s.name in _OF_OUT
+    if of_out:
+        s.by_name.setdefault("dtype", _dtype)
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
+        given = dict(kw)
         targets = [kw.pop(n) for n in outs]
+        check_overlap(s.overload_object, targets, args, kw)
+        if of_out and kw.get("dtype") is None:
+            kw["dtype"] = targets[0].dtype
         r = call(args, kw)
+        if pointwise and len(targets) == 1:
+            check_shape(targets[0], args, r)
         results = r if isinstance(r, (list, tuple)) else (r,)
+        pairs: list[tuple[torch.Tensor, Tensor]] = []
         for target, result in zip(targets, results):
             if isinstance(target, torch.Tensor):
-                write_out(target, result)
+                pairs.append((target, result))
             else:
-                for one, value in zip(target, result if isinstance(result, (list, tuple)) else results):
-                    write_out(one, value)
+                pairs += zip(target, result if isinstance(result, (list, tuple)) else results)
+        if any(fits_not(t, x) for t, x in pairs):
+            settle(s.overload_object, outs, args, given)
+        for target, result in pairs:
+            write_out(target, result, s.name)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return kernel
@@ -429,7 +424,7 @@ _LEFT = set(
     "_new_zeros_with_same_feature_meta _has_same_storage_numel uniform normal_functional exponential geometric cauchy log_normal "
     "random _unsafe_view unsafe_split unsafe_split_with_sizes "
     "squeeze_ unsqueeze_ transpose_ t_ as_strided_ swapdims_ swapaxes_ _resize_output_ resize_as_ resize "
-    "requires_grad_ retain_grad".split()
+    "requires_grad_ retain_grad select_scatter slice_scatter diagonal_scatter as_strided_scatter".split()
 )
 
 
@@ -460,11 +455,16 @@ def _own(full: str) -> bool:
 
 
 def register() -> list[Any]:
-    """Registers all kernels with PyTorch's dispatcher: the libraries, which have to be kept."""
+    """Registers the fallback, by which the first tensor is made: the libraries, which have to be kept."""
     every = torch.library.Library("_", "IMPL")
     every.fallback(fallback, KEY)
+    return [every]
+
+
+def register_own() -> list[Any]:
+    """Registers a kernel for each operation that gets one of its own, as `register`. It takes a sixth of a second."""
     own = torch._C._dispatch_library("IMPL", "aten", KEY, "", 0)
     for full in torch._C._dispatch_get_all_op_names():
         if _own(full):
             own.impl(full[6:], KEY, _late(full[6:]))
-    return [every, own]
+    return [own]

@@ -48,7 +48,7 @@ class Flat:
     def take(self, k: int) -> Node:
         """The value of piece `k`, which asks once. In the LOCK. What has failed, or was lost, is so in each of them."""
         if self.node is not None:
-            self.windows = multi.windows_or_lost(self.node, self.metas)
+            self.windows = multi.windows_or_lost(self.node, list(self.metas))
             self.node = None
         found: Node = self.windows[k]
         self.windows[k] = None

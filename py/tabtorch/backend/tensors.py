@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -51,6 +51,10 @@ class _Place:
     device: Device | None = None
 
 
+#: what is left to do until then: `import torch` pays for none of it
+before_the_first: list[Callable[[], None]] = []
+
+
 def place() -> Device:
     """Our device under "webgpu": the GPU. `TABTORCH_DEVICE=cpu` names the kernels in JavaScript. RuntimeError if neither is there."""
     found = _Place.device
@@ -64,7 +68,12 @@ def place() -> Device:
                     "Dawn (`npm install webgpu`) and a graphics driver. TABTORCH_DEVICE=cpu runs the same kernels as JavaScript"
                 )
             wanted = "webgpu"
-        found = _Place.device = resolve(wanted)
+        found = resolve(wanted)
+        with LOCK:
+            while before_the_first:
+                before_the_first[0]()
+                del before_the_first[0]
+            _Place.device = found
     return found
 
 
@@ -106,7 +115,7 @@ _CODES = {
     for t, d in OURS.items()
 }
 _EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as PrivateUse1
-_MOST_DIMS = 64
+_MOST_DIMS = 1024
 
 # A DLManagedTensor, then its shape and strides. PyTorch copies all of it, but for `deleter`, at which it looks when the tensor
 # dies: so there is one for all tensors, and it is never freed, not even when Python ends.
@@ -323,6 +332,11 @@ def upload(t: torch.Tensor) -> Tensor:
     where = place()
     if where.lacks(d):
         _lazy.device.check_has(where, d)
+    if (
+        type(t) is not torch.Tensor
+    ):  # a class may refuse what is asked of it here: an uninitialized parameter's, its shape
+        with torch._C.DisableTorchFunctionSubclass():
+            t = t.as_subclass(torch.Tensor)
     if t.requires_grad:
         t = t.detach()
     t = t.resolve_conj().resolve_neg().contiguous()
