@@ -204,6 +204,7 @@ def memory_of_training_is_flat() -> None:
 
 def compiled_training(where: str, steps: int) -> list[tuple[int, int]]:
     """(bytes allocated, objects that Python has) every 20 steps, of a compiled model that is on `where`."""
+    import tabtorch.backend.dynamo  # noqa: F401
 
     torch._dynamo.reset()
     m = model().to(where)
