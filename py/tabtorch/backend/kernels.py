@@ -237,21 +237,16 @@ def _composite(s: Signature, op: str) -> Kernel:
 
 def _general(s: Signature, f: Kernel) -> Kernel:
     """(PyTorch's arguments) -> what `f` gives for ours. What is written to is the same of ours wherever it is an argument, too."""
-    converters = s.converters
     by_name = s.by_name
-    names = [a.name for a in s.arguments]
-    dropped = {i for i, n in enumerate(names) if n in _DROPPED}
-    in_place = s.written[:1] == [0]
+    positional: dict[int, Kernel] = {}
 
     def call(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
-        ours = [v if c is None else c(v) for v, c in zip(args, converters)]
-        if in_place:
-            target = args[0]
-            for i in range(1, len(ours)):
-                if args[i] is target:
-                    ours[i] = ours[0]
-        if dropped and dropped & set(range(len(ours))):
-            ours = [v for i, v in enumerate(ours) if i not in dropped]
+        count = len(args)
+        one = positional.get(count)
+        if one is None:
+            one = positional[count] = _positional(s, f, count)
+        if not kw:
+            return one(*args)
         named = {}
         for n, v in kw.items():
             if n in _DROPPED:
@@ -261,9 +256,28 @@ def _general(s: Signature, f: Kernel) -> Kernel:
                 v = c(v)
             if v is not None:
                 named[n] = v
-        return f(*ours, **named)
+        return one(*args, **named)
 
     return call
+
+
+def _positional(s: Signature, f: Kernel, count: int) -> Kernel:
+    """`f` for so many of PyTorch's arguments, and ours by name: written out, as each call would else go through lists."""
+    space: dict[str, Any] = {"f": f}
+    given = []
+    in_place = s.written[:1] == [0]
+    for k, (a, c) in enumerate(zip(s.arguments[:count], s.converters)):
+        if a.name in _DROPPED:
+            continue
+        space[f"c{k}"] = c
+        text = f"a{k}" if c is None else f"c{k}(a{k})"
+        if in_place and c is not None:
+            text = f"(written := {text})" if k == 0 else f"(written if a{k} is a0 else {text})"
+        given.append(text)
+    taken = "".join(f"a{k}, " for k in range(count))
+    exec(f"def call({taken}**named): return f({', '.join([*given, '**named'])})", space)
+    made: Kernel = space["call"]
+    return made
 
 
 def _functional(s: Signature, f: Kernel) -> Kernel:
@@ -307,11 +321,14 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
     written = s.written
     names = [a.name for a in s.arguments]
     returns = len(s.schema.returns)
+    listed = [i for i in written if "List[" in str(s.arguments[i].real_type)]
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
         call(args, kw)
+        for i in listed:
+            lists.written(args[i] if i < len(args) else kw[names[i]])
         if not returns:
             return None
         outs = tuple(args[i] if i < len(args) else kw[names[i]] for i in written)

@@ -40,7 +40,7 @@ class Flat:
 
     __slots__ = ("metas", "node", "windows")
 
-    def __init__(self, node: Node, metas: Sequence[Meta]) -> None:
+    def __init__(self, node: Node, metas: list[Meta]) -> None:
         self.node: Node | None = node
         self.metas = metas
         self.windows: list[Any] = []  # once one of them was asked for
@@ -178,7 +178,7 @@ def kernel(name: str, f: Callable[..., Any], otherwise: Callable[..., Any]) -> C
             runs = _runs[metas] if metas in _runs else _runs_of(metas)
             if runs is None or not all(_covers(t._storage, t._meta) for t in a):
                 return None
-            if any(m.numel != t._meta.numel for m, t in zip(metas, ours[0], strict=True)):
+            if any(m.shape != t._meta.shape for m, t in zip(metas, ours[0], strict=True)):
                 return None
             if a is not ours[0] and any(own.get(id(t._storage), k) != k for k, t in enumerate(a)):
                 return None  # what one has written the next reads
@@ -214,9 +214,16 @@ def kernel(name: str, f: Callable[..., Any], otherwise: Callable[..., Any]) -> C
                     s.written()
             else:
                 results += _pieces(flat)
+        if in_place:
+            written(tensors)
         return None if in_place else results
 
     return apply
+
+
+def written(tensors: Sequence[torch.Tensor]) -> None:
+    """Tells autograd so, which it is not told of lists."""
+    torch.autograd.graph.increment_version(tensors)
 
 
 def _point(storages: list[Storage], flat: Flat) -> None:

@@ -170,6 +170,11 @@ def _from_elsewhere(t: torch.Tensor) -> Tensor:
 
 @special("_to_copy")
 def _to_copy(x: torch.Tensor, *, non_blocking: bool = False, **kw: Any) -> torch.Tensor:
+    dtype = kw.get("dtype")
+    d = OURS.get(dtype)
+    if d is not None and len(kw) == 1 and x.device.type == NAME and x.is_contiguous() and not place().lacks(d):
+        ours = unwrap_marked(x)
+        return wrap(ours.clone() if ours._meta.dtype is d else ours.to(d))  # in one step
     # to the CPU and not waiting for it, PyTorch asks for pinned memory, of which there is none: the copy waits
     key = torch._C.DispatchKey.CompositeExplicitAutograd
     result: torch.Tensor = aten._to_copy.default._op_dk(key, x, **kw)
