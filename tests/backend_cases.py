@@ -291,6 +291,11 @@ def ranks_and_inverses() -> None:
         assert torch.linalg.matrix_rank(y, **here).item() == torch.linalg.matrix_rank(x, **kw).item(), kw
         same(torch.linalg.pinv(y, **here), torch.linalg.pinv(x, **kw), rtol=1e-4, atol=1e-5)
     assert torch.linalg.matrix_rank(y, 1e-3).item() == 1
+    assert torch.linalg.matrix_rank(y, 1e-3, out=torch.empty(0, dtype=torch.long, device=W)).tolist() == 1
+    for d in ("cpu", W):
+        w = torch.tensor([[3.0, 4.0], [0.3, 0.4]], device=d, requires_grad=True)
+        torch.renorm(w, 2, 0, 1.0).square().sum().backward()
+        torch.testing.assert_close(w.grad.cpu(), torch.tensor([[0.0, 0.0], [0.6, 0.8]]), atol=1e-4, rtol=0)
     same(torch.pinverse(y, 1e-3), torch.pinverse(x, 1e-3), rtol=1e-4, atol=1e-5)
     z = torch.eye(2, device=W).mul_(2).requires_grad_()
     torch.linalg.pinv(z).sum().backward()
