@@ -10,10 +10,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sidebyside import DEVICES
+from tabtorch import _autoload
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "tests" / "backend_cases.py"
@@ -106,7 +108,10 @@ def _distribution(folder: Path) -> str:
     info = folder / "tabtorch-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tabtorch\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[torch.backends]\ntabtorch = tabtorch.backend:autoload\n")
+    (info / "entry_points.txt").write_text(
+        "[torch.backends]\ntabtorch = tabtorch._autoload:autoload\n"
+        "[torch_dynamo_backends]\nwebgpu = tabtorch.backend.dynamo:webgpu\n"
+    )
     return f"{folder}:{ROOT / 'py'}"
 
 
@@ -122,11 +127,19 @@ def test_torch_alone(tmp_path: Path, autoload: str) -> None:
         assert done.returncode and "webgpu" in done.stderr and "tabtorch" not in done.stderr
 
 
+def test_torch_alone_compiles(tmp_path: Path) -> None:
+    """Dynamo finds the backend by its entry point."""
+    code = "import torch; print(torch.compile(torch.add, backend='webgpu')(torch.ones(2), 1).tolist())"
+    done = started(["-c", code], "cpu", PYTHONPATH=_distribution(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
 def test_the_entry_point_is_declared() -> None:
     import tomllib
 
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch.backend:autoload"}
+    assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch._autoload:autoload"}
+    assert table["entry-points"]["torch_dynamo_backends"] == {"webgpu": "tabtorch.backend.dynamo:webgpu"}
     assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]
 
 
@@ -169,6 +182,80 @@ else:
 """
         done = started(["-c", code], "cpu", PYTHONPATH=path, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 0, done.stderr
+
+
+def test_another_accelerator_stays_what_it_is() -> None:
+    """Beside CUDA the device is for those who ask: autograd of PyTorch serves one accelerator a process."""
+    run(
+        """
+import sys, warnings, torch
+from tabtorch import _autoload
+_autoload.other_accelerator = lambda torch: "cuda"
+_autoload.autoload()
+assert "tabtorch.backend" not in sys.modules and torch._C._get_privateuse1_backend_name() == "privateuseone"
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import tabtorch.backend
+(said,) = [str(w.message) for w in seen]
+assert 'backward() on "cuda" fails' in said, said
+assert (torch.ones(2, device="webgpu") + 1).tolist() == [2, 2]
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("built_for", "gpus", "hip", "found"),
+    [
+        (None, 0, None, ""),
+        ("cuda", 0, None, ""),  # PyPI's wheel, on a machine without one
+        ("cuda", 2, None, "cuda"),
+        ("cuda", -1, None, "cuda"),  # a driver whose library for management is not there
+        ("cuda", 2, "7.0", "cuda"),
+        ("mps", 1, None, "mps"),
+        ("mps", 0, None, ""),
+        ("privateuseone", 1, None, ""),
+    ],
+)
+def test_which_accelerator_there_is(
+    monkeypatch: pytest.MonkeyPatch, built_for: str | None, gpus: int, hip: str | None, found: str
+) -> None:
+    kind = None if built_for is None else SimpleNamespace(type=built_for)
+    torch = SimpleNamespace(
+        version=SimpleNamespace(hip=hip),
+        accelerator=SimpleNamespace(current_accelerator=lambda: kind),
+        cuda=SimpleNamespace(_device_count_nvml=lambda: gpus),
+        get_device_module=lambda kind: SimpleNamespace(is_available=lambda: gpus > 0),
+    )
+    monkeypatch.setattr(_autoload.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(_autoload.os.path, "exists", lambda path: True)
+    assert _autoload.other_accelerator(torch) == found
+
+    def nowhere(name: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr(_autoload.ctypes, "CDLL", nowhere)
+    if built_for == "cuda" and hip is None:
+        assert _autoload.other_accelerator(torch) == ""
+
+
+def test_what_an_import_leaves_for_the_first_tensor() -> None:
+    """Kernels and casts are registered with it, in a region of autocast as well, and by several threads once."""
+    run(
+        """
+import threading, torch, tabtorch.backend
+has = torch._C._dispatch_has_kernel_for_dispatch_key
+assert not has("aten::mm", "PrivateUse1") and not has("aten::mm", "AutocastPrivateUse1")
+made = []
+def work():
+    with torch.autocast("webgpu", dtype=torch.bfloat16):
+        x = torch.ones(2, 2, device="webgpu")
+        made.append((x @ x).dtype)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert made == [torch.bfloat16] * 4, made
+assert has("aten::mm", "PrivateUse1") and has("aten::mm", "AutocastPrivateUse1")
+"""
+    )
 
 
 def test_where_torch_is_tabtorch() -> None:

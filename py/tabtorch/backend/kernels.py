@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from tabtorch import _lazy
-from tabtorch.backend.out_forms import check_overlap, fits_not, settle, write_out
+from tabtorch.backend import lists
+from tabtorch.backend.out_forms import check_overlap, check_shape, fits_not, settle, write_out
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
@@ -22,6 +23,7 @@ from tabtorch.backend.tensors import (
     unwrap_marked,
     unwrap_operand,
     wrap,
+    wrap_parts,
 )
 from tabtorch.base import dtypes
 from tabtorch.core import layout
@@ -115,6 +117,8 @@ def back(r: Any) -> Any:
         return wrap(r)
     if isinstance(r, Tensor):
         return wrap(r.detach())
+    if isinstance(r, tuple) and len(r) > 1 and all(type(v) is Tensor for v in r):
+        return tuple(wrap_parts(r, True))
     if isinstance(r, (list, tuple)):
         return tuple([back(v) for v in r]) if isinstance(r, tuple) else [back(v) for v in r]
     return r
@@ -197,7 +201,10 @@ def make(op: str) -> Kernel:
     if s.outs:
         return _out_kernel(s, f)
     returned = all(r.alias_info is not None for r in s.schema.returns)  # what is written to, and nothing else
-    return _in_place(s, f) if s.written and returned else _functional(s, f)
+    kernel = _in_place(s, f) if s.written and returned else _functional(s, f)
+    if name.startswith("_foreach_") and name[9:].removesuffix("_") in lists.MAPS:
+        return lists.kernel(name[9:], f, kernel)
+    return kernel
 
 
 def _composite(s: Signature, op: str) -> Kernel:
@@ -222,14 +229,20 @@ def _composite(s: Signature, op: str) -> Kernel:
 
 
 def _general(s: Signature, f: Kernel) -> Kernel:
-    """(PyTorch's arguments) -> what `f` gives for ours."""
+    """(PyTorch's arguments) -> what `f` gives for ours. What is written to is the same of ours wherever it is an argument, too."""
     converters = s.converters
     by_name = s.by_name
     names = [a.name for a in s.arguments]
     dropped = {i for i, n in enumerate(names) if n in _DROPPED}
+    in_place = s.written[:1] == [0]
 
     def call(args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         ours = [v if c is None else c(v) for v, c in zip(args, converters)]
+        if in_place:
+            target = args[0]
+            for i in range(1, len(ours)):
+                if args[i] is target:
+                    ours[i] = ours[0]
         if dropped and dropped & set(range(len(ours))):
             ours = [v for i, v in enumerate(ours) if i not in dropped]
         named = {}
@@ -305,7 +318,8 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
             def binary(x: Any, y: Any, /, *args: Any, **kw: Any) -> Any:
                 if args or kw:
                     return kernel(x, y, *args, **kw)
-                f(unwrap_marked(x) if tensor is unwrap_marked else unwrap(x), tensor(y))
+                ours = unwrap_marked(x) if tensor is unwrap_marked else unwrap(x)
+                f(ours, ours if y is x else tensor(y))
                 return x
 
             return binary
@@ -320,6 +334,7 @@ def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     """An `out=` form: our function, then a copy."""
     call = _general(s, f)
     outs = s.outs
+    pointwise = torch.Tag.pointwise in s.overload_object.tags
     of_out = s.name in _OF_OUT
     if of_out:
         s.by_name.setdefault("dtype", _dtype)
@@ -333,6 +348,8 @@ def _out_kernel(s: Signature, f: Kernel) -> Kernel:
         if of_out and kw.get("dtype") is None:
             kw["dtype"] = targets[0].dtype
         r = call(args, kw)
+        if pointwise and len(targets) == 1:
+            check_shape(targets[0], args, r)
         results = r if isinstance(r, (list, tuple)) else (r,)
         pairs: list[tuple[torch.Tensor, Tensor]] = []
         for target, result in zip(targets, results):
@@ -390,7 +407,7 @@ _LEFT = set(
     "_new_zeros_with_same_feature_meta _has_same_storage_numel uniform normal_functional exponential geometric cauchy log_normal "
     "random _unsafe_view unsafe_split unsafe_split_with_sizes "
     "squeeze_ unsqueeze_ transpose_ t_ as_strided_ swapdims_ swapaxes_ _resize_output_ resize_as_ resize "
-    "requires_grad_ retain_grad".split()
+    "requires_grad_ retain_grad select_scatter slice_scatter diagonal_scatter as_strided_scatter".split()
 )
 
 
@@ -421,11 +438,16 @@ def _own(full: str) -> bool:
 
 
 def register() -> list[Any]:
-    """Registers all kernels with PyTorch's dispatcher: the libraries, which have to be kept."""
+    """Registers the fallback, by which the first tensor is made: the libraries, which have to be kept."""
     every = torch.library.Library("_", "IMPL")
     every.fallback(fallback, KEY)
+    return [every]
+
+
+def register_own() -> list[Any]:
+    """Registers a kernel for each operation that gets one of its own, as `register`. It takes a sixth of a second."""
     own = torch._C._dispatch_library("IMPL", "aten", KEY, "", 0)
     for full in torch._C._dispatch_get_all_op_names():
         if _own(full):
             own.impl(full[6:], KEY, _late(full[6:]))
-    return [every, own]
+    return [own]

@@ -73,6 +73,14 @@ def check_overlap(op: Any, targets: Sequence[Any], args: Sequence[Any], kw: dict
                         )
 
 
+def check_shape(out: torch.Tensor, args: Sequence[Any], r: Tensor) -> None:
+    """RuntimeError for an `out=` that is an argument, too, and has not the size of the result: a map cannot resize what it reads."""
+    if out.shape != r._meta.shape and any(t is out for t in args):
+        raise RuntimeError(
+            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(r._meta.shape)}"
+        )
+
+
 def fits_not(out: torch.Tensor, r: Tensor) -> bool:
     """Whether it has another type or size than the result."""
     return out.dtype is not THEIRS[r._meta.dtype] or out.shape != r._meta.shape

@@ -23,6 +23,7 @@ from tabtorch.backend.tensors import (
 )
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
+from tabtorch.ops.indexing.scatter import put_at
 from tabtorch.storage import Storage
 
 aten = torch.ops.aten
@@ -126,7 +127,8 @@ def _zero_tensor(size: Sequence[int], *, dtype: Any = None, **kw: Any) -> torch.
 def _clone(x: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
     ours = unwrap_marked(x)
     m = ours._meta
-    if m.whole and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+    kept = memory_format is None or memory_format is torch.preserve_format
+    if m.whole and (kept or memory_format is torch.contiguous_format and m.strides == contiguous_strides(m.shape)):
         node = ours._storage.node
         if node.inst.out.numel == m.numel and node.inst.out.dtype is m.dtype:
             return wrap(Tensor._wrap(node, m))  # values never change: sharing one is copying it
@@ -209,6 +211,13 @@ def _is_set_to(x: torch.Tensor, y: torch.Tensor) -> bool:
     )
 
 
+@special("_nested_tensor_from_mask_left_aligned")
+def _left_aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether `nn.TransformerEncoder` may pack a padded batch into a nested tensor: there are none here, so it keeps the padding,
+    as on every device without them."""
+    return False
+
+
 # ---- indices: those on the CPU serve, too
 
 
@@ -219,21 +228,21 @@ def _ours_or_uploaded(t: torch.Tensor | None) -> Tensor | None:
 
 
 def _places(indices: Any) -> tuple[Any, ...]:
-    return tuple(slice(None) if i is None else _ours_or_uploaded(i) for i in indices)
+    return tuple(map(_ours_or_uploaded, indices))
 
 
 @special("index.Tensor", "_unsafe_index.Tensor")
 def _index(x: torch.Tensor, indices: Any) -> torch.Tensor:
-    return wrap(unwrap(x)[_places(indices)])
+    return wrap(unwrap(x)[tuple(slice(None) if i is None else i for i in _places(indices))])
 
 
 @special("index_put_", "_index_put_impl_")
 def _index_put(
     x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
-    found = unwrap(x) if values.device.type == NAME else None
-    ours = unwrap(values) if found is not None else _zero_dim(values)
-    unwrap(x).index_put_(_places(indices), ours, accumulate)
+    ours = unwrap(x)
+    given = ours if values is x else unwrap(values) if values.device.type == NAME else _zero_dim(values)
+    put_at(ours, _places(indices), given, accumulate, True)
     return x
 
 
