@@ -15,6 +15,7 @@ _SECTION = re.compile(rf"^{HEADING}$.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _BEFORE = ("## Modules", "## Every operator")
 _TABLES = (
     ("operators", "operators of `op_db`"),
+    ("compiled", "operators of `op_db`, compiled"),
     ("modules", "modules of `module_db`"),
     ("optimizers", "optimizers of `optim_db`"),
 )

@@ -20,6 +20,7 @@ PATIENCE = 180
 #: table -> what is asked of its entries
 CHECKS = {
     "operators": ("forward", "gradient", "in-place", "out=", "out= otherwise", "layouts", "errors", "messages"),
+    "compiled": ("forward", "gradient"),
     "modules": ("forward", "gradient", "layouts", "state_dict", "made there", "errors"),
     "optimizers": ("steps", "foreach", "fused", "capturable", "differentiable", "state_dict", "errors"),
 }

@@ -1,17 +1,24 @@
 """op_db through `torch.compile(backend="webgpu")` of real PyTorch: each entry as a compiled function, against the CPU's eager result.
 
-    python tests/backend_op_db_compiled.py [PATTERN ...] [the options of backend_op_db.py]
+    python -m backend_db --table compiled
 
-Forward results and gradients, as backend_op_db.py compares them. What Dynamo and AOTAutograd themselves refuse, as
+Forward results and gradients, as operators.py compares them. What Dynamo and AOTAutograd themselves refuse, as
 `torch.compile(backend="aot_eager")` on the CPU shows, is said to be "theirs".
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import backend_op_db
+import torch
+from torch.utils._pytree import tree_map
+
+import tabtorch.backend.dynamo  # noqa: F401
+
+from . import operators
+from .comparing import leaves_of
+
+answer = operators.answer
 
 
 class CompiledEntry:
@@ -19,6 +26,8 @@ class CompiledEntry:
 
     inplace_variant = None
     supports_out = False
+    error_inputs_func = None
+    once = True
 
     def __init__(self, op: Any) -> None:
         self.entry = op
@@ -27,17 +36,13 @@ class CompiledEntry:
         return getattr(self.entry, name)
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
-        import torch
-
-        leaves = backend_op_db._flat((args, kw))
+        leaves = leaves_of((args, kw))
         here = any(
             v.device.type == "webgpu" if isinstance(v, torch.Tensor) else v == torch.device("webgpu") for v in leaves
         )
         return self._compiled("webgpu", args, kw) if here else self.entry(*args, **kw)
 
     def _compiled(self, backend: str, args: Any, kw: Any) -> Any:
-        import torch
-
         torch._dynamo.reset()
         op = self.entry.op
         try:
@@ -49,8 +54,6 @@ class CompiledEntry:
 
     def _refused(self, args: Any, kw: Any) -> bool:
         """Whether PyTorch's own backend on the CPU fails, too."""
-        import torch
-        from torch.utils._pytree import tree_map
 
         def home(v: Any) -> Any:
             if isinstance(v, torch.Tensor):
@@ -64,23 +67,6 @@ class CompiledEntry:
         return False
 
 
-def work() -> None:
-    """`backend_op_db.work` with compiled entries."""
-    import tabtorch.backend.dynamo  # noqa: F401
-
-    every = backend_op_db.entries
-    backend_op_db.entries = lambda dtype: [CompiledEntry(op) for op in every(dtype)]  # type: ignore[assignment]
-    backend_op_db.work()
-
-
-def main() -> int:
-    """The command."""
-    backend_op_db.__file__ = __file__  # what the workers run
-    return backend_op_db.main()
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--work"]:
-        work()
-    else:
-        sys.exit(main())
+def entries(dtype: Any) -> dict[str, Any]:
+    """The entries of operators.py, compiled."""
+    return {name: CompiledEntry(op) for name, op in operators.entries(dtype).items()}
