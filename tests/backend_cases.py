@@ -192,6 +192,59 @@ def strides_are_kept() -> None:
 
 
 @case
+def results_go_to_out() -> None:
+    x = torch.randn(3, 4)
+    for d in ("cpu", W):
+        y = x.clone().to(d)
+        base = torch.zeros(3, 4, 2, device=d)
+        torch.exp(y, out=base[..., 1])
+        torch.ones(3, 4, out=base[..., 0])
+        same(base.to(W), torch.stack([torch.ones(3, 4), x.exp()], 2))
+        assert torch.eye(3, out=torch.empty(0, dtype=torch.long, device=d)).sum().item() == 3
+        assert torch.cumsum(y, 0, out=torch.empty(3, 4, dtype=torch.int32, device=d)).dtype is torch.int32
+        with raises(RuntimeError, "Expected out tensor to have dtype"):
+            torch.mm(y, y.t(), out=torch.empty(3, 3, dtype=torch.complex64, device=d))
+        with raises(TypeError, "can't be cast to the desired output type Int"):
+            torch.cat([y, y], out=torch.empty(6, 4, dtype=torch.int32, device=d))
+        z = torch.zeros(1, 4, device=d)
+        with raises(RuntimeError, "more than one element of the written-to tensor"):
+            torch.add(y, 1, out=z.expand(3, 4))
+        with raises(RuntimeError, "some elements of the input tensor and the written-to"):
+            torch.exp(y[1:], out=y[:-1])
+        with raises(RuntimeError, "some elements of the input tensor and the written-to"):
+            torch.gather(y, 0, torch.zeros(3, 4, dtype=torch.long, device=d), out=y)
+        torch.exp(y, out=y)
+        same(y.to(W), x.exp())
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert torch.exp(y, out=torch.empty(2, device=d)).shape == (3, 4)
+            assert any("was resized" in str(w.message) for w in seen)
+    assert torch.ones((1,) * 65, device=W).add(1).sum().item() == 2
+
+
+@case
+def lazy_modules_move() -> None:
+    def make() -> Any:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.LazyConv1d(3, 2), nn.LazyBatchNorm1d(), nn.Flatten(), nn.LazyLinear(2))
+
+    x = torch.randn(4, 5, 6)
+    here, there, made = make(), make().to(W), None
+    with torch.device(W):
+        made = make()
+    assert all(
+        nn.parameter.is_lazy(p) for p in (*there[0].parameters(), *there[1].buffers()) if p.dtype.is_floating_point
+    )
+    for m in (here, there, made):
+        torch.manual_seed(1)
+        m(x.to(m[0].weight.device))
+    for k, v in here.state_dict().items():
+        same(there.state_dict()[k], v, atol=1e-5, rtol=1e-4)
+        same(made.state_dict()[k], v, atol=1e-5, rtol=1e-4)
+    assert type(there[0].weight) is nn.Parameter and there[0].weight.device.type == W
+
+
+@case
 def sizes_change() -> None:
     x = torch.arange(4.0, device=W)
     x.resize_(6)
@@ -329,6 +382,11 @@ def ranks_and_inverses() -> None:
         assert torch.linalg.matrix_rank(y, **here).item() == torch.linalg.matrix_rank(x, **kw).item(), kw
         same(torch.linalg.pinv(y, **here), torch.linalg.pinv(x, **kw), rtol=1e-4, atol=1e-5)
     assert torch.linalg.matrix_rank(y, 1e-3).item() == 1
+    assert torch.linalg.matrix_rank(y, 1e-3, out=torch.empty(0, dtype=torch.long, device=W)).tolist() == 1
+    for d in ("cpu", W):
+        w = torch.tensor([[3.0, 4.0], [0.3, 0.4]], device=d, requires_grad=True)
+        torch.renorm(w, 2, 0, 1.0).square().sum().backward()
+        torch.testing.assert_close(w.grad.cpu(), torch.tensor([[0.0, 0.0], [0.6, 0.8]]), atol=1e-4, rtol=0)
     same(torch.pinverse(y, 1e-3), torch.pinverse(x, 1e-3), rtol=1e-4, atol=1e-5)
     z = torch.eye(2, device=W).mul_(2).requires_grad_()
     torch.linalg.pinv(z).sum().backward()

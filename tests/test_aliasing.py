@@ -257,3 +257,27 @@ def test_a_read_sees_what_was_there_when_it_was_asked_for(writes: list[int]) -> 
                 t.add_(t.clone().flip(0))
     for want, got in [*kept, (x, y)]:
         np.testing.assert_array_equal(values(got), values(want))
+
+
+def test_writes_to_some_of_what_is_shown_again() -> None:
+    """Places of an expanded view that are not written to show the same memory as those that are: refused. All of them: written."""
+    zeros = tabtorch.zeros(1, device="cpu")
+    x, i, mask = (
+        zeros.expand(3),
+        tabtorch.tensor([0], device="cpu"),
+        tabtorch.tensor([True, False, False], device="cpu"),
+    )
+    for write in (
+        lambda: x.masked_fill_(mask, 2.0),
+        lambda: x.index_fill_(0, i, 2.0),
+        lambda: x.index_put_((i,), zeros),
+        lambda: x.__setitem__(mask, 3.0),
+        lambda: x.expand(2, 3).__setitem__((slice(None), i), zeros + 1),
+    ):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+            write()
+    rows = tabtorch.zeros(1, 3, device="cpu")
+    rows.expand(2, 3).masked_fill_(mask, 2.0)
+    rows.expand(2, 3).index_fill_(1, i + 1, 4.0)
+    rows.expand(2, 3)[:, i + 2] = 5.0
+    assert rows.tolist() == [[2.0, 4.0, 5.0]]

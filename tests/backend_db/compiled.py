@@ -1,20 +1,24 @@
-"""op_db through `torch.compile(backend="webgpu")`: forward and gradient of each entry, against the CPU's eager result.
+"""op_db through `torch.compile(backend="webgpu")` of real PyTorch: each entry as a compiled function, against the CPU's eager result.
 
-What Dynamo and AOTAutograd themselves refuse, as `torch.compile(backend="aot_eager")` on the CPU shows, is said to be "theirs".
+    python -m backend_db --table compiled
+
+Forward results and gradients, as operators.py compares them. What Dynamo and AOTAutograd themselves refuse, as
+`torch.compile(backend="aot_eager")` on the CPU shows, is said to be "theirs".
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 import tabtorch.backend.dynamo  # noqa: F401
 
 from . import operators
-from .comparing import NAME, said
+from .comparing import leaves_of
+
+answer = operators.answer
 
 
 class CompiledEntry:
@@ -22,6 +26,8 @@ class CompiledEntry:
 
     inplace_variant = None
     supports_out = False
+    error_inputs_func = None
+    once = True
 
     def __init__(self, op: Any) -> None:
         self.entry = op
@@ -30,11 +36,11 @@ class CompiledEntry:
         return getattr(self.entry, name)
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
-        there = any(
-            v.device.type == NAME if isinstance(v, torch.Tensor) else v == torch.device(NAME)
-            for v in tree_leaves((args, kw))
+        leaves = leaves_of((args, kw))
+        here = any(
+            v.device.type == "webgpu" if isinstance(v, torch.Tensor) else v == torch.device("webgpu") for v in leaves
         )
-        return self._compiled(NAME, args, kw) if there else self.entry(*args, **kw)
+        return self._compiled("webgpu", args, kw) if here else self.entry(*args, **kw)
 
     def _compiled(self, backend: str, args: Any, kw: Any) -> Any:
         torch._dynamo.reset()
@@ -42,7 +48,7 @@ class CompiledEntry:
         try:
             return torch.compile(lambda *args, **kw: op(*args, **kw), backend=backend)(*args, **kw)
         except Exception as error:
-            if backend == NAME and self._refused(args, kw):
+            if backend == "webgpu" and self._refused(args, kw):
                 raise RuntimeError(f"theirs: {str(error).splitlines()[0]}") from None
             raise
 
@@ -62,19 +68,5 @@ class CompiledEntry:
 
 
 def entries(dtype: Any) -> dict[str, Any]:
-    """The entries that have a type on the CPU, by name."""
+    """The entries of operators.py, compiled."""
     return {name: CompiledEntry(op) for name, op in operators.entries(dtype).items()}
-
-
-def answer(op: Any, samples: int, dtype: Any, found: dict[str, str]) -> None:
-    """Enters check -> "" or why it failed. What follows a failure is not asked."""
-    with_gradients = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    for s in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=with_gradients), samples):
-        for check, passes in operators._checks(op, s, with_gradients):
-            if check in ("forward", "gradient"):
-                try:
-                    passes()
-                    found[check] = ""
-                except Exception as e:
-                    found[check] = said(e)
-                    return

@@ -19,8 +19,7 @@ _EVERYWHERE = {
 }
 #: on webgpu only
 _ON_WEBGPU = dict.fromkeys(
-    "double cdouble float_power linalg.matrix_rank linalg.matrix_rank.hermitian log_softmax.with_dtype "
-    "nn.functional.softmin.with_dtype softmax.with_dtype".split(),
+    "double cdouble float_power log_softmax.with_dtype nn.functional.softmin.with_dtype softmax.with_dtype".split(),
     _WIDE,
 )
 

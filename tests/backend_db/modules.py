@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import itertools
@@ -15,6 +16,8 @@ from torch.utils._pytree import tree_map
 
 from .comparing import (
     NAME,
+    NotThere,
+    check_there,
     compare,
     compare_gradients,
     differentiable,
@@ -38,22 +41,30 @@ def answer(info: Any, samples: int, dtype: Any, found: dict[str, str]) -> None:
     for training in (True, False):
         taken = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
         for s in itertools.islice((s for s in taken if s.forward_input is not None), samples):
-            for check, passes in _checks(info, s, training):
+            for check, passes in _unless_not_there(_checks(info, s, training)):
                 if found.get(check):
                     continue
                 try:
                     passes()
                     found[check] = ""
+                except NotThere:
+                    continue
                 except Exception as e:
                     found[check] = f"{said(e)} ({'training' if training else 'eval'})"
         if info.module_error_inputs_func is not None and not found.get("errors"):
             _errors(info, dtype, training, found)
 
 
+def _unless_not_there(checks: Iterator[Any]) -> Iterator[Any]:
+    with contextlib.suppress(NotThere):
+        yield from checks
+
+
 def _checks(info: Any, s: ModuleInput, training: bool) -> Iterator[tuple[str, Callable[[], None]]]:
     made, call = s.constructor_input, s.forward_input
     torch.manual_seed(0)
     here = info.module_cls(*made.args, **made.kwargs).train(training)
+    check_there(*here.buffers())
     if not info.is_lazy:
         yield "made there", lambda: _made_there(info, made)
     else:
@@ -110,7 +121,9 @@ def _made_there(info: Any, made: Any) -> None:
     """The constructor on the device gives the initial values that the seed gives on the CPU."""
     torch.manual_seed(0)
     here = info.module_cls(*made.args, **made.kwargs)
+    moved(made.args), moved(made.kwargs)
     args, kwargs = tree_map(lambda v: copy.deepcopy(v).to(NAME) if hasattr(v, "to") else v, (made.args, made.kwargs))
+    kwargs = {k: torch.device(NAME) if k == "device" else v for k, v in kwargs.items()}
     torch.manual_seed(0)
     with torch.device(NAME):
         there = info.module_cls(*args, **kwargs)
@@ -194,6 +207,8 @@ def _errors(info: Any, dtype: Any, training: bool, found: dict[str, str]) -> Non
             if isinstance(wanted, Exception):
                 same_error(wanted, got)
                 found["errors"] = ""
+        except NotThere:
+            continue
         except Exception as error:
             found["errors"] = said(error)
             return

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 from .comparing import (
     HALVES,
     NAME,
+    NotThere,
     as_near,
     compare,
     compare_gradients,
@@ -55,6 +56,8 @@ def answer(op: Any, samples: int, dtype: Any, found: dict[str, str]) -> None:
             try:
                 passes()
                 found[check] = ""
+            except NotThere:
+                continue
             except Exception as e:
                 found[check] = f"{said(e)}"
         if found.get("forward"):
@@ -180,7 +183,7 @@ def _forms(op: Any, s: Any, call: Call, expected: Any) -> Iterator[tuple[str, Ca
         def in_place() -> None:
             here = x.detach().clone()
             assert op.inplace_variant(here, *args, **kw) is here, "an in-place operation gave another tensor"
-            compare(wanted, here)
+            _same(op, s, wanted, here)
 
         if not isinstance(wanted, Exception):  # this form is for the sample
             yield "in-place", _no_grad(in_place)
@@ -189,7 +192,8 @@ def _forms(op: Any, s: Any, call: Call, expected: Any) -> Iterator[tuple[str, Ca
             if make is _plain_out or op.name not in _WRITE_AMISS:
                 check = "out=" if make is _plain_out else "out= otherwise"
                 yield check, _no_grad(functools.partial(_with_out, op, s, call, expected, make))
-    if any(t.numel() > 1 for t in tensors_of((s.input, s.args, s.kwargs))):
+    once = getattr(op, "once", False)  # a call of it takes long
+    if not once and any(t.numel() > 1 for t in tensors_of((s.input, s.args, s.kwargs))):
         # rows that are all the same make matrices singular
         for lay in (
             ()
@@ -236,6 +240,8 @@ def _float_out(like: torch.Tensor, device: str) -> torch.Tensor:
     )
 
 
+#: of what was computed in halves, whatever it became
+_NEAR = {torch.float16: (2e-2, 2e-2), torch.bfloat16: (4e-2, 4e-2)}
 _OTHER_OUTS = (_smaller_out, _larger_out, _apart_out, _integer_out, _float_out)
 #: PyTorch's own forms for the CPU leave an `out=` unwritten, or write past it
 _WRITE_AMISS = {"fft.ihfftn", "fft.hfft2", "fft.hfftn", "fft.ihfft2"}
@@ -271,9 +277,13 @@ def _with_out(op: Any, s: Any, call: Call, expected: Any, make: Any) -> None:
             return
         assert found is outs[1], "out= gave another tensor"
         # PyTorch's own kernels do not all look at how `out=` lies
-        compare(expected if wanted.dtype is expected.dtype else wanted, found)
+        if wanted.dtype is expected.dtype:
+            _same(op, s, expected, found)
+        else:
+            compare(wanted, found, near=_NEAR.get(expected.dtype))
         if make is _apart_out:
-            assert found.stride() == make(expected, "cpu").stride(), f"strides {found.stride()}"
+            strides = make(expected, "cpu").stride(), wanted.stride()
+            assert found.stride() in strides, f"strides {found.stride()}"
         assert warned[1] or not warned[0], "no warning of a resize"
 
 
@@ -351,5 +361,7 @@ def _errors(op: Any, found: dict[str, str]) -> None:
                 found.setdefault("messages", f"{said(got)[:250]}, not {said(wanted)[:250]}")
             found.setdefault("messages", "")
             found.setdefault("errors", "")
+        except NotThere:
+            continue
         except Exception as error:
             found["errors"] = said(error)

@@ -17,7 +17,7 @@ from .comparing import NAME, compare, moved, outcome, said, same_error
 STEPS = 5
 _SHAPES = ((5, 4), (5,), (5, 5), (5,), (3, 5), (3,))
 #: states that are one number, and stay on the CPU but with capturable=True
-_NUMBERS = ("step", "mu_product")
+_NUMBERS = ("step", "mu_product", "t")
 
 
 def entries(dtype: Any) -> dict[str, Any]:

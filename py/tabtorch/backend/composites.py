@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tabtorch.backend.out_forms import resize_out
 from tabtorch.backend.tensors import NAME, OURS, place
 from tabtorch.base.dtypes import float64
 from tabtorch.engine.view import Meta, contiguous_meta
@@ -14,6 +15,13 @@ from tabtorch.ops.neural.attention import fits
 
 aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+_RANKS_OUT = {
+    "out": "default",
+    "out_tol_tensor": "tol_tensor",
+    "atol_rtol_float_out": "atol_rtol_float",
+    "atol_rtol_tensor_out": "atol_rtol_tensor",
+}
 
 
 def _tolerances(x: torch.Tensor, atol: float | None, rtol: float | None) -> dict[str, torch.Tensor]:
@@ -59,6 +67,31 @@ def _by_tensors(op: Any) -> Any:
                 defaults["rtol"] = torch.where(atol > 0, torch.zeros_like(defaults["rtol"]), defaults["rtol"])
             atol, rtol = (defaults["atol"] if atol is None else atol), (defaults["rtol"] if rtol is None else rtol)
         return op._op_dk(_COMPOSITE, x, atol=atol, rtol=rtol, hermitian=hermitian)
+
+    return kernel
+
+
+def _renorm(x: torch.Tensor, p: Any, dim: int, maxnorm: Any) -> torch.Tensor:
+    """The slices along `dim` whose norm is larger than `maxnorm`, scaled down to it. PyTorch's gradient has float64 numbers."""
+    aten.renorm(torch.empty_like(x, device="meta"), p, dim, maxnorm)  # says what is wrong with the arguments
+    others = [d for d in range(x.dim()) if d != dim % x.dim()]
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
+    norm = torch.linalg.vector_norm(x, p, others, keepdim=True, dtype=wide)
+    factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), torch.ones_like(norm))
+    return x * factor.to(x.dtype)
+
+
+def _to_out(op: Any) -> Any:
+    """An operation with `out=`, of integers, by the form without."""
+
+    def kernel(*args: Any, out: torch.Tensor, **kw: Any) -> torch.Tensor:
+        r = op(*args, **kw)
+        if not torch.can_cast(r.dtype, out.dtype):
+            raise RuntimeError(
+                f"Expected result to be safely castable from Long dtype, but got result with dtype {out.dtype}"
+            )
+        resize_out(out, tuple(r.shape))
+        return out.copy_(r)
 
     return kernel
 
@@ -120,6 +153,11 @@ def register() -> list[Any]:
             library.impl(f"{name}.atol_rtol_float", key, _by_tolerances(packet.atol_rtol_float, to))
             library.impl(name, key, _by_one(packet.default, to, one))
         library.impl("linalg_matrix_rank.atol_rtol_tensor", key, _by_tensors(aten.linalg_matrix_rank.atol_rtol_tensor))
+        rank = aten.linalg_matrix_rank
+        for overload, plain in _RANKS_OUT.items():
+            library.impl(f"linalg_matrix_rank.{overload}", key, _to_out(getattr(rank, plain)))
         library.impl("scaled_dot_product_attention", key, _attention)
         kept.append(library)
-    return kept
+    above = torch._C._dispatch_library("IMPL", "aten", "AutogradPrivateUse1", "", 0)
+    above.impl("renorm", "AutogradPrivateUse1", _renorm)
+    return [*kept, above]

@@ -117,6 +117,22 @@ def settle(op: Any, names: Sequence[str], args: Sequence[Any], kw: dict[str, Any
                     out.as_strided_(like.shape, like.stride())
 
 
+def resize_out(out: torch.Tensor, shape: tuple[int, ...]) -> None:
+    """`out=` as a result of this shape wants it, with PyTorch's warning if it had elements."""
+    if tuple(out.shape) == shape:
+        return
+    if out.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the "
+            f"required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch release "
+            "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
+            "it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=4,
+        )
+    out.resize_(shape)
+
+
 def write_out(out: torch.Tensor, r: Tensor, name: str = "") -> None:
     """`out=` of an operation: resized to the result's shape with PyTorch's warning, and written to as PyTorch converts."""
     theirs = THEIRS[r._meta.dtype]
@@ -128,17 +144,7 @@ def write_out(out: torch.Tensor, r: Tensor, name: str = "") -> None:
         raise RuntimeError(
             f"result type {_scalar_name(theirs)} can't be cast to the desired output type {_scalar_name(out.dtype)}"
         )
-    if out.shape != r._meta.shape:
-        if out.numel():
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the "
-                f"required output shape {list(r._meta.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
-                "it, inplace, to zero elements with t.resize_(0).",
-                UserWarning,
-                stacklevel=3,
-            )
-        out.resize_(tuple(r._meta.shape))
+    resize_out(out, tuple(r._meta.shape))
     unwrap_marked(out).copy_(r)
 
 

@@ -15,7 +15,7 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.gather import OUT_OF_RANGE, TAKE_ERROR, check_index_dtype, range_error
 from tabtorch.ops.indexing.index_maps import check_range
 from tabtorch.ops.indexing.scatter import finish, index_put_node
-from tabtorch.ops.machinery.inplace import check_overlap
+from tabtorch.ops.machinery.inplace import check_overlap, repeated
 from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into, with_out
 from tabtorch.ops.machinery.out_types import EXACT
@@ -178,7 +178,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
     if in_place:
-        check_overlap(x, (index,), True, True)
+        check_overlap(x, (index,), True, d not in repeated(m))
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, -size, range_error(d, IndexError), "index_fill")
     v = (

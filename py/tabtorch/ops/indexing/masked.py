@@ -19,7 +19,7 @@ from tabtorch.ops.indexing.index_maps import every_example, expanded, row_sums
 from tabtorch.ops.indexing.scatter import base_node, finish
 from tabtorch.ops.machinery.arguments import class_name
 from tabtorch.ops.machinery.asserts import Complaint, assert_range
-from tabtorch.ops.machinery.inplace import check_overlap
+from tabtorch.ops.machinery.inplace import check_overlap, repeated
 from tabtorch.ops.machinery.integer_bounds import Range
 from tabtorch.ops.machinery.operand_devices import moved, on_device_of
 from tabtorch.ops.machinery.out_types import same
@@ -71,12 +71,13 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
     mask = on_device_of(x, mask)
-    if in_place:
-        check_overlap(x, (mask,), repeats=True)
     shapes = (m.shape, mask._meta.shape) if in_place else (mask._meta.shape, m.shape)
     shape = broadcast_shapes(*shapes) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
+    if in_place:  # what is shown again must be filled again
+        again = repeated(m)
+        check_overlap(x, (mask,), repeats=not again or set(again) <= set(repeated(expanded(mask._meta, m.shape))))
     if tensor_value is not None:
         v: Any = tensor_value.detach()
         if v._meta.device.number != m.device.number:

@@ -24,7 +24,7 @@ from tabtorch.ops.compatibility.settings import deterministic
 from tabtorch.ops.indexing.gather import check_index_shape, index_prepared, prepared, range_error
 from tabtorch.ops.indexing.index_maps import check_range, expanded, layout, lines
 from tabtorch.ops.indexing.scatter_kernels import INDEX_PUT, SCATTER
-from tabtorch.ops.machinery.inplace import check_overlap, set_node
+from tabtorch.ops.machinery.inplace import check_overlap, repeated, set_node
 from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import with_out
 from tabtorch.ops.machinery.registry import register
@@ -172,8 +172,11 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
     """`index_put` with PyTorch's checks; `values` may be a Python number that fits the dtype."""
     if in_place:
         check_inplace(x, (values,))
-        check_overlap(x, (values, *indices), True, True)
     ready = prepared(x, indices, "index_put")
+    if in_place:
+        alike = not accumulate and (not isinstance(values, Tensor) or values._meta.numel == 1)
+        same = all(alike and (d >= len(ready) or ready[d] is None) for d in repeated(x._meta))
+        check_overlap(x, (values, *indices), True, same)
     if isinstance(values, Tensor):
         m, vm = x._meta, values._meta
         if vm.dtype is not m.dtype:

@@ -131,6 +131,11 @@ def is_dense(m: Meta) -> bool:
     return True
 
 
+def repeated(m: Meta) -> list[int]:
+    """The dimensions along which a view shows the same elements again and again."""
+    return [d for d, (n, st) in enumerate(zip(m.shape, m.strides)) if st == 0 and n > 1]
+
+
 def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = False, marked: bool = False) -> None:
     """RuntimeError, as PyTorch's, for a write to `t` that would meet elements twice, or change an input while it is read.
 
@@ -140,7 +145,7 @@ def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = F
     """
     m = t._meta
     dense = m.contiguous or is_dense(m)
-    if not dense and not (repeats and not m.mark) and any(st == 0 and n > 1 for n, st in zip(m.shape, m.strides)):
+    if not dense and not (repeats and not m.mark) and repeated(m):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
