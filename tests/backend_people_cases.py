@@ -306,7 +306,8 @@ class Windows(nn.Module):
         y = y.view(b, h // 4, 4, w // 4, 4, c).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, c)
         q, k, v = self.qkv(y).reshape(-1, 16, 3, 2, c // 2).permute(2, 0, 3, 1, 4).unbind(0)
         region = torch.zeros(h, w, device=x.device)
-        for n, (i, j) in enumerate([(slice(0, -4), slice(-4, -2)), (slice(-4, -2), slice(0, -4)), (slice(-2, None), slice(-2, None))]):  # fmt: skip
+        places = ((slice(0, -4), slice(-4, -2)), (slice(-4, -2), slice(0, -4)), (slice(-2, None), slice(-2, None)))
+        for n, (i, j) in enumerate(places):
             region[i, j] = n + 1
         region = region.view(h // 4, 4, w // 4, 4).permute(0, 2, 1, 3).reshape(-1, 16)
         mask = (region[:, None] != region[:, :, None]) * -100.0

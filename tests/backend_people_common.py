@@ -42,7 +42,7 @@ WAYS: dict[str, tuple[str, Wrap]] = {"eager": (D, plain), "compiled": (D, compil
 def import_torchvision() -> None:
     """torchvision, also where the wheel there is was made for another torch, and has none of its own operators."""
     try:
-        import torchvision  # noqa: F401
+        import torchvision
     except RuntimeError:
         torch.library.define("torchvision::nms", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         import torchvision  # noqa: F401
