@@ -589,6 +589,8 @@ def gradients_are_scaled() -> None:
         moved = not torch.equal(before, layer.weight)
         assert moved is (k < 3), k
     assert scaler.get_scale() == 4.0  # doubled after two steps, halved by the infinite one
+    for device in (W, "cpu"):
+        torch.amp.GradScaler(device, enabled=False).unscale_(optimizer)  # nothing
 
 
 # ---- random numbers

@@ -150,7 +150,8 @@ def same_numbers(want: list[Any], got: list[Any], near: float) -> bool:
 def values_of(tensors: list[Any], lib: Any) -> list[list[Any]]:
     """The elements of tensors as numbers. tabtorch is asked for all of them at once."""
     if lib.__name__ != "tabtorch" and not hasattr(lib, "_tabtorch"):
-        return [plain(t) for t in tensors]
+        with lib.inference_mode():
+            return [plain(t) for t in tensors]
     import tabtorch
     from tabtorch.core.to_host import _source, decode
     from tabtorch.engine.graph import read_many

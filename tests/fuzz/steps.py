@@ -10,6 +10,7 @@ Arguments: numbers, strings, None; `["T", i]` tensor number i of the program; `[
 from __future__ import annotations
 
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -232,6 +233,9 @@ def error_of(e: Exception) -> list[str]:
     text = str(e).split("\n")[0]
     for word, plain_word in _PLACES.items():
         text = text.replace(word, plain_word)
+    text = re.sub(
+        r"\b(?:CPU|webgpu)(\w+)Type\b", r"torch.\1Tensor", text
+    )  # real PyTorch's words for a device of a backend
     return ["error", type(e).__name__, text]
 
 

@@ -127,7 +127,8 @@ def _zero_tensor(size: Sequence[int], *, dtype: Any = None, **kw: Any) -> torch.
 def _clone(x: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
     ours = unwrap_marked(x)
     m = ours._meta
-    if m.whole and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+    kept = memory_format is None or memory_format is torch.preserve_format
+    if m.whole and (kept or memory_format is torch.contiguous_format and m.strides == contiguous_strides(m.shape)):
         node = ours._storage.node
         if node.inst.out.numel == m.numel and node.inst.out.dtype is m.dtype:
             return wrap(Tensor._wrap(node, m))  # values never change: sharing one is copying it
@@ -185,6 +186,8 @@ def _number(t: torch.Tensor) -> Any:
 def _resize(t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
     """What lies in the storage stays; a storage that is too small is another, larger one."""
     size = list(size)
+    if size == list(t.shape) and memory_format is None:
+        return t  # with the strides that it has
     strides = list(_format_strides(size, memory_format) or contiguous_strides(tuple(size)))
     need = 0 if 0 in size else 1 + t.storage_offset() + sum((n - 1) * st for n, st in zip(size, strides))
     storage = t.untyped_storage()
@@ -225,21 +228,21 @@ def _ours_or_uploaded(t: torch.Tensor | None) -> Tensor | None:
 
 
 def _places(indices: Any) -> tuple[Any, ...]:
-    return tuple(slice(None) if i is None else _ours_or_uploaded(i) for i in indices)
+    return tuple(map(_ours_or_uploaded, indices))
 
 
 @special("index.Tensor", "_unsafe_index.Tensor")
 def _index(x: torch.Tensor, indices: Any) -> torch.Tensor:
-    return wrap(unwrap(x)[_places(indices)])
+    return wrap(unwrap(x)[tuple(slice(None) if i is None else i for i in _places(indices))])
 
 
 @special("index_put_", "_index_put_impl_")
 def _index_put(
     x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
-    found = unwrap(x) if values.device.type == NAME else None
-    ours = unwrap(values) if found is not None else _zero_dim(values)
-    put_at(unwrap(x), [_ours_or_uploaded(i) for i in indices], ours, accumulate, True)
+    ours = unwrap(x)
+    given = ours if values is x else unwrap(values) if values.device.type == NAME else _zero_dim(values)
+    put_at(ours, _places(indices), given, accumulate, True)
     return x
 
 
