@@ -39,6 +39,7 @@ SHIPPED = {".py", ".pyi", ".js", ".mjs", ".json", ".typed"}
 #: read. A tab has no use for it
 HOST_ONLY = {
     "pytest_tabtorch.py",
+    "tabtorch/_autoload.py",
     "tabtorch/_lazy_types.pyi",
     "tabtorch/autograd/__init__.pyi",
     "tabtorch/bridge/host.mjs",

@@ -264,6 +264,22 @@ def indices() -> None:
 
 
 @case
+def histograms_of_integers() -> None:
+    """As on other GPUs, and unlike on the CPU. Mixtures of experts count their tokens so."""
+    x = torch.tensor([[3, 0, 1], [3, 7, 2]])
+    for dtype in (torch.int32, torch.int64, torch.uint8):
+        for bins, low, high in ((4, 0, 3), (3, 0, 0), (2, 1, 3), (5, 3, 7)):
+            want = torch.histc(x.float(), bins, low, high).to(dtype)
+            same(torch.histc(x.to(dtype).to(W), bins, low, high), want)
+    same(torch.histc(torch.full((3,), 5, device=W), 2), [0, 3])
+    same(torch.histc(torch.ones(0, dtype=torch.int64, device=W), 2), [0, 0])
+    with raises(RuntimeError, "max must be larger than min"):
+        torch.histc(x.to(W), 2, 3, 1)
+    with raises(RuntimeError, "bins must be > 0"):
+        torch.histc(x.to(W), 0)
+
+
+@case
 def ranks_and_inverses() -> None:
     """PyTorch's own formulas for these make numbers of float64 on the way."""
     x = torch.tensor([[1.0, 2.0], [2.0, 4.0], [0.0, 1e-9]])
@@ -489,6 +505,42 @@ def a_transformer_layer() -> None:
     same(layer(x.to(W)), expected.detach(), rtol=1e-4, atol=1e-5)
     with torch.no_grad():  # PyTorch's fast path
         same(layer(x.to(W)), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+@case
+def a_padded_batch() -> None:
+    """On the CPU the encoder packs it into a nested tensor, and what comes out of padding is 0."""
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    x = torch.randn(2, 4, 8)
+    padding = torch.tensor([[False] * 4, [False, False, True, True]])
+    expected = encoder(x, src_key_padding_mask=padding).detach()
+    with torch.no_grad():
+        found = encoder.to(W)(x.to(W), src_key_padding_mask=padding.to(W))
+    same(found[~padding.to(W)], expected[~padding], rtol=1e-4, atol=1e-5)
+
+
+@case
+def written_between_whole_dimensions() -> None:
+    """Indices in some dimensions, and others taken whole: ATen's list of indices has None for those."""
+    rows, columns = torch.tensor([0, 2, 0]), torch.tensor([1, 3, 1])
+    for accumulate in (False, True):
+        x = torch.arange(60.0).reshape(3, 4, 5)
+        y = x.to(W)
+        x[:, :, columns] = -1.0
+        y[:, :, columns.to(W)] = -1.0
+        x[rows, :, columns] = torch.full((3, 4), 7.0)
+        y[rows.to(W), :, columns.to(W)] = torch.full((3, 4), 7.0, device=W)
+        if accumulate:
+            ones = torch.ones(3, 4)
+            torch.ops.aten.index_put_(x, [rows, None, columns], ones, True)
+            torch.ops.aten.index_put_(y, [rows.to(W), None, columns.to(W)], ones.to(W), True)
+        same(y, x)
+    z = torch.randn(3, 4, 5, requires_grad=True)
+    z[rows, :, columns].sin().sum().backward()
+    w = z.detach().to(W).requires_grad_()
+    w[rows.to(W), :, columns.to(W)].sin().sum().backward()
+    same(w.grad, z.grad)
 
 
 @case

@@ -109,14 +109,16 @@ def compiled(f: Any, **kw: Any) -> Any:
 
 
 def counted(call: Callable[[], Any]) -> dict[str, int]:
-    """What a call makes the runtime do: `runs` of plans, new `kernels`, `reads`, `uploadBytes`, … and new `planned`."""
+    """What a call makes the runtime do: `runs` of plans, new `kernels`, `reads`, `uploadBytes`, … and what was `planned`, and how
+    many `schedules` were made for that."""
     graph.flush()
-    before, plans = get_bridge().stats(), graph.counts["plans"]
+    before, plans, schedules = get_bridge().stats(), graph.counts["plans"], graph.counts["schedules"]
     call()
     graph.flush()
     after = get_bridge().stats()
     found = {k: v - before[k] for k, v in after.items() if isinstance(v, (int, float))}
-    return {**found, "planned": graph.counts["plans"] - plans}
+    made = {"planned": graph.counts["plans"] - plans, "schedules": graph.counts["schedules"] - schedules}
+    return {**found, **made}
 
 
 def close(a: Any, b: Any, tolerance: float = 1e-5) -> None:

@@ -1,4 +1,7 @@
-"""`torch.compile(model, backend="webgpu")` of real PyTorch: the cases of dynamo_cases.py, in a process of their own for each device."""
+"""`torch.compile(model, backend="webgpu")` of real PyTorch: the cases of dynamo_cases.py and of what that imports.
+
+They run in a process of their own for each device.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from sidebyside import DEVICES
 HERE = Path(__file__).resolve().parent
 CASES = [
     node.name.removeprefix("case_")
-    for node in ast.parse((HERE / "dynamo_cases.py").read_text()).body
+    for file in ("dynamo_cases.py", "dynamo_sizes.py", "dynamo_control.py")
+    for node in ast.parse((HERE / file).read_text()).body
     if isinstance(node, ast.FunctionDef) and node.name.startswith("case_")
 ]
 #: what is run on the GPU, too: a software adapter is slow, and what Dynamo does is the same for both
@@ -31,6 +35,9 @@ ON_WEBGPU = [
     "dropout",
     "types",
     "lost_device",
+    "cond",
+    "views_of_one",
+    "sizes_decoding",
 ]
 
 

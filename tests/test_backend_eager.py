@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-import backend_op_db
 from sidebyside import DEVICES
-from slices import slice_of
+from tabtorch import _autoload
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = ROOT / "tests" / "backend_cases.py"
@@ -108,7 +108,10 @@ def _distribution(folder: Path) -> str:
     info = folder / "tabtorch-0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tabtorch\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[torch.backends]\ntabtorch = tabtorch.backend:autoload\n")
+    (info / "entry_points.txt").write_text(
+        "[torch.backends]\ntabtorch = tabtorch._autoload:autoload\n"
+        "[torch_dynamo_backends]\nwebgpu = tabtorch.backend.dynamo:webgpu\n"
+    )
     return f"{folder}:{ROOT / 'py'}"
 
 
@@ -124,11 +127,19 @@ def test_torch_alone(tmp_path: Path, autoload: str) -> None:
         assert done.returncode and "webgpu" in done.stderr and "tabtorch" not in done.stderr
 
 
+def test_torch_alone_compiles(tmp_path: Path) -> None:
+    """Dynamo finds the backend by its entry point."""
+    code = "import torch; print(torch.compile(torch.add, backend='webgpu')(torch.ones(2), 1).tolist())"
+    done = started(["-c", code], "cpu", PYTHONPATH=_distribution(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
 def test_the_entry_point_is_declared() -> None:
     import tomllib
 
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch.backend:autoload"}
+    assert table["entry-points"]["torch.backends"] == {"tabtorch": "tabtorch._autoload:autoload"}
+    assert table["entry-points"]["torch_dynamo_backends"] == {"webgpu": "tabtorch.backend.dynamo:webgpu"}
     assert table["optional-dependencies"]["torch"] == ["torch>=2.10"]
 
 
@@ -173,6 +184,80 @@ else:
     assert done.returncode == 0, done.stderr
 
 
+def test_another_accelerator_stays_what_it_is() -> None:
+    """Beside CUDA the device is for those who ask: autograd of PyTorch serves one accelerator a process."""
+    run(
+        """
+import sys, warnings, torch
+from tabtorch import _autoload
+_autoload.other_accelerator = lambda torch: "cuda"
+_autoload.autoload()
+assert "tabtorch.backend" not in sys.modules and torch._C._get_privateuse1_backend_name() == "privateuseone"
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    import tabtorch.backend
+(said,) = [str(w.message) for w in seen]
+assert 'backward() on "cuda" fails' in said, said
+assert (torch.ones(2, device="webgpu") + 1).tolist() == [2, 2]
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("built_for", "gpus", "hip", "found"),
+    [
+        (None, 0, None, ""),
+        ("cuda", 0, None, ""),  # PyPI's wheel, on a machine without one
+        ("cuda", 2, None, "cuda"),
+        ("cuda", -1, None, "cuda"),  # a driver whose library for management is not there
+        ("cuda", 2, "7.0", "cuda"),
+        ("mps", 1, None, "mps"),
+        ("mps", 0, None, ""),
+        ("privateuseone", 1, None, ""),
+    ],
+)
+def test_which_accelerator_there_is(
+    monkeypatch: pytest.MonkeyPatch, built_for: str | None, gpus: int, hip: str | None, found: str
+) -> None:
+    kind = None if built_for is None else SimpleNamespace(type=built_for)
+    torch = SimpleNamespace(
+        version=SimpleNamespace(hip=hip),
+        accelerator=SimpleNamespace(current_accelerator=lambda: kind),
+        cuda=SimpleNamespace(_device_count_nvml=lambda: gpus),
+        get_device_module=lambda kind: SimpleNamespace(is_available=lambda: gpus > 0),
+    )
+    monkeypatch.setattr(_autoload.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(_autoload.os.path, "exists", lambda path: True)
+    assert _autoload.other_accelerator(torch) == found
+
+    def nowhere(name: str) -> None:
+        raise OSError
+
+    monkeypatch.setattr(_autoload.ctypes, "CDLL", nowhere)
+    if built_for == "cuda" and hip is None:
+        assert _autoload.other_accelerator(torch) == ""
+
+
+def test_what_an_import_leaves_for_the_first_tensor() -> None:
+    """Kernels and casts are registered with it, in a region of autocast as well, and by several threads once."""
+    run(
+        """
+import threading, torch, tabtorch.backend
+has = torch._C._dispatch_has_kernel_for_dispatch_key
+assert not has("aten::mm", "PrivateUse1") and not has("aten::mm", "AutocastPrivateUse1")
+made = []
+def work():
+    with torch.autocast("webgpu", dtype=torch.bfloat16):
+        x = torch.ones(2, 2, device="webgpu")
+        made.append((x @ x).dtype)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert made == [torch.bfloat16] * 4, made
+assert has("aten::mm", "PrivateUse1") and has("aten::mm", "AutocastPrivateUse1")
+"""
+    )
+
+
 def test_where_torch_is_tabtorch() -> None:
     done = started(["-c", "import tabtorch; tabtorch.install(); import tabtorch.backend"], "cpu")
     assert "tabtorch.backend is for real PyTorch" in done.stderr
@@ -198,29 +283,3 @@ def test_files_for_a_torch_without_it(tmp_path: Path) -> None:
     run(f"import tabtorch.backend, torch; torch.save(torch.arange(3, device='webgpu'), {str(tmp_path / 'x.pt')!r})")
     code = f"import torch; print(torch.load({str(tmp_path / 'x.pt')!r}, map_location='cpu').tolist())"
     assert started(["-c", code], "cpu", TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout == "[0, 1, 2]\n"
-
-
-#: entries of op_db that are wrong, and why; `python tests/backend_op_db.py` asks all of them
-LEFT_OUT = {
-    "chalf": "there is no complex32",
-    "hash_tensor": "there is no uint64",
-    "sparse.mm.reduce": "there are no sparse tensors",
-    "matrix_exp": "sums in another order: farther than 1e-3 of a result near nought",
-    "fft.ihfftn": "PyTorch's own form with out= copies the wrong way where there is one dimension",
-    **dict.fromkeys(
-        "double cdouble float_power renorm linalg.matrix_rank linalg.matrix_rank.hermitian log_softmax.with_dtype "
-        "nn.functional.softmin.with_dtype softmax.with_dtype".split(),
-        "asks for float64, which webgpu lacks",
-    ),
-}
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_op_db(device: str) -> None:
-    """A part of PyTorch's table of operators, another with each commit: forward, gradient, in-place, and `out=`."""
-    parts = 80 if device == "cpu" else 160
-    found = backend_op_db.ask_all(device, 2, part=(slice_of(parts, "backend op_db" + device), parts))
-    assert len(found) >= 4
-    wrong = [x for x in found if x.name not in LEFT_OUT and not {x.forward, x.gradient, x.forms} <= {"", "none"}]
-    assert not wrong, wrong
-    assert backend_op_db.totals(found)["crashes"] == 0

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 
+from backend_db import page as real_pytorch
+
 from . import checks, left_out, modules, mutate, optimizers, report, slices
 from .workers import Question, ask
 
@@ -78,6 +80,8 @@ def main() -> int:
         if not whole or lost or a.check or a.mutate or set(devices) != set(DEVICES):
             p.error("--page is of a whole run")
         page = report.compatibility(answers, _adapter(), modules.rows(), optimizers.rows(), a.samples)
+        if a.page.exists():  # what another command wrote stays
+            page = real_pytorch.put(page, real_pytorch.kept(a.page.read_text(encoding="utf-8")))
         a.page.write_text(page, encoding="utf-8")
     return int(bool(bad or idle))
 

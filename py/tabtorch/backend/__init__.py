@@ -3,8 +3,9 @@
     import torch                                 # pip install "tabtorch[torch]": nothing else
     x = torch.ones(3, device="webgpu") + 1
 
-`import torch` finds this package by the entry point group `torch.backends` and calls `install`; `import tabtorch.backend`
-does the same where that is turned off (TORCH_DEVICE_BACKEND_AUTOLOAD=0). Node is started by the first tensor.
+`import torch` imports this package, by the entry point group `torch.backends` (tabtorch/_autoload.py). `import tabtorch.backend`
+does the same where that is turned off (TORCH_DEVICE_BACKEND_AUTOLOAD=0), and where PyTorch has another accelerator: CUDA, ROCm,
+XPU or MPS, beside which it is not done unasked. Node is started by the first tensor.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import importlib
 import sys
 import warnings
 from typing import Any
+
+from tabtorch._autoload import other_accelerator
 
 #: what PyTorch has no public name for, and this needs: (module, name)
 _NEEDED = (
@@ -25,7 +28,7 @@ _NEEDED = (
     ("torch._C", "_get_schema"),
     ("torch._C._acc", "create_empty_tensor"),
 )
-_installed: list[Any] = []
+_installed: list[bool] = []
 
 
 def _check(torch: Any) -> None:
@@ -57,17 +60,20 @@ def install() -> None:
         return
     torch = importlib.import_module("torch")
     _check(torch)
+    other = other_accelerator(torch)
     try:
-        registered = importlib.import_module("tabtorch.backend.registration").register()
+        importlib.import_module("tabtorch.backend.registration").register()
     except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         raise ImportError(
             f'tabtorch.backend has no place in torch {torch.__version__}, device="webgpu" is not there: {error}'
         ) from error
-    _installed.extend(registered)
-
-
-def autoload() -> None:
-    """What `import torch` calls. All is done when this module is imported."""
+    _installed.append(True)
+    if other:
+        warnings.warn(
+            f'device="webgpu" is now the accelerator of this process: backward() on "{other}" fails, as PyTorch keeps the streams '
+            "of one accelerator",
+            stacklevel=2,
+        )
 
 
 def _import_torch() -> None:

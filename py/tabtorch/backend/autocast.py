@@ -120,9 +120,13 @@ def _unscaled_in_single_precision() -> None:
     torch.amp.GradScaler.unscale_ = unscale_
 
 
-def register() -> list[Any]:
-    """Registers the casts; what is on no list runs as if there were no autocast. Returns what has to be kept."""
+def register() -> None:
+    """Has `GradScaler` know the device."""
     _unscaled_in_single_precision()
+
+
+def register_casts() -> list[Any]:
+    """Registers the casts; what is on no list runs as if there were no autocast. Returns what has to be kept."""
     others = torch._C._dispatch_library("IMPL", "_", KEY, "", 0)
     others.fallback_fallthrough()
     own = torch._C._dispatch_library("IMPL", "aten", KEY, "", 0)

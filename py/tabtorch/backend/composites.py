@@ -1,4 +1,5 @@
-"""PyTorch's composites that make numbers of float64 on the way, where the device has none: with numbers of float32."""
+"""PyTorch's composites that are something else here: what makes numbers of float64 on the way, where the device has none, has
+numbers of float32; and attention is one kernel, where there is one for it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ from typing import Any
 
 import torch
 
-from tabtorch.backend.tensors import place
+from tabtorch.backend.tensors import NAME, OURS, place
 from tabtorch.base.dtypes import float64
+from tabtorch.engine.view import Meta, contiguous_meta
+from tabtorch.ops.neural.attention import fits
 
 aten = torch.ops.aten
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -60,6 +63,52 @@ def _by_tensors(op: Any) -> Any:
     return kernel
 
 
+def _seen(t: torch.Tensor) -> Meta | None:
+    """How a tensor looks to us, at the sizes it has now."""
+    sizes = [n if isinstance(n, int) else n.node.hint for n in t.shape]
+    if None in sizes or t.device.type != NAME or t.dtype not in OURS:
+        return None
+    return contiguous_meta(tuple(sizes), OURS[t.dtype], place())
+
+
+def _one_kernel(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, grouped: bool) -> bool:
+    """Whether attention is a kernel that has a gradient of its own, which in turn has none, as on other devices."""
+    if dropout or not torch._C._get_flash_sdp_enabled() or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    if query.dim() != 4 or not query.dtype == key.dtype == value.dtype or (mask is not None and causal):
+        return False
+    if mask is not None and (mask.requires_grad or mask.dtype not in (torch.bool, query.dtype)):
+        return False
+    q, k, v, m = _seen(query), _seen(key), _seen(value), None if mask is None else _seen(mask)
+    return (
+        q is not None
+        and k is not None
+        and v is not None
+        and (m is None) is (mask is None)
+        and fits(q, k, v, m, grouped)
+    )
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if _one_kernel(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+        # of PyTorch's forms of a fused attention the one that has no dropout, and so no seeds to hand on
+        fused = aten._scaled_dot_product_flash_attention_for_cpu
+        return fused(query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale)[0]
+    op = aten.scaled_dot_product_attention.default
+    more = {"scale": scale, "enable_gqa": enable_gqa}
+    return op._op_dk(_COMPOSITE, query, key, value, attn_mask, dropout_p, is_causal, **more)
+
+
 def register() -> list[Any]:
     """Registers them, above autograd, which records their parts. Returns what has to be kept."""
     kept = []
@@ -71,5 +120,6 @@ def register() -> list[Any]:
             library.impl(f"{name}.atol_rtol_float", key, _by_tolerances(packet.atol_rtol_float, to))
             library.impl(name, key, _by_one(packet.default, to, one))
         library.impl("linalg_matrix_rank.atol_rtol_tensor", key, _by_tensors(aten.linalg_matrix_rank.atol_rtol_tensor))
+        library.impl("scaled_dot_product_attention", key, _attention)
         kept.append(library)
     return kept

@@ -13,21 +13,22 @@ from typing import Any
 import torch
 
 from tabtorch import _lazy
+from tabtorch.backend import lists
+from tabtorch.backend.out_forms import check_overlap, check_shape, fits_not, settle, write_out
 from tabtorch.backend.tensors import (
     NAME,
     OURS,
-    THEIRS,
     place,
     unwrap,
     unwrap_marked,
     unwrap_operand,
     wrap,
+    wrap_parts,
 )
 from tabtorch.base import dtypes
 from tabtorch.core import layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops import aten
-from tabtorch.ops.machinery.inplace import check_overlap, is_dense
 
 KEY = "PrivateUse1"
 Kernel = Callable[..., Any]
@@ -116,6 +117,8 @@ def back(r: Any) -> Any:
         return wrap(r)
     if isinstance(r, Tensor):
         return wrap(r.detach())
+    if isinstance(r, tuple) and len(r) > 1 and all(type(v) is Tensor for v in r):
+        return tuple(wrap_parts(r, True))
     if isinstance(r, (list, tuple)):
         return tuple([back(v) for v in r]) if isinstance(r, tuple) else [back(v) for v in r]
     return r
@@ -198,7 +201,10 @@ def make(op: str) -> Kernel:
     if s.outs:
         return _out_kernel(s, f)
     returned = all(r.alias_info is not None for r in s.schema.returns)  # what is written to, and nothing else
-    return _in_place(s, f) if s.written and returned else _functional(s, f)
+    kernel = _in_place(s, f) if s.written and returned else _functional(s, f)
+    if name.startswith("_foreach_") and name[9:].removesuffix("_") in lists.MAPS:
+        return lists.kernel(name[9:], f, kernel)
+    return kernel
 
 
 def _composite(s: Signature, op: str) -> Kernel:
@@ -320,48 +326,8 @@ def _in_place(s: Signature, f: Kernel) -> Kernel:
     return kernel
 
 
-def write_out(out: torch.Tensor, r: Tensor) -> None:
-    """`out=`: resized to the result's shape with PyTorch's warning, and written to as PyTorch converts."""
-    theirs = THEIRS[r._meta.dtype]
-    if not torch.can_cast(theirs, out.dtype):
-        raise RuntimeError(
-            f"result type {_scalar_name(theirs)} can't be cast to the desired output type {_scalar_name(out.dtype)}"
-        )
-    if tuple(out.shape) != tuple(r._meta.shape):
-        if out.numel():
-            import warnings
-
-            warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the "
-                f"required output shape {list(r._meta.shape)}. This behavior is deprecated, and in a future PyTorch release "
-                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
-                "it, inplace, to zero elements with t.resize_(0).",
-                UserWarning,
-                stacklevel=3,
-            )
-        out.resize_(tuple(r._meta.shape))
-        if not r._meta.contiguous and is_dense(r._meta):  # laid out as the result, whose inputs lie so
-            out.as_strided_(r._meta.shape, r._meta.strides, out.storage_offset())
-    unwrap_marked(out).copy_(r)
-
-
-def _scalar_name(d: torch.dtype) -> str:
-    special_names = {
-        "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-        "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-        "complex128": "ComplexDouble",
-    }  # fmt: skip
-    return special_names.get(str(d).removeprefix("torch."), str(d))
-
-
-def _check_out(out: torch.Tensor, inputs: list[torch.Tensor], r: Tensor) -> None:
-    """RuntimeError where a map would read what it has written, or an `out` that is read too is not of the result's shape."""
-    others = [unwrap_marked(t) for t in inputs if t is not out and t.device.type == NAME]
-    check_overlap(unwrap_marked(out), others)
-    if len(others) < len(inputs) and out.shape != tuple(r._meta.shape) and any(t is out for t in inputs):
-        raise RuntimeError(
-            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(r._meta.shape)}"
-        )
+#: compute in the type of `out=`, unless another is asked for
+_OF_OUT = set("eye linspace logspace arange range sum nansum prod mean cumsum cumprod".split())
 
 
 def _out_kernel(s: Signature, f: Kernel) -> Kernel:
@@ -369,24 +335,32 @@ def _out_kernel(s: Signature, f: Kernel) -> Kernel:
     call = _general(s, f)
     outs = s.outs
     pointwise = torch.Tag.pointwise in s.overload_object.tags
-    sums = s.name in ("sum", "nansum", "prod", "cumsum", "cumprod")  # in the type of `out`
+    of_out = s.name in _OF_OUT
+    if of_out:
+        s.by_name.setdefault("dtype", _dtype)
 
     def kernel(*args: Any, **kw: Any) -> Any:
         if _default_dtype() is not _seen_dtype:
             _follow_default_dtype(_default_dtype())
+        given = dict(kw)
         targets = [kw.pop(n) for n in outs]
-        if sums and kw.get("dtype") is None:
+        check_overlap(s.overload_object, targets, args, kw)
+        if of_out and kw.get("dtype") is None:
             kw["dtype"] = targets[0].dtype
         r = call(args, kw)
         if pointwise and len(targets) == 1:
-            _check_out(targets[0], [t for t in (*args, *kw.values()) if isinstance(t, torch.Tensor)], r)
+            check_shape(targets[0], args, r)
         results = r if isinstance(r, (list, tuple)) else (r,)
+        pairs: list[tuple[torch.Tensor, Tensor]] = []
         for target, result in zip(targets, results):
             if isinstance(target, torch.Tensor):
-                write_out(target, result)
+                pairs.append((target, result))
             else:
-                for one, value in zip(target, result if isinstance(result, (list, tuple)) else results):
-                    write_out(one, value)
+                pairs += zip(target, result if isinstance(result, (list, tuple)) else results)
+        if any(fits_not(t, x) for t, x in pairs):
+            settle(s.overload_object, outs, args, given)
+        for target, result in pairs:
+            write_out(target, result, s.name)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return kernel
@@ -464,11 +438,16 @@ def _own(full: str) -> bool:
 
 
 def register() -> list[Any]:
-    """Registers all kernels with PyTorch's dispatcher: the libraries, which have to be kept."""
+    """Registers the fallback, by which the first tensor is made: the libraries, which have to be kept."""
     every = torch.library.Library("_", "IMPL")
     every.fallback(fallback, KEY)
+    return [every]
+
+
+def register_own() -> list[Any]:
+    """Registers a kernel for each operation that gets one of its own, as `register`. It takes a sixth of a second."""
     own = torch._C._dispatch_library("IMPL", "aten", KEY, "", 0)
     for full in torch._C._dispatch_get_all_op_names():
         if _own(full):
             own.impl(full[6:], KEY, _late(full[6:]))
-    return [every, own]
+    return [own]

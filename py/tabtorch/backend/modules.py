@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tabtorch.backend.tensors import NAME
 
@@ -26,8 +27,11 @@ def register() -> None:
         for name, old in before:
             new = parameters.get(name)
             if new is not None and new is not old and NAME in (old.device.type, new.device.type):
+                kind = type(old) if is_lazy(old) else None
                 try:
                     torch.utils.swap_tensors(old, new)
+                    if kind is not None:  # the new one is a parameter, as if it had a size
+                        old.__class__ = kind
                 except RuntimeError:  # somebody holds a weak reference, or a history that is still there
                     continue
                 parameters[name] = old

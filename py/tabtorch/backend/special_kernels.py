@@ -186,6 +186,8 @@ def _number(t: torch.Tensor) -> Any:
 def _resize(t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) -> torch.Tensor:
     """What lies in the storage stays; a storage that is too small is another, larger one."""
     size = list(size)
+    if size == list(t.shape) and memory_format is None:
+        return t  # with the strides that it has
     strides = list(_format_strides(size, memory_format) or contiguous_strides(tuple(size)))
     need = 0 if 0 in size else 1 + t.storage_offset() + sum((n - 1) * st for n, st in zip(size, strides))
     storage = t.untyped_storage()
@@ -207,6 +209,13 @@ def _is_set_to(x: torch.Tensor, y: torch.Tensor) -> bool:
         and x.shape == y.shape
         and x.stride() == y.stride()
     )
+
+
+@special("_nested_tensor_from_mask_left_aligned")
+def _left_aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether `nn.TransformerEncoder` may pack a padded batch into a nested tensor: there are none here, so it keeps the padding,
+    as on every device without them."""
+    return False
 
 
 # ---- indices: those on the CPU serve, too

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -51,6 +51,10 @@ class _Place:
     device: Device | None = None
 
 
+#: what is left to do until then: `import torch` pays for none of it
+before_the_first: list[Callable[[], None]] = []
+
+
 def place() -> Device:
     """Our device under "webgpu": the GPU. `TABTORCH_DEVICE=cpu` names the kernels in JavaScript. RuntimeError if neither is there."""
     found = _Place.device
@@ -64,7 +68,12 @@ def place() -> Device:
                     "Dawn (`npm install webgpu`) and a graphics driver. TABTORCH_DEVICE=cpu runs the same kernels as JavaScript"
                 )
             wanted = "webgpu"
-        found = _Place.device = resolve(wanted)
+        found = resolve(wanted)
+        with LOCK:
+            while before_the_first:
+                before_the_first[0]()
+                del before_the_first[0]
+            _Place.device = found
     return found
 
 
@@ -106,7 +115,7 @@ _CODES = {
     for t, d in OURS.items()
 }
 _EXTENSION = 12  # DLPack's kDLExtDev, which PyTorch reads as PrivateUse1
-_MOST_DIMS = 64
+_MOST_DIMS = 1024
 
 # A DLManagedTensor, then its shape and strides. PyTorch copies all of it, but for `deleter`, at which it looks when the tensor
 # dies: so there is one for all tensors, and it is never freed, not even when Python ends.
@@ -140,7 +149,7 @@ def _layout(m: Meta) -> bytes:
     return found
 
 
-def _over_whole(storage: Storage, m: Meta) -> torch.Tensor:
+def over_whole(storage: Storage, m: Meta) -> torch.Tensor:
     """A PyTorch tensor that shows all of a storage that none shows yet."""
     fields = _layouts.get(m) or _layout(m)
     with LOCK:
@@ -172,19 +181,20 @@ def set_storage(t: torch.Tensor, source: Any, offset: int, size: Sequence[int], 
     return result
 
 
-def _over_part(storage: Storage, m: Meta) -> torch.Tensor:
+def over_part(source: Any, m: Meta) -> torch.Tensor:
+    """A PyTorch tensor that shows a view of an `UntypedStorage`."""
     t = torch._C._acc.create_empty_tensor([0], THEIRS[m.dtype])
-    return set_storage(t, storage_over(storage), m.offset, list(m.shape), list(m.strides))
+    return set_storage(t, source, m.offset, list(m.shape), list(m.strides))
 
 
 def _dense(m: Meta) -> bool:
-    """Whether every element of the storage is shown once, in some order of the dimensions."""
+    """Whether elements that lie one after another are shown once each, in some order of the dimensions."""
     expected = 1
     for stride, size in sorted((st, n) for st, n in zip(m.strides, m.shape) if n != 1):
         if stride != expected:
             return False
         expected *= size
-    return m.offset == 0
+    return True
 
 
 def wrap(x: Tensor) -> torch.Tensor:
@@ -197,7 +207,7 @@ def wrap(x: Tensor) -> torch.Tensor:
             return wrap(x.to(place()))
         if hasattr(storage, "_address"):  # another tensor shows it; a value never changes, so this copies nothing
             storage = Storage(storage.node)
-        return _over_whole(storage, m)
+        return over_whole(storage, m)
     x = x.detach()
     if m.device is not place():
         x = x.to(place())
@@ -206,11 +216,42 @@ def wrap(x: Tensor) -> torch.Tensor:
         and out.dtype is m.dtype
         and type(storage) is Storage
         and out.numel == m.numel
+        and m.offset == 0
         and _dense(m)
         and m.device is place()
     ):
-        return _over_part(Storage(storage.node), m)
+        return over_part(storage_over(Storage(storage.node)), m)
     return wrap(_lazy.convert.converted(x, m.shape, m.dtype))
+
+
+def wrap_parts(values: Sequence[Tensor], dense: bool = False) -> list[torch.Tensor]:
+    """The same for results that may be parts of one value, as queries, keys and values are of one product. Where most of it is
+    wanted they remain so, and nothing is copied. dense: only those that lie in one piece.
+
+    Each has a storage of its own, all of the same value: so what is written to one is not seen in another.
+    """
+    wanted: dict[int, int] = {}
+    for x in values:
+        node = x._storage.node
+        wanted[id(node)] = wanted.get(id(node), 0) + x._meta.numel
+    found = []
+    for x in values:
+        m, storage = x._meta, x._storage
+        node = storage.node
+        out = node.inst.out
+        if (
+            (m.whole and out.numel == m.numel)
+            or m.mark
+            or m.device is not place()
+            or out.dtype is not m.dtype
+            or type(storage) is not Storage
+            or 2 * wanted[id(node)] < out.numel
+            or (dense and not _dense(m))
+        ):
+            found.append(wrap(x))
+        else:
+            found.append(over_part(storage_over(Storage(node)), m))
+    return found
 
 
 # ---- PyTorch's -> ours
@@ -291,6 +332,11 @@ def upload(t: torch.Tensor) -> Tensor:
     where = place()
     if where.lacks(d):
         _lazy.device.check_has(where, d)
+    if (
+        type(t) is not torch.Tensor
+    ):  # a class may refuse what is asked of it here: an uninitialized parameter's, its shape
+        with torch._C.DisableTorchFunctionSubclass():
+            t = t.as_subclass(torch.Tensor)
     if t.requires_grad:
         t = t.detach()
     t = t.resolve_conj().resolve_neg().contiguous()
@@ -323,9 +369,7 @@ def empty(size: Sequence[int], stride: Sequence[int] | None, dtype: torch.dtype)
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     rows = contiguous_strides(shape)
     if stride is None or tuple(stride) == rows:
-        return _over_whole(
-            _lazy.creation.zeros(shape, dtype=d, device=where)._storage, contiguous_meta(shape, d, where)
-        )
+        return over_whole(_lazy.creation.zeros(shape, dtype=d, device=where)._storage, contiguous_meta(shape, d, where))
     need = 0 if 0 in shape else 1 + sum((n - 1) * st for n, st in zip(shape, stride))
     storage = _lazy.creation.zeros((need,), dtype=d, device=where)._storage
-    return _over_part(storage, meta(shape, tuple(stride), 0, d, where))
+    return over_part(storage_over(storage), meta(shape, tuple(stride), 0, d, where))

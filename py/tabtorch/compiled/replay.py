@@ -306,7 +306,9 @@ class Replay:
             b = node.buf
             if b is None:
                 b = graph.buffer_of(node)
-            if not b.id or b.base is not None or b.id in taken or b.id in seen:
+            if not b.id or b.id in taken or b.id in seen:
+                return False
+            if b.base is not None and (b.base.id in taken or i in self.over):  # a window onto an optimizer's flat value
                 return False
             pool[i] = b.id
             seen.add(b.id)
@@ -338,7 +340,7 @@ class Replay:
         self.given = [(i, k) for i, (k, of_grad) in enumerate(self.where) if k < len(arguments) and not of_grad]
         self.count_given = len(arguments)
         mine = {i for i, _ in self.given}
-        over = set(self.placed)
+        over = self.over = set(self.placed)
         kept = [i for i in range(len(roots)) if i not in mine and i in over]
         self.kept_roots = [roots[i] for i in kept]
         self.kept_nodes = [nodes[i] for i in kept]

@@ -11,7 +11,7 @@ from typing import Any
 from tabtorch.base.thread_state import STATE
 
 from .expr import cast, const, variable
-from .graph import LOCK, Buffer, Custom, Inst, Map, Node, bridge, buffer_of, emit, inst, lost
+from .graph import LOCK, Buffer, Custom, Inst, Lost, Map, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
 from .view import Meta, contiguous_meta, contiguous_strides, meta
 
@@ -154,6 +154,17 @@ def windows(flat: Node, metas: list[Meta]) -> list[Node]:
             n.buf = Buffer(alias(base.id, offset, nbytes), 0, base.device, base, offset)
             out.append(n)
     return out
+
+
+def windows_or_lost(flat: Node, metas: list[Meta]) -> list[Node]:
+    """The same; where there is no flat value any more, nodes that say why when they are used."""
+    try:
+        return windows(flat, metas)
+    except Exception as error:
+        out = [Node(inst(_WINDOW, (), contiguous_meta(m.shape, m.dtype, m.device)), (), ()) for m in metas]
+        for n in out:
+            n.buf = flat.buf if type(flat.buf) is Lost else Lost(error)
+        return out
 
 
 def _waiting(flat: Node, metas: list[Meta]) -> list[Node]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 
-from tabtorch.backend.dynamo import compiler
+from tabtorch.backend.dynamo import compiler, control_flow
 
 #: what `torch.compile(mode=)` may be. All mean the same: a kept plan is always replayed as a whole
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -46,17 +46,16 @@ def webgpu(
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)  # no kernels of the CPU in a graph: of an LSTM, the steps
     try:
-        return made(gm, example_inputs)
+        return made(control_flow.inline(gm), example_inputs)
     finally:
         torch._C._set_mkldnn_enabled(before)
 
 
 def register() -> None:
-    """Gives Dynamo the backend, where it has not found it by its entry point; and keeps it from tracing the engine, which runs
-    as Python under each operation on "webgpu"."""
+    """Gives Dynamo the backend, unless it has found the entry point, whose function it registers itself after this import; and
+    keeps it from tracing the engine, which runs as Python under each operation on "webgpu"."""
     torch._dynamo.trace_rules.add("tabtorch")
-    registry = torch._dynamo.backends.registry
-    if registry._COMPILER_FNS.get("webgpu") is None:
+    if "webgpu" not in torch._dynamo.backends.registry._BACKENDS:
         torch._dynamo.register_backend(webgpu, name="webgpu")
 
 

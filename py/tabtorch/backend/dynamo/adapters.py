@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tabtorch.core.creation import tensor
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops import aten
 
@@ -25,7 +26,9 @@ def _cast(self: Tensor, dtype: Any) -> Tensor:
     return self.to(dtype)
 
 
-def _to_copy(self: Tensor, dtype: Any = None) -> Tensor:
+def _to_copy(self: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    if not isinstance(self, Tensor):  # a number that PyTorch has made a tensor of
+        return tensor(self, dtype=dtype, device=device)
     return self.clone() if dtype is None or dtype is self.dtype else self.to(dtype)
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import CheckpointPolicy
 
 from tabtorch.autograd import grad_mode
-from tabtorch.backend.dynamo.edges import apart, laid_out, strides_like, to_device, to_host, to_webgpu, write_back
-from tabtorch.backend.dynamo.lower import Program, known
-from tabtorch.backend.tensors import NAME, THEIRS, place
+from tabtorch.backend.dynamo.edges import (
+    apart,
+    laid_out,
+    to_any_size,
+    to_device,
+    to_host,
+    to_webgpu,
+    whole_on_host,
+    write_back,
+)
+from tabtorch.backend.dynamo.lower import Program, is_token, known, order_of
+from tabtorch.backend.tensors import NAME, THEIRS, place, wrap_parts
 from tabtorch.compiled.driver import Compiled
 from tabtorch.core.tensor import Tensor
 
@@ -31,13 +42,11 @@ class CompiledGraph:
         """keep: which arguments are parameters or buffers. saved_from: the outputs from there on go to the backward alone.
         sharing: how many outputs, the first, may share memory; None is all."""
         self._boxed_call = True  # of the instance: what wraps it copies these
-        program = self.program = Program(gm, sharing)
+        program = self.program = Program(gm, sharing, saved_from)
         program.space["device"] = place()
         self.keep = frozenset(keep)
-        varying = any(
-            isinstance(s, torch.SymInt) for i in program.inputs for s in program.placeholders[i].meta["val"].shape
-        )
-        self.compiled = Compiled(program.function, dynamic=varying)
+        self.varying = program.varying
+        self.compiled = program.function if program.reads else Compiled(program.function, dynamic=self.varying)
         self.inputs = program.inputs
         self.unbound = program.unbound
         self.constants = program.constants
@@ -53,54 +62,75 @@ class CompiledGraph:
     def __call__(self, args: Arguments) -> list[Any]:
         taken = list(args)
         args.clear()
+        for i in self.program.strided:
+            whole_on_host(taken[i])
         ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
         constants = [to_device(t, True) for t in self.constants]
         numbers = [taken[i] for i in self.unbound]
         with grad_mode.no_grad():
-            values = self.compiled(*ours, *constants, *numbers)
-            theirs = {id(t._storage) for t in ours}
-            values = [apart(x) if id(x._storage) in theirs else x for x in values]
+            values = self.compiled(*(self._any_size(ours) if self.varying else ours), *constants, *numbers)
+            computed = values[len(self.program.results) :]
+            values = _each_apart(values[: len(self.program.results)], [*ours, *constants])
             back = [(taken[i], ours[k]) for i, k in self.written if taken[i].device.type != NAME]
             del ours
             hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
             for t, value in back:
                 write_back(t, value, next(hosts))
-            made = [r.tensor(values[r.index], next(hosts) if r.host else None) for r in self.made.values()]
-            del values
+            saved = iter(wrap_parts([values[r.index] for r in self.made.values() if r.saved]))
+            made = [
+                next(saved) if r.saved else r.tensor(values[r.index], next(hosts) if r.host else None)
+                for r in self.made.values()
+            ]
+            del values, saved
+        taken += computed
         return [output(taken, made) for output in self.outputs]
+
+    def _any_size(self, ours: list[Tensor]) -> list[Tensor]:
+        program, orders = self.program, self.program.orders
+        fixed = program.strided.union(program.written)
+        return [to_any_size(x, orders.get(i), i in fixed) for i, x in zip(self.inputs, ours, strict=True)]
 
     def _output(
         self, o: Any, base: torch.fx.Node | None, saved: bool
     ) -> Callable[[Arguments, list[torch.Tensor]], Any]:
         """(arguments, tensors of `made`) -> one output of the graph. base: in whose memory it lies."""
-        if not isinstance(o, torch.fx.Node):
-            return lambda taken, made: o
+        if not isinstance(o, torch.fx.Node) or is_token(o):
+            return lambda taken, made: None if isinstance(o, torch.fx.Node) else o
         if o.op == "placeholder":
             position = self.program.placeholders.index(o)
             return lambda taken, made: taken[position]
         val = o.meta.get("val")
+        if o in self.program.computed:
+            position = len(self.program.placeholders) + self.program.computed.index(o)
+            return lambda taken, made: taken[position]
         if not isinstance(val, torch.Tensor):
             number = self._number(val)
             return lambda taken, made: number(taken)
         node = o if base is None else base
-        host = not saved and val.device.type != NAME
-        if (node, host) not in self.made:
-            self.made[node, host] = Result(self.program, node, host)
-        k = list(self.made).index((node, host))
-        if base is None:
-            return lambda taken, made: made[k]
+        if node.op == "placeholder":
+            position = self.program.placeholders.index(node)
+        else:
+            host = not saved and val.device.type != NAME
+            if (node, host) not in self.made:
+                self.made[node, host] = Result(self.program, node, host, saved)
+            k = list(self.made).index((node, host))
+            if base is None:
+                return lambda taken, made: made[k]
         sizes, strides = (list(map(self._number, s)) for s in (val.shape, val.stride()))
-        offset = self._number(val.storage_offset())
+        base_val = node.meta["val"]
         # a view of another type: all of the memory is seen so, and it is a part of that
-        dtype = val.dtype if node.meta["val"].dtype is not val.dtype else None
+        dtype = val.dtype if base_val.dtype is not val.dtype else None
+        begins = base_val.storage_offset() * base_val.element_size() // val.element_size()
+        offset = self._number(val.storage_offset() - begins)
 
-        def part(taken: Arguments, made: list[torch.Tensor]) -> torch.Tensor:
-            whole = made[k]
+        def view(taken: Arguments, made: list[torch.Tensor]) -> torch.Tensor:
+            whole: torch.Tensor = taken[position] if node.op == "placeholder" else made[k]
             if dtype is not None:
                 whole = whole.as_strided((whole.numel(),), (1,)).view(dtype)
-            return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], offset(taken))
+            begin = whole.storage_offset() + offset(taken)
+            return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], begin)
 
-        return part
+        return view
 
     def _number(self, number: Any) -> Callable[[Arguments], Any]:
         """A number, which may be an expression of sizes that the arguments have."""
@@ -116,6 +146,10 @@ class CompiledGraph:
             for d, s in enumerate(v.shape) if isinstance(v, torch.Tensor) else ((None, v),):
                 if isinstance(s, (torch.SymInt, torch.SymFloat)):
                     sources.setdefault(str(s.node.expr), (i, d))
+        if unknown := [str(s) for s in expr.free_symbols if str(s) not in sources]:
+            raise NotImplementedError(
+                f"torch.compile(backend='webgpu'): a result with the number {expr}, where {', '.join(unknown)} is of no input"
+            )
         places = [(s, *sources[str(s)]) for s in expr.free_symbols]
         if expr.is_Symbol:
             ((_, i, d),) = places
@@ -124,16 +158,30 @@ class CompiledGraph:
         return lambda taken: kind(expr.subs({s: taken[i] if d is None else taken[i].shape[d] for s, i, d in places}))
 
 
-class Result:
-    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU."""
+def _each_apart(values: list[Tensor], taken: list[Tensor]) -> list[Tensor]:
+    """The values in storages of their own, also where a function has given an argument or the same twice. What PyTorch has in
+    one memory is made of one value after this."""
+    seen = {id(t._storage) for t in taken}
+    found = []
+    for x in values:
+        own = apart(x) if id(x._storage) in seen else x
+        seen.add(id(own._storage))
+        found.append(own)
+    return found
 
-    def __init__(self, program: Program, node: torch.fx.Node, host: bool) -> None:
+
+class Result:
+    """A tensor that the function makes, as PyTorch is to have it. host: whether it is for the CPU. saved: whether only the
+    backward sees it, to which it is a value that lies as it likes."""
+
+    def __init__(self, program: Program, node: torch.fx.Node, host: bool, saved: bool) -> None:
         val = node.meta["val"]
         self.name = node.name
         self.index = program.results.index(node)
-        self.order = strides_like(val)
+        self.order = order_of(val)
         self.dtype = val.dtype
         self.host = host
+        self.saved = saved
 
     def tensor(self, x: Tensor, host: torch.Tensor | None) -> torch.Tensor:
         """x: the value. host: the same, downloaded."""
@@ -167,7 +215,12 @@ def backward(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Compile
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **kw: Any) -> Any:
-    """Forward and backward of a graph of both. What is cheap is computed again rather than kept."""
+    """Forward and backward of a graph of both. What is cheap is computed again rather than kept. Of what a checkpoint computes
+    again, draws are kept, so that no generator has to be set back."""
+    for n in joint.graph.nodes:
+        if n.meta.get("recompute") is not None and torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()):
+            for kept in (n, *[user for user in n.users if user.target is operator.getitem]):
+                kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     return min_cut_rematerialization_partition(joint, inputs, **kw)
 
 

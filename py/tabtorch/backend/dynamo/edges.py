@@ -3,22 +3,26 @@
 A tensor on "webgpu" has ours as its storage: nothing is copied. One on the CPU is uploaded, and a result for the CPU is
 downloaded. Parameters and buffers of a model on the CPU are kept on the device as long as their storage lives and their version
 stands; so a step of inference uploads its input alone. PyTorch counts a version with every write but those through `.data` and
-by NumPy: for these the bytes are looked at, all of a small tensor and a sample of a large one. A write past the version that
-leaves the sample as it was, as of one element of a large matrix, is not seen.
+by NumPy: for these the bytes are kept on the host, too, and compared at each call. That is 1 to 3 ms for ten million parameters,
+and as much memory again as they take; a model on "webgpu" has neither.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from tabtorch import _lazy
 from tabtorch.backend.tensors import NAME, OURS, THEIRS, place, unwrap, upload, wrap
+from tabtorch.base import dtypes
 from tabtorch.bridge import on_loss
 from tabtorch.bridge.base import LOCK
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 
@@ -38,39 +42,32 @@ on_loss(_lost)
 class _Kept:
     """The device's copy of a CPU tensor, which lives with that tensor's storage, as an attribute of it."""
 
-    __slots__ = ("bytes", "layout", "look", "loss", "value", "version")
+    __slots__ = ("address", "bytes", "layout", "loss", "nbytes", "value", "version")
 
     def __init__(self, value: Tensor, t: torch.Tensor) -> None:
         self.value = value
         self.layout = _layout(t)
         self.loss = _losses[0]
-        self.look = _look(t)
+        self.address = t.data_ptr()
+        extent = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+        self.nbytes = extent * t.element_size()
         self.note(t)
 
     def note(self, t: torch.Tensor) -> None:
         """The value is what the tensor has now."""
         self.version = t._version
-        self.bytes = self.look()
+        self.bytes = ctypes.string_at(self.address, self.nbytes)
 
     def stands(self, t: torch.Tensor) -> bool:
         """Whether the value is still that of the tensor, which has this layout."""
-        return self.version == t._version and self.loss == _losses[0] and self.look() == self.bytes
+        if self.version != t._version or self.loss != _losses[0]:
+            return False
+        return not _memcmp(self.address, self.bytes, self.nbytes)
 
 
-#: bytes of a tensor that are compared one by one, and how many words are of a larger one
-_SMALL, _WORDS = 4096, 32
-
-
-def _look(t: torch.Tensor) -> Callable[[], Any]:
-    """A function that gives bytes of a tensor, to be called while it lies where it lies now."""
-    address, nbytes = t.data_ptr(), t.nbytes
-    if not nbytes or not t.is_contiguous():
-        return bytes
-    if nbytes <= _SMALL:
-        return lambda: ctypes.string_at(address, nbytes)
-    step = nbytes // _WORDS // 8 * 8
-    words = [ctypes.c_uint64.from_address(address + k * step) for k in range(_WORDS)]
-    return lambda: [word.value for word in words]
+_memcmp = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None).memcmp
+_memcmp.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+_memcmp.restype = ctypes.c_int
 
 
 def _layout(t: torch.Tensor) -> Any:
@@ -103,6 +100,24 @@ def to_device(t: torch.Tensor, keep: bool) -> Tensor:
     return value
 
 
+def whole_on_host(t: torch.Tensor) -> None:
+    """NotImplementedError for a tensor on the CPU that shows only a part of its memory, which `as_strided` may ask for."""
+    if t.device.type == "cpu" and t.untyped_storage().nbytes() != t.nbytes:
+        raise NotImplementedError(
+            "torch.compile(backend='webgpu'): as_strided of an argument on the CPU that is a view of a part"
+        )
+
+
+def to_any_size(x: Tensor, order: list[int] | None, fixed: bool) -> Tensor:
+    """An argument of a function whose sizes vary, which is compiled for tensors that lie row by row from the start of their
+    memory: the dimensions in this order, and a copy of what lies otherwise. fixed: no copy will do; so it is compiled for each size."""
+    if order is not None:
+        x = x.permute(order)
+    if fixed or (x._meta.contiguous and not x._meta.offset):
+        return x
+    return x.clone(memory_format=contiguous_format)
+
+
 def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
     """What a graph has written to `value`, the device's copy of a CPU tensor, in that tensor. host: `value`, downloaded."""
     with torch.no_grad():
@@ -117,18 +132,6 @@ def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
 def apart(x: Tensor) -> Tensor:
     """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
     return Tensor._wrap(x._storage.node, x._meta)
-
-
-def strides_like(traced: torch.Tensor) -> list[int] | None:
-    """The order of dimensions, outermost first, in which a result is to lie; None for row by row, or where it cannot be told."""
-    strides = []
-    for s in traced.stride():
-        hint = s.node.hint if isinstance(s, torch.SymInt) else s
-        if hint is None:
-            return None
-        strides.append(hint)
-    order = sorted(range(len(strides)), key=lambda d: -strides[d])
-    return None if order == list(range(len(strides))) else order
 
 
 def _strides(shape: Any, order: list[int] | None) -> list[int]:
@@ -173,3 +176,26 @@ def to_webgpu(x: Tensor, order: list[int] | None) -> torch.Tensor:
         if order is not None:
             x = x.permute([order.index(d) for d in range(x.dim())])
     return wrap(x)
+
+
+def has_kernel(op: Any, host: bool) -> bool:
+    """Whether an operator of the script's own (`torch.library`) can be called with tensors on the CPU (host), or on "webgpu"."""
+    keys = ("CPU" if host else "PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+    return op.namespace not in ("aten", "prims") and any(map(op.has_kernel_for_dispatch_key, keys))
+
+
+def foreign(f: Callable[..., Any], host: bool) -> Callable[..., Any]:
+    """A function of PyTorch's tensors as one of ours. host: whether it is to have them on the CPU."""
+
+    def to(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return to_host([x])[0] if host else wrap(x.contiguous())
+        return THEIRS[x] if isinstance(x, dtypes.dtype) else x
+
+    def back(x: Any) -> Any:
+        return to_device(x, False) if isinstance(x, torch.Tensor) else x
+
+    def call(*args: Any, device: Any = None, **kw: Any) -> Any:
+        return tree_map(back, f(*tree_map(to, args), **tree_map(to, kw)))
+
+    return call

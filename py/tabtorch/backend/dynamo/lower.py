@@ -13,9 +13,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import sympy
 import torch
+from torch._higher_order_ops.effects import with_effects
+from torch.utils._sympy.printers import PythonPrinter
 
-from tabtorch.backend.dynamo import adapters
+from tabtorch.backend.dynamo import adapters, control_flow
+from tabtorch.backend.dynamo.edges import foreign, has_kernel
 from tabtorch.backend.tensors import OURS
 from tabtorch.ops import aten
 
@@ -89,33 +93,51 @@ class Program:
     function: takes a tensor for each of `inputs`, then `constants`, then the numbers `unbound`; returns a list.
     inputs: positions of the placeholders that are tensors. constants: PyTorch's tensors that the graph holds.
     numbers: positions of the placeholders that are sizes or other numbers, and whether the function is handed them.
-    results: the nodes whose values the function returns. written: inputs (by placeholder) that are written to.
+    varying: whether sizes of inputs vary. orders: of an input, its dimensions from outermost to innermost, in which order the
+    function takes them; only where sizes vary, and they lie in another order than that of the sizes.
+    results: the nodes whose values the function returns. computed: numbers that it returns after those.
+    written: inputs (by placeholder) that are written to.
+    strided: inputs (by placeholder) of whose memory more may be read than they show.
+    reads: whether values are read while it runs, so that there is no plan of the whole.
     bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
 
-    def __init__(self, gm: torch.fx.GraphModule, sharing: int | None) -> None:
-        """sharing: how many outputs, the first, may share memory; None is all.
-
-        RuntimeError's subclasses of PyTorch for what cannot be written."""
+    def __init__(self, gm: torch.fx.GraphModule, sharing: int | None, saved_from: int | None = None) -> None:
+        """sharing: how many outputs, the first, may share memory; None is all. saved_from: the outputs from there on go to the
+        backward alone. RuntimeError's subclasses of PyTorch for what cannot be written."""
         self.gm = gm
         self.nodes = list(gm.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
         (self.output,) = [n for n in self.nodes if n.op == "output"]
         self.outputs: list[Any] = list(self.output.args[0])
-        self.inputs = [i for i, n in enumerate(self.placeholders) if isinstance(n.meta.get("val"), torch.Tensor)]
+        ends = len(self.outputs) if saved_from is None else saved_from
+        shown = set(filter(_is_node, self.outputs[:ends]))
+        self._saved = frozenset(o for o in self.outputs[ends:] if _is_node(o) and o not in shown)
+        self.inputs = [
+            i
+            for i, n in enumerate(self.placeholders)
+            if isinstance(n.meta.get("val"), torch.Tensor) and not is_token(n)
+        ]
+        traced = {i: self.placeholders[i].meta["val"] for i in self.inputs}
+        self.varying = any(isinstance(s, torch.SymInt) for val in traced.values() for s in val.shape)
+        self.orders = {i: order for i, val in traced.items() if self.varying and (order := order_of(val)) is not None}
         self.constants: list[torch.Tensor] = []
         self.unbound: list[int] = []
         self.written: list[int] = []
+        self.strided: set[int] = set()
+        self.reads = False
         self.space: dict[str, Any] = {
             "torch": _Names(),
             "aten": types.SimpleNamespace(),
             "math": math,
+            "control_flow": types.SimpleNamespace(**control_flow.FUNCTIONS),
             "device": None,
             "__name__": __name__,
         }
         self.bases = self._shared(sharing)
         self._written_names: dict[torch.fx.Node, str] = {}
         self._constant_names: list[str] = []
+        self.sizes: dict[str, str] = {}  # symbol of a size -> where the function has it from
         self.text = self._write()
         exec(compile(self.text, f"<torch.compile webgpu {id(self):x}>", "exec"), self.space)
         self.function: Callable[..., list[Any]] = self.space["compiled"]
@@ -127,13 +149,32 @@ class Program:
         lines: list[str] = []
         for n in self.placeholders:
             names[n] = n.name
+        lines += [f"{n.name} = None" for n in self.placeholders if is_token(n)]
+        for i, order in self.orders.items():
+            name = self.placeholders[i].name
+            lines.append(f"{name} = {name}.permute({[order.index(d) for d in range(len(order))]})")
         lines += self._bind_sizes()
-        last = {used: n for n in self.nodes for used in n.all_input_nodes}
-        last |= dict.fromkeys(self.bases.values(), self.output)  # which are returned, though no argument of the output
+        lines += self._body(self.gm, self.nodes, "")
+        alone = [o for k, o in enumerate(self.outputs) if k not in self.bases]
+        wanted = filter(is_result, [*alone, *self.bases.values()])
+        self.results: list[torch.fx.Node] = list(dict.fromkeys(wanted))
+        self.computed = [o for o in self.outputs if self._is_computed(o)]
+        returned = [*map(self._result, self.results), *map(self._argument, self.computed)]
+        lines.append(f"return [{', '.join(returned)}]")
+        taken = [self.placeholders[i].name for i in self.inputs] + self._constant_names
+        taken += [self.placeholders[i].name for i in self.unbound]
+        return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
+
+    def _body(self, gm: torch.fx.GraphModule, nodes: list[torch.fx.Node], prefix: str) -> list[str]:
+        """The lines of a graph, but its arguments and results. prefix: of the names of its constants."""
+        names = self._written_names
+        lines: list[str] = []
+        last: dict[torch.fx.Node, Any] = {used: n for n in nodes for used in n.all_input_nodes}
+        last |= dict.fromkeys(self.bases.values())  # which are returned, though no argument of the output
         seen = ""
-        for n in self.nodes:
+        for n in nodes:
             if n.op == "get_attr":
-                self._constant(n)
+                lines += self._attribute(gm, n, prefix)
                 continue
             if n.op in ("placeholder", "output"):
                 continue
@@ -151,12 +192,35 @@ class Program:
                 dead.append(n.name)
             if dead:
                 lines.append(f"del {', '.join(dead)}")
-        wanted = [*filter(is_result, self.outputs), *self.bases.values()]
-        self.results: list[torch.fx.Node] = list(dict.fromkeys(wanted))
-        lines.append(f"return [{', '.join(map(self._argument, self.results))}]")
-        taken = [self.placeholders[i].name for i in self.inputs] + self._constant_names
-        taken += [self.placeholders[i].name for i in self.unbound]
-        return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
+        return lines
+
+    def _inner(self, gm: torch.fx.GraphModule, name: str) -> list[str]:
+        """A graph that is an argument of an operator, as a function in the function."""
+        nodes = list(gm.graph.nodes)
+        taken = [n.name for n in nodes if n.op == "placeholder"]
+        self._written_names.update({n: n.name for n in nodes if n.op == "placeholder"})
+        lines = self._body(gm, nodes, f"{name}_")
+        given = nodes[-1].args[0]
+        lines.append(f"return {self._argument(given if isinstance(given, (list, tuple)) else [given])}")
+        return [f"def {name}({', '.join(taken)}):", *[f"    {line}" for line in lines]]
+
+    def _is_computed(self, o: Any) -> bool:
+        """Whether an output is a number that comes of values, and not of sizes."""
+        val = o.meta.get("val") if isinstance(o, torch.fx.Node) and o.op == "call_function" else None
+        if not isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return False
+        return bool(torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(val))
+
+    def _result(self, n: torch.fx.Node) -> str:
+        """A value that is returned, as PyTorch is to have it in memory: so nothing is left to be copied after the function."""
+        name = self._argument(n)
+        if n in self._saved and not self.varying:  # only the backward sees it, to which it may lie as it likes
+            return name
+        order = order_of(n.meta["val"])
+        if order is None:
+            return f"{name}.contiguous()"
+        back = [order.index(d) for d in range(len(order))]
+        return f"{name}.permute({order}).contiguous().permute({back})"
 
     def _shared(self, sharing: int | None) -> dict[int, torch.fx.Node]:
         """`bases`: the first `sharing` outputs, or all, share memory as they do in PyTorch."""
@@ -167,9 +231,12 @@ class Program:
         given = {_memory(self.placeholders[i]) for i in self.inputs}
         found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
-            if len({self.outputs[k] for k in group}) == 1 or memory in given:
+            if len({self.outputs[k] for k in group}) == 1:
+                continue
+            if sharing is not None and memory in given:
                 continue  # of views of an argument AOTAutograd looks at the sizes alone: it makes them of the argument
-            base = next(
+            arguments = (self.placeholders[i] for i in self.inputs)
+            base = next((n for n in arguments if _memory(n) == memory), None) or next(
                 (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
             )
             if base is None:
@@ -179,7 +246,7 @@ class Program:
 
     def _bind_sizes(self) -> list[str]:
         """Sizes that are arguments are read off the tensors that have them: so they vary without another key of the plan."""
-        found: dict[str, str] = {}
+        found = self.sizes
         for i in self.inputs:
             n = self.placeholders[i]
             for d, size in enumerate(n.meta["val"].shape):
@@ -196,24 +263,28 @@ class Program:
                 self.unbound.append(i)
         return lines
 
-    def _constant(self, n: torch.fx.Node) -> None:
-        value: Any = self.gm
+    def _attribute(self, gm: torch.fx.GraphModule, n: torch.fx.Node, prefix: str) -> list[str]:
+        """The lines that make what a graph holds: none for a constant, which is an argument of the function."""
+        value: Any = gm
         for part in str(n.target).split("."):
             value = getattr(value, part)
-        if not isinstance(value, torch.Tensor):  # a graph, for a higher-order operator
-            return
-        self._written_names[n] = n.name
-        self._constant_names.append(n.name)
+        name = self._written_names[n] = prefix + n.name
+        if isinstance(value, torch.fx.GraphModule):
+            return self._inner(value, name)
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported(f"a constant of type {type(value).__name__} is not supported", n)
+        self._constant_names.append(name)
         self.constants.append(value)
+        return []
 
     def _call(self, n: torch.fx.Node) -> str:
         target: Any = n.target
         if target is operator.getitem:
             return f"{self._argument(n.args[0])}[{n.args[1]}]"
         if isinstance(target, torch._ops.HigherOrderOperator):
-            raise Unsupported(f"the higher-order operator {target.name()} is not supported", n)
+            return self._higher(n, target.name())
         if isinstance(target, torch._ops.OpOverload):
-            return self._operation(n, target)
+            return self._operation(n, target, n.args, n.kwargs)
         form = _OPERATORS.get(target)
         if form is None:
             raise Unsupported(f"the function {target} is not supported", n)
@@ -223,52 +294,75 @@ class Program:
         text = self._argument(a)
         return text if isinstance(a, (torch.fx.Node, int)) and not text.startswith("-") else f"({text})"
 
-    def _operation(self, n: torch.fx.Node, op: torch._ops.OpOverload) -> str:
+    def _higher(self, n: torch.fx.Node, name: str) -> str:
+        if name == "with_effects":  # which keeps the order of what reads a value, to print it or to raise an error
+            token, op, *args = n.args
+            if isinstance(op, torch._ops.OpOverload):
+                self.reads = True
+                call = self._operation(n, op, args, n.kwargs)
+                return f"control_flow.with_effects({self._argument(token)}, {call})"
+            name = op.name()
+        elif name in control_flow.WRITING and has_kernel(n.args[0], _on_host(n)):
+            self.reads = True
+            self.space[n.name + "_call"] = foreign(control_flow.writing(name, n.args[0]), _on_host(n))
+            return f"{n.name}_call({', '.join(f'{k}={self._argument(v)}' for k, v in n.kwargs.items())})"
+        elif name in control_flow.FUNCTIONS and not n.kwargs:
+            self.reads = True
+            return f"control_flow.{name}({', '.join(map(self._argument, n.args))})"
+        raise Unsupported(f"the higher-order operator {name} is not supported", n)
+
+    def _operation(self, n: torch.fx.Node, op: torch._ops.OpOverload, args: Any, kwargs: Any) -> str:
         name, overload = op._schema.name, op._schema.overload_name
         space, _, plain = name.partition("::")
         if space == "aten" and plain in _SIZES:
-            return _SIZES[plain].format(*map(self._argument, n.args))
-        if plain == "copy_" and isinstance(n.args[0], torch.fx.Node) and n.args[0].op == "placeholder":
-            self.written.append(self.placeholders.index(n.args[0]))
+            return _SIZES[plain].format(*map(self._argument, args))
+        if plain == "copy_" and isinstance(args[0], torch.fx.Node) and args[0].op == "placeholder":
+            self.written.append(self.placeholders.index(args[0]))
         key = plain + (f"_{overload}" if overload else "")
         functions = self.space["aten"]
         if not hasattr(functions, key):
             f = adapters.lookup(name, overload)
+            if f is None and has_kernel(op, _on_host(n)):
+                self.reads, f = True, foreign(op, _on_host(n))
             if f is None:
                 raise Unsupported(
                     f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n
                 )
             setattr(functions, key, f)
         schema = op._schema.arguments
-        given = [self._argument(a) for a in n.args]
-        named = dict(n.kwargs)
+        given = [self._argument(a) for a in args]
+        named = dict(kwargs)
         tensors = any(isinstance(a, torch.fx.Node) and _is_tensor(a) for a in n.all_input_nodes)
         wanted = named.pop("device", None)
-        if wanted is not None or (not tensors and any(a.name == "device" for a in schema)):
-            if not tensors:
-                given_device = ["device=device"]
-            else:
-                given_device = []
-        else:
-            given_device = []
+        placed = wanted is not None or any(a.name == "device" for a in schema)
+        given_device = ["device=device"] if placed and not tensors else []
         for a in schema:
             if a.name in _SETTLED:
                 named.pop(a.name, None)
         given += [f"{k}={self._argument(v)}" for k, v in named.items() if v is not None]
         if plain in _STRIDED:
-            given[0] = self._laid_out(n.args[0])
+            given[0] = self._laid_out(args[0])
+            memory = _memory(args[0])
+            self.strided |= {i for i in self.inputs if _memory(self.placeholders[i]) == memory}
         return f"aten.{key}({', '.join([*given, *given_device])})"
 
     def _laid_out(self, source: Any) -> str:
         """A tensor with the strides that were traced, for what asks where elements lie."""
         self.space["aten"].with_strides = adapters.with_strides
         val = source.meta["val"]
-        return f"aten.with_strides({self._argument(source)}, {self._numbers(val.stride(), source)})"
+        return (
+            f"aten.with_strides({self._argument(source)}, [{', '.join(self._number(s, source) for s in val.stride())}])"
+        )
 
-    def _numbers(self, sizes: Any, node: torch.fx.Node) -> str:
-        if any(isinstance(s, torch.SymInt) for s in sizes):
-            raise Unsupported("as_strided of a tensor whose sizes vary is not supported", node)
-        return repr(list(sizes))
+    def _number(self, number: Any, node: torch.fx.Node) -> str:
+        """A number, which may be an expression of sizes, as Python. node: what asks for it."""
+        if not isinstance(number, torch.SymInt):
+            return repr(number)
+        expr = number.node.expr
+        if not all(str(s) in self.sizes for s in expr.free_symbols):
+            raise Unsupported(f"the number {expr}, which is of no size of an input, is not supported", node)
+        sources = {s: sympy.Symbol(self.sizes[str(s)], integer=True, positive=True) for s in expr.free_symbols}
+        return str(PythonPrinter().doprint(expr.subs(sources)))
 
     def _argument(self, v: Any) -> str:
         if isinstance(v, torch.fx.Node):
@@ -299,17 +393,54 @@ class _Names:
         return OURS[getattr(torch, name)]
 
 
+def _is_node(o: Any) -> bool:
+    return isinstance(o, torch.fx.Node)
+
+
 def is_result(o: Any) -> bool:
     """Whether the value of an output is a tensor that is computed, and no argument."""
     return (
         isinstance(o, torch.fx.Node)
         and o.op in ("call_function", "get_attr")
         and isinstance(o.meta.get("val"), torch.Tensor)
+        and not is_token(o)
     )
+
+
+def is_token(n: torch.fx.Node) -> bool:
+    """Whether a value is none, but stands for the order of calls with effects: it is None here."""
+    if n.op == "placeholder":
+        return bool(n.users) and all(u.target is with_effects and u.args[0] is n for u in n.users)
+    return n.target is operator.getitem and n.args[1] == 0 and getattr(n.args[0], "target", None) is with_effects
+
+
+def order_of(traced: torch.Tensor) -> list[int] | None:
+    """A tensor's dimensions from outermost to innermost; None where that is their order, or where it cannot be told."""
+    strides = []
+    for s in traced.stride():
+        hint = s.node.hint if isinstance(s, torch.SymInt) else s
+        if hint is None:
+            return None
+        strides.append(hint)
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    return None if order == list(range(len(strides))) else order
 
 
 def _memory(n: torch.fx.Node) -> int:
     return int(n.meta["val"].untyped_storage()._cdata)
+
+
+def _on_host(n: torch.fx.Node) -> bool:
+    """Whether PyTorch has the arguments of a call on the CPU."""
+    vals = [m.meta.get("val") for m in n.all_input_nodes]
+    return any(isinstance(v, torch.Tensor) and v.device.type == "cpu" for v in vals)
+
+
+#: torch 2.10 has it by the second name alone
+_dense = (
+    getattr(torch._prims_common, "is_non_overlapping_and_dense_or_false", None)
+    or torch._prims_common.is_non_overlapping_and_dense
+)
 
 
 def _whole(val: torch.Tensor) -> bool:
@@ -319,12 +450,16 @@ def _whole(val: torch.Tensor) -> bool:
         return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
             val.untyped_storage().nbytes() == shown
         )
-    return shown == val.untyped_storage().nbytes() and torch._prims_common.is_non_overlapping_and_dense_or_false(val)
+    return shown == val.untyped_storage().nbytes() and _dense(val)
 
 
 def _is_tensor(n: torch.fx.Node) -> bool:
     v = n.meta.get("val")
-    return isinstance(v, torch.Tensor) or (isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v))
+    return (
+        n.op == "get_attr"
+        or isinstance(v, torch.Tensor)
+        or (isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v))
+    )
 
 
 def _shown(n: torch.fx.Node) -> str:

@@ -27,6 +27,8 @@ def _by_tape(name: str) -> Callable[..., Tensor]:
 for _name in "gelu glu hardshrink hardsigmoid hardswish hardtanh mish silu softplus softshrink".split():
     ADAPTERS[_name + "_backward"] = _by_tape(_name)
 
+ADAPTERS["softshrink"] = F.softshrink  # which looks at lambd
+
 
 @aten("logit_backward")
 def _logit_backward(grad_output: Tensor, self: Tensor, eps: float | None = None) -> Tensor:

@@ -161,4 +161,4 @@ def _trilinear(
     for d in sorted(expand3):
         i3 = i3.unsqueeze(d)
     product = i1 * i2 * i3
-    return product.sum(list(sumdim)) if sumdim else product
+    return product.sum(list(sumdim), dtype=product.dtype) if sumdim else product

@@ -109,6 +109,27 @@ def _segment_reduce_backward(
 # ---- histograms
 
 
+@aten("histc")
+def _histc(self: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """Integers are counted, too, as PyTorch's kernels for GPUs do; its CPU's has none for them."""
+    if self.dtype.is_floating_point or self.dtype is dtypes.bool_:
+        return ops.histc(self, bins, min, max)
+    if bins <= 0:
+        raise RuntimeError(f"bins must be > 0, but got {bins} for dimension 0")
+    x, low, high = self.reshape(-1).to(dtypes.int64), int(min), int(max)
+    if low > high:
+        raise RuntimeError("torch.histc: max must be larger than min")
+    if low == high and x.numel():
+        least, most = x.aminmax()
+        one = (least == most).to(dtypes.int64)
+        low, high = least - one, most + one
+    elif low == high:
+        low, high = low - 1, high + 1
+    inside = (x >= low) & (x <= high)
+    at = ops.where(inside, (x - low) * bins // (high - low), 0).clamp(max=bins - 1)
+    return self.new_zeros((bins,)).scatter_add(0, at, inside.to(self.dtype))
+
+
 @aten("_histogramdd_bin_edges")
 def _histogramdd_bin_edges(
     self: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False

@@ -6,6 +6,7 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
+from tabtorch.ops.indexing.scatter import put_at
 
 
 @aten("_unsafe_view")
@@ -321,16 +322,7 @@ def _index_put(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 @aten("index_put_")
 def _index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """`indices` may have None for a dimension that is taken whole."""
-    if all(i is not None for i in indices):
-        return self.index_put_(tuple(indices), values, accumulate)
-    at = tuple(slice(None) if i is None else i for i in indices)
-    if not accumulate:
-        self[at] = values
-        return self
-    # numbers in place of elements say which of them the indices name
-    places = ops.arange(self.numel(), device=self.device).reshape(self.shape)[at]
-    new = self.flatten().index_put((places,), values.expand(places.shape), True)
-    return self.copy_(new.reshape(self.shape))
+    return put_at(self, tuple(indices), values, accumulate, True)
 
 
 @aten("_index_put_impl_")

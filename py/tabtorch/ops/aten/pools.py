@@ -9,6 +9,7 @@ from tabtorch.core.layout import suggested_format
 from tabtorch.nn import functional as F
 from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten, grad_of
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
+from tabtorch.ops.sliding.pool import unpooled
 
 
 def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
@@ -138,21 +139,30 @@ for _n in (2, 3):
     _fractional(_n)
 
 
+def _unpooled(n: int, x: Tensor, indices: Tensor, output_size: Any, names: str) -> Tensor:
+    if len(output_size) != n:
+        raise RuntimeError(
+            f"There should be exactly {('two', 'three')[n - 2]} elements ({names}) in output_size, but got {len(output_size)} "
+            "elements."
+        )
+    if x.ndim not in (n + 1, n + 2):
+        raise RuntimeError(
+            f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a tensor with {x.ndim} dimensions."
+        )
+    return unpooled(n, x, indices, tuple(output_size))
+
+
 @aten("max_unpool2d")
 def _max_unpool2d(self: Tensor, indices: Tensor, output_size: Any) -> Tensor:
     """Each element where its index says in planes of `output_size`, zeros elsewhere."""
-    lead = self.shape[:-2]
-    height, width = output_size
-    flat = self.new_zeros((*lead, height * width)).scatter(-1, indices.flatten(-2), self.flatten(-2))
-    return flat.reshape(*lead, height, width)
+    return _unpooled(2, self, indices, output_size, "height, width")
 
 
 @aten("max_unpool3d")
 def _max_unpool3d(self: Tensor, indices: Tensor, output_size: Any, stride: Any, padding: Any) -> Tensor:
-    lead = self.shape[:-3]
-    depth, height, width = output_size
-    flat = self.new_zeros((*lead, depth * height * width)).scatter(-1, indices.flatten(-3), self.flatten(-3))
-    return flat.reshape(*lead, depth, height, width)
+    if min(stride, default=1) < 1:
+        raise RuntimeError(f"strides should be greater than zero, but got stride: {list(stride)}")
+    return _unpooled(3, self, indices, output_size, "depth, height, width")
 
 
 # ---- windows as columns

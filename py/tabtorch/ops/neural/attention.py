@@ -46,7 +46,11 @@ _WIDEST = 256
 
 def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether the kernels do this attention."""
-    m, mk, mv = q._meta, k._meta, v._meta
+    return fits(q._meta, k._meta, v._meta, None if mask is None else mask._meta, grouped)
+
+
+def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool) -> bool:
+    """The same of tensors that look so: queries, keys, values, and the mask."""
     if m.device.type != "webgpu" or batches[0]:
         return False
     t = target(0)
@@ -69,9 +73,8 @@ def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) 
         return False
     if not 0 < prod(lead) <= 65535:
         return False
-    if mask is None:
+    if d is None:
         return True
-    d = mask._meta
     shape = (*lead, rows, keys)
     return (
         d.device is m.device
@@ -131,6 +134,9 @@ def attention(
     group = fixed(m.shape[-3] // mk.shape[-3]) if m.ndim > 2 else 1
     wanted = traced.wanted if traced is not None else []
     recording = STATE.grad and (q._rg or k._rg or v._rg or (mask is not None and mask._rg) or bool(wanted))
+    turned = (
+        m.ndim == 4 and m.strides[1] < m.strides[2]
+    )  # as queries lie, so that joining the heads again copies nothing
     static = Static(
         bool(causal),
         mask is not None,
@@ -139,10 +145,11 @@ def attention(
         traced and traced.functions,
         blocks and blocks[1],
         bool(dropout),
+        turned=bool(turned),
     )
-    shown = result_view(m, mv)
+    shown = result_view(m, mv, static.turned)
     if not static.lse:
-        i = inst(ATTENTION, tuple(views), shown, types, static)
+        i = inst(ATTENTION, tuple(views), _flat(shown.numel, shown) if turned else shown, types, static)
         return run(i, shown, q, k, v, *extra, scalars=scalars)
 
     if made is not None:
@@ -178,7 +185,7 @@ def attention(
         seen = [t._meta for t in args]
         if mask is not None:
             seen[3] = views[3]
-        plain = static._replace(lse=False)
+        plain = static._replace(lse=False, turned=False)
 
         def made(op: Any, out: Meta, shown: Meta, **more: Any) -> Tensor:
             return run(inst(op, tuple(seen), out, types, plain._replace(**more)), shown, *args, scalars=scalars)

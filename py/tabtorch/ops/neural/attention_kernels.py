@@ -35,7 +35,7 @@ class Static(NamedTuple):
     group: how many heads of queries a head of keys serves. lse: whether the logarithms of the totals are wanted too.
     functions: of FlexAttention. block: the queries and keys of a block, where there is a table of blocks. dropout: whether there is
     some. summed: of each dimension of (batch…, queries, keys), whether all of it shares an element of the mask, whose gradient is
-    to be made.
+    to be made. turned: whether the result has rows before heads.
     """
 
     causal: bool
@@ -46,6 +46,7 @@ class Static(NamedTuple):
     block: tuple[int, int] | None = None
     dropout: bool = False
     summed: tuple[bool, ...] = ()
+    turned: bool = False
 
     def sizes(self) -> tuple[Any, ...]:
         """What of it hangs on sizes, for schedules.py."""
@@ -289,7 +290,7 @@ def _forward(i: Inst, low: Lowering) -> None:
     w.common()
     w.keys(_tile(constants))
     w.operands()
-    shown = result_view(w.q, w.v)
+    shown = result_view(w.q, w.v, w.static.turned)
     w.store("out", "m", shown)
 
     def lse() -> None:
@@ -381,9 +382,12 @@ MASK = Custom("attention_mask", _mask)
 TILE = 32
 
 
-def result_view(q: Meta, v: Meta) -> Meta:
+def result_view(q: Meta, v: Meta, turned: bool) -> Meta:
     """The result, at the beginning of its storage."""
-    return contiguous_meta((*q.shape[:-1], v.shape[-1]), q.dtype, q.device)
+    shape = (*q.shape[:-1], v.shape[-1])
+    return (
+        gradient_view(meta(shape, shape, 0, q.dtype, q.device)) if turned else contiguous_meta(shape, q.dtype, q.device)
+    )
 
 
 def gradient_view(m: Meta, offset: int = 0) -> Meta:

@@ -489,13 +489,6 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
     k = pool_ints(kernel, n, name, "kernel_size")
     st = k if stride is None else pool_ints(stride, n, name, "stride")
     pa = pool_ints(padding, n, name, "padding")
-    if x.shape != indices.shape:
-        raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) but got indices tensor with "
-            f"shape: {list(indices.shape)}"
-        )
-    if indices.dtype is not dtypes.int64:
-        raise RuntimeError(f"elements in indices should be type int64 but got: {type_name(indices.dtype)}")
     size = tuple((s - 1) * t - 2 * p + a for s, t, p, a in zip(x.shape[-n:], st, pa, k, strict=True))
     if output_size is not None:
         given = tuple(output_size)
@@ -510,6 +503,19 @@ def _max_unpool(n: int, x: Tensor, indices: Tensor, kernel: Any, stride: Any, pa
             if not low < given[d] < high:
                 raise ValueError(f'invalid output_size "{given}" (dim {d} must be between {low} and {high})')
         size = given
+    return unpooled(n, x, indices, size)
+
+
+def unpooled(n: int, x: Tensor, indices: Tensor, size: tuple[int, ...]) -> Tensor:
+    """The elements of x where `indices` say within planes of this size, zeros elsewhere."""
+    if x.shape != indices.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(x.shape)}) but got indices tensor with "
+            f"shape: {list(indices.shape)}"
+        )
+    if indices.dtype is not dtypes.int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {type_name(indices.dtype)}")
+    name = f"max_unpool{n}d"
     lead = tuple(x.shape[:-n])
     shown = "x".join(map(str, size if n > 1 else (*size, 1)))  # PyTorch unpools vectors as images
     text = f"Found an invalid max index: {{i}} (output volumes are of size {shown})"
