@@ -35,7 +35,7 @@ from .traced import Traced
 DEVICE = "webgpu"
 #: the CPU's optimizers take many tensors at once, too, as those of other devices do: SGD with Nesterov's momentum writes to
 #: gradients then
-torch.optim.optimizer._get_foreach_kernels_supported_devices = lambda: ["cpu", DEVICE]
+sys.modules["torch.optim.optimizer"].__dict__["_get_foreach_kernels_supported_devices"] = lambda: ["cpu", DEVICE]
 #: words of features whose draws are other ones in a compiled graph: those of the device's own stream
 _DRAWS = ("dropout", "noise", "rand", "seed", "generator", "bernoulli", "gumbel", "multinomial", "permutation", "rrelu")
 
