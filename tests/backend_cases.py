@@ -181,6 +181,41 @@ def results_share_nothing() -> None:
 
 
 @case
+def columns_are_put() -> None:
+    """Indices after dimensions that are kept."""
+    at = torch.tensor([2, 0])
+    for d in (W, "cpu"):
+        x = torch.zeros(2, 3, device=W)
+        x[:, at.to(d)] = torch.tensor([[1.0, 2.0], [3.0, 4.0]], device=W)
+        same(x, [[2.0, 0.0, 1.0], [4.0, 0.0, 3.0]])
+        x[:, at.to(d)] += 1
+        same(x, [[3.0, 0.0, 2.0], [5.0, 0.0, 4.0]])
+    x = torch.zeros(3, 2, 4, device=W, requires_grad=True)
+    y = x * 1
+    y[..., at.to(W)] = 5.0
+    y.sum().backward()
+    same(x.grad[0], [[0.0, 1.0, 0.0, 1.0]] * 2)
+
+
+@case
+def out_is_read() -> None:
+    """What is refused where `out=` lies in what is read; the types of sums; how a resized one lies."""
+    x = torch.arange(4.0, device=W)
+    torch.add(x, 1, out=x)
+    same(x, [1.0, 2.0, 3.0, 4.0])
+    with raises(RuntimeError, "some elements of the input tensor and the written-to tensor refer to a single memory"):
+        torch.add(x[1:], 1, out=x[:3])
+    with raises(RuntimeError, "output with shape [4] doesn't match the broadcast shape [2, 4]"):
+        torch.maximum(x, torch.ones(2, 4, device=W), out=x)
+    with raises(RuntimeError, "some elements of the input tensor and the written-to tensor refer to a single memory"):
+        x.index_put_((torch.tensor([0, 1, 2, 3], device=W),), x)
+    same(torch.sum(x > 2, 0, out=torch.zeros((), dtype=torch.bool, device=W)), True)
+    out = torch.empty(0, device=W)
+    torch.neg(torch.ones(2, 3, device=W).t(), out=out)
+    assert out.stride() == (1, 3)
+
+
+@case
 def strides_are_kept() -> None:
     x = torch.ones(2, 3, 4, 4, device=W).to(memory_format=torch.channels_last)
     assert x.is_contiguous(memory_format=torch.channels_last) and x.clone().stride() == x.stride()

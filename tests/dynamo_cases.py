@@ -266,6 +266,38 @@ def case_aliases() -> None:
                 assert y[0, 0] == 7 and row[0] == 7
 
 
+def case_shared_memory() -> None:
+    """Results lie in one memory: of one that is used before the last step, of another type, of a training step, of an argument."""
+
+    def f(x: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        part = y[1:]
+        w = z * 1
+        sums = y.sum() + part.sum()
+        return part, y[:1], sums, w[0], w.imag, *x.unbind()
+
+    for place in PLACES:
+        x, z = torch.randn(3, 2, device=place), torch.randn(2, dtype=torch.complex64, device=place)
+        run = compiled(f)
+        for _ in range(3):
+            expected = f(x.clone(), z)
+            found = run(x, z)
+            for a, b in zip(found, expected, strict=True):
+                close(a, b)
+            assert len({t.untyped_storage()._cdata for t in found[:2]}) == 1
+            assert found[3].untyped_storage()._cdata == found[4].untyped_storage()._cdata
+            assert found[5].untyped_storage()._cdata == x.untyped_storage()._cdata
+
+        weight = torch.ones(2, device=place, requires_grad=True)
+        train = compiled(lambda x, weight: (y := x * weight, y.detach(), y.detach().view(torch.int32)))
+        for _ in range(3):
+            y, seen, bits = train(x, weight)
+            y.sum().backward()
+            close(bits.view(torch.float32), y)
+            assert len({t.untyped_storage()._cdata for t in (y, seen, bits)}) == 1
+        close(weight.grad, 3 * x.sum(0))
+
+
 def case_batch_norm() -> None:
     """Running statistics move as eagerly, and are used in evaluation."""
     for place in PLACES:

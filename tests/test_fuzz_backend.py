@@ -28,6 +28,10 @@ FOUND = [
     ("views", 551, "index_put_ of a tensor into itself"),
     ("views", 101, "out= that is read, too"),
     ("views", 2483, "a clone of no elements, row by row"),
+    ("views", 110286000252, "an out= that is resized lies as the result"),
+    ("views", 110286002561, "a sum in the type of out="),
+    ("views", 110286010800, "leaky_relu_ of a negative slope"),
+    ("views", 110286010839, "elu_ of a negative slope"),
     ("traced", 4, "the memory of a result was given back before it was returned"),
     ("traced", 10, "the imaginary part of a result"),
     ("traced", 19, "a view of another type of what is differentiated"),
@@ -75,7 +79,7 @@ from tabtorch.backend.dynamo import compiler
 wrap = compiler.to_webgpu
 compiler.to_webgpu = lambda x, order: wrap(x + 1 if x.is_floating_point() else x, order)
 assert b.traced_differences(function)
-torch.Tensor.mul_ = lambda self, other: self
+torch.Tensor.mul_ = torch.Tensor.add_ = torch.Tensor.copy_ = torch.Tensor.fill_ = lambda self, other: self
 assert len(b.views(range(100))) > 3
 """
     code, said = run(["-c", program], "cpu")

@@ -53,8 +53,22 @@ def _threshold_backward(grad_output: Tensor, self: Tensor, threshold: float) -> 
     return ops.where(self <= threshold, 0, grad_output)
 
 
+def _check_slope(name: str, slope: float, is_result: bool, more: str = "") -> None:
+    """RuntimeError where a gradient is asked for of results whose sign does not say which argument they had."""
+    if is_result and slope < 0:
+        raise RuntimeError(
+            f"In-place {name} backward calculation is triggered with a negative slope which is not supported. This is caused by "
+            f"calling in-place forward function with a negative slope, please call out-of-place version instead.{more}"
+        )
+
+
 @aten("leaky_relu_backward")
 def _leaky_relu_backward(grad_output: Tensor, self: Tensor, negative_slope: float, self_is_result: bool) -> Tensor:
+    more = (
+        " File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place leakRelu backward "
+        "calculation with negative slope"
+    )
+    _check_slope("leakyReLu", negative_slope, self_is_result, more)
     return ops.where(self > 0, grad_output, grad_output * negative_slope)
 
 
@@ -75,6 +89,7 @@ def _elu_(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float =
 def _elu_backward(
     grad_output: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, self_or_result: Tensor
 ) -> Tensor:
+    _check_slope("elu", alpha, is_result)
     x = self_or_result
     low = x + alpha * scale if is_result else ops.exp(x * input_scale) * (alpha * scale)
     return ops.where(x <= 0, grad_output * input_scale * low, grad_output * scale)
