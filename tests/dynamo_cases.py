@@ -355,6 +355,30 @@ def case_random() -> None:
                 assert torch.equal(a, b)
         assert not torch.equal(first[2][0], first[3][0])
 
+    def draws(x: torch.Tensor) -> list[torch.Tensor]:
+        drawn = [torch.rand_like(x), torch.randn(x.shape[0], 4, device=x.device), torch.randperm(9, device=x.device)]
+        drawn += [
+            torch.empty_like(x).uniform_(-1, 2),
+            x.new_empty(5).exponential_(),
+            torch.full_like(x, 0.3).bernoulli_(0.4),
+        ]
+        return [
+            *drawn,
+            torch.randint(0, x.shape[0] + 3, (8,), device=x.device),
+            torch.normal(1.0, 2.0, (3,), device=x.device),
+        ]
+
+    for place in PLACES:  # the numbers of the CPU
+        for dynamic in (False, True):
+            run = compiled(draws, dynamic=dynamic)
+            for n in (4, 4, 6):
+                x = torch.ones(n, 3)
+                torch.manual_seed(n)
+                want = draws(x)
+                torch.manual_seed(n)
+                for a, b in zip(run(x.to(place)), want, strict=True):
+                    close(a, b)
+
 
 def case_operations() -> None:
     """Functions whose graphs have what models have."""

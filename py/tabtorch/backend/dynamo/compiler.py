@@ -60,6 +60,7 @@ class CompiledGraph:
         self.inputs = program.inputs
         self.unbound = program.unbound
         self.constants = program.constants
+        self.draws = list(map(self._draw, program.drawn))
         self.written = [(i, program.inputs.index(i)) for i in dict.fromkeys(program.written)]
         self.made: dict[tuple[torch.fx.Node, bool], Result] = {}
         self.outputs = [
@@ -76,11 +77,13 @@ class CompiledGraph:
             whole_on_host(taken[i])
         ours = [to_device(taken[i], i in self.keep) for i in self.inputs]
         constants = [to_device(t, True) for t in self.constants]
+        drawn = [to_device(draw(taken), False) for draw in self.draws]
         numbers = [taken[i] for i in self.unbound]
         with grad_mode.no_grad():
-            values = self.compiled(*(self._any_size(ours) if self.varying else ours), *constants, *numbers)
+            values = self.compiled(*(self._any_size(ours) if self.varying else ours), *constants, *drawn, *numbers)
             computed = values[len(self.program.results) :]
-            values = _each_apart(values[: len(self.program.results)], [*ours, *constants])
+            values = _each_apart(values[: len(self.program.results)], [*ours, *constants, *drawn])
+            del drawn
             back = [(taken[i], ours[k]) for i, k in self.written if taken[i].device.type != NAME]
             del ours
             hosts = iter(to_host([value for _, value in back] + [values[r.index] for r in self.for_host]))
@@ -141,6 +144,26 @@ class CompiledGraph:
             return whole.as_strided([n(taken) for n in sizes], [n(taken) for n in strides], begin)
 
         return view
+
+    def _draw(self, n: torch.fx.Node) -> Callable[[Arguments], torch.Tensor]:
+        """(arguments) -> what a node draws, on the CPU: the numbers that an eager call would draw there, and on "webgpu"."""
+
+        def given(v: Any) -> Callable[[Arguments], Any]:
+            if isinstance(v, (list, tuple)):
+                each = list(map(given, v))
+                return lambda taken: [f(taken) for f in each]
+            val = v.meta["val"] if isinstance(v, torch.fx.Node) else v
+            if not isinstance(val, torch.Tensor):
+                return self._number(val)
+            sizes, strides = given(val.shape), given(val.stride())
+            return lambda taken: torch.empty_strided(sizes(taken), strides(taken), dtype=val.dtype, device="cpu")
+
+        op: Any = n.target
+        named = {k: v for k, v in n.kwargs.items() if k not in ("device", "layout", "pin_memory")}
+        if any(a.name == "device" for a in op._schema.arguments):
+            named["device"] = torch.device("cpu")
+        args, keywords = given(n.args), {k: given(v) for k, v in named.items()}
+        return lambda taken: op(*args(taken), **{k: f(taken) for k, f in keywords.items()})
 
     def _number(self, number: Any) -> Callable[[Arguments], Any]:
         """A number, which may be an expression of sizes that the arguments have."""

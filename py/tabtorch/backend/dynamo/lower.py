@@ -70,6 +70,13 @@ _STRIDED = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_stride
 _READ = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
+#: operations that draw random numbers by sizes and plain numbers alone; of a tensor they take its size and type
+_DRAWS = frozenset(
+    "rand randn randint randperm rand_like randn_like randint_like uniform normal_functional exponential geometric cauchy "
+    "log_normal random bernoulli.p normal.float_float".split()
+)
+
+
 class Unsupported(NotImplementedError):
     """An operation that there is no function for."""
 
@@ -101,6 +108,7 @@ class Program:
     results: the nodes whose values the function returns. computed: numbers that it returns after those.
     written: inputs (by placeholder) that are written to.
     strided: inputs (by placeholder) of whose memory more may be read than they show.
+    drawn: the nodes that draw random numbers, which are handed to the function after the constants.
     reads: whether values are read while it runs, so that there is no plan of the whole.
     bases: of an output that lies in the memory of another, as PyTorch has it: the node that is all of that memory.
     """
@@ -125,6 +133,7 @@ class Program:
         self.varying = any(isinstance(s, torch.SymInt) for val in traced.values() for s in val.shape)
         self.orders = {i: order for i, val in traced.items() if self.varying and (order := order_of(val)) is not None}
         self.constants: list[torch.Tensor] = []
+        self.drawn: list[torch.fx.Node] = []
         self.unbound: list[int] = []
         self.written: list[int] = []
         self.strided: set[int] = set()
@@ -165,6 +174,7 @@ class Program:
         returned = [*map(self._result, self.results), *map(self._argument, self.computed)]
         lines.append(f"return [{', '.join(returned)}]")
         taken = [self.placeholders[i].name for i in self.inputs] + self._constant_names
+        taken += [n.name for n in self.drawn]
         taken += [self.placeholders[i].name for i in self.unbound]
         return f"def compiled({', '.join(taken)}):\n" + "".join(f"    {line}\n" for line in lines)
 
@@ -188,8 +198,10 @@ class Program:
                 lines.append(f"# {where}")
                 seen = where
             names[n] = n.name
-            text = self._call(n)
-            lines.append(f"{n.name} = {text}{_shown(n)}")
+            if not prefix and _draws(n):
+                self.drawn.append(n)
+            else:
+                lines.append(f"{n.name} = {self._call(n)}{_shown(n)}")
             dead = [m.name for m in dict.fromkeys(n.all_input_nodes) if last[m] is n and m.op == "call_function"]
             if n not in last:
                 dead.append(n.name)
@@ -395,6 +407,18 @@ class _Names:
 
     def __getattr__(self, name: str) -> Any:
         return OURS[getattr(torch, name)]
+
+
+def _draws(n: torch.fx.Node) -> bool:
+    """Whether a node draws what can be drawn before the function runs: by PyTorch's generator, as it is for an eager call."""
+    if not isinstance(n.target, torch._ops.OpOverload) or n.kwargs.get("generator") is not None:
+        return False
+    space, _, plain = n.target._schema.name.partition("::")
+    overload = n.target._schema.overload_name
+    if space != "aten" or _DRAWS.isdisjoint((plain, f"{plain}.{overload}")):
+        return False
+    known_sizes = not torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta["val"])
+    return known_sizes and not any(isinstance(a, torch.fx.Node) and _is_tensor(a) for a in n.args[1:])
 
 
 def _is_node(o: Any) -> bool:
