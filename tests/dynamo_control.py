@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import torch
@@ -229,6 +230,7 @@ def case_learning_rates() -> None:
 
 def case_recurrent() -> None:
     """Dynamo breaks its graph at these, or takes them as a whole where it is told to."""
+    warnings.filterwarnings("ignore", "The .grad attribute")  # Dynamo hides this one, which it asks for itself
     for allowed in (False, True):
         with torch._dynamo.config.patch(allow_rnn=allowed):
             for kind in (nn.LSTM, nn.GRU):

@@ -259,24 +259,29 @@ def test_a_read_sees_what_was_there_when_it_was_asked_for(writes: list[int]) -> 
         np.testing.assert_array_equal(values(got), values(want))
 
 
+@pytest.mark.filterwarnings("ignore:Use of")
 def test_writes_to_some_of_what_is_shown_again() -> None:
-    """Places of an expanded view that are not written to show the same memory as those that are: refused. All of them: written."""
-    zeros = tabtorch.zeros(1, device="cpu")
-    x, i, mask = (
-        zeros.expand(3),
-        tabtorch.tensor([0], device="cpu"),
-        tabtorch.tensor([True, False, False], device="cpu"),
-    )
-    for write in (
-        lambda: x.masked_fill_(mask, 2.0),
-        lambda: x.index_fill_(0, i, 2.0),
-        lambda: x.index_put_((i,), zeros),
-        lambda: x.__setitem__(mask, 3.0),
-        lambda: x.expand(2, 3).__setitem__((slice(None), i), zeros + 1),
+    """A number that is written to one place of an expanded view is in all that show the same memory; of several it is not said
+    which one is written last, and they are refused."""
+    for name, write in (
+        ("masked_fill_", lambda t, x: x.masked_fill_(t.tensor([False, True, False]), 2.0)),
+        ("index_fill_", lambda t, x: x.index_fill_(0, t.tensor([1]), 2.0)),
+        ("of no place", lambda t, x: x.index_fill_(0, t.tensor([], dtype=t.int64), 2.0)),
+        ("of no place", lambda t, x: x.masked_fill_(t.tensor([False] * 3), 2.0)),
+        ("x[mask] = 3", lambda t, x: x.__setitem__(t.tensor([True, False, False]), 3.0)),
     ):
+        seen = []
+        for t in (torch, tabtorch):
+            rows = t.tensor([[1.0], [5.0]])
+            write(t, rows[1].expand(3))
+            seen.append(rows.tolist())
+        assert seen[0] == seen[1], name
+    x, i, zeros = tabtorch.zeros(1).expand(3), tabtorch.tensor([0]), tabtorch.zeros(1)
+    for put in (lambda: x.index_put_((i,), zeros), lambda: x.expand(2, 3).__setitem__((slice(None), i), zeros + 1)):
         with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
-            write()
-    rows = tabtorch.zeros(1, 3, device="cpu")
+            put()
+    mask = tabtorch.tensor([True, False, False])
+    rows = tabtorch.zeros(1, 3)
     rows.expand(2, 3).masked_fill_(mask, 2.0)
     rows.expand(2, 3).index_fill_(1, i + 1, 4.0)
     rows.expand(2, 3)[:, i + 2] = 5.0

@@ -178,9 +178,12 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
         )
     if in_place:
-        check_overlap(x, (index,), True, d not in repeated(m))
+        check_overlap(x, (index,), True, True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, -size, range_error(d, IndexError), "index_fill")
+    filled = index
+    if in_place and index._meta.numel and d in repeated(m):  # one place, shown again and again
+        filled = _lazy.ranges.arange(size, device=m.device)
     v = (
         _lazy.creation.number(value, m.dtype)
         if tensor_value is None
@@ -189,7 +192,7 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
 
     def node(t: Tensor) -> Any:
         t = t.detach()
-        return index_put_node(t if m.ndim else t.reshape(1), _along(d, index), v, False)
+        return index_put_node(t if m.ndim else t.reshape(1), _along(d, filled), v, False)
 
     def value_grad(g: Tensor, i: Tensor) -> Tensor:  # a place that is named twice counts once
         filled = g.new_zeros((size,), dtype=dtypes.bool_).index_fill(0, i, True)

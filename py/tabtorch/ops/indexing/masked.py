@@ -75,9 +75,14 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     shape = broadcast_shapes(*shapes) if mask._meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
-    if in_place:  # what is shown again must be filled again
+    filled = mask
+    if in_place:
+        check_overlap(x, (mask,), repeats=True)
         again = repeated(m)
-        check_overlap(x, (mask,), repeats=not again or set(again) <= set(repeated(expanded(mask._meta, m.shape))))
+        if not set(again) <= set(repeated(expanded(mask._meta, m.shape))):
+            filled = mask.expand(shape).any(
+                tuple(again), keepdim=True
+            )  # what is shown again is filled wherever it is shown
     if tensor_value is not None:
         v: Any = tensor_value.detach()
         if v._meta.device.number != m.device.number:
@@ -99,10 +104,10 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
             lambda g, mask: value_grad(g, mask.reshape(wide)),
         )
         return finish(
-            x, lambda t: _fill_node(t, mask, v, shape), True, "IndexPutBackward0", (tensor_value,), grads, (given,)
+            x, lambda t: _fill_node(t, filled, v, shape), True, "IndexPutBackward0", (tensor_value,), grads, (given,)
         )
     if shape == m.shape:
-        return finish(x, lambda t: _fill_node(t, mask, v, shape), in_place, name, (tensor_value,), grads, (mask,))
+        return finish(x, lambda t: _fill_node(t, filled, v, shape), in_place, name, (tensor_value,), grads, (mask,))
     r = Tensor._wrap(_fill_node(x, mask, v, shape), contiguous_meta(shape, m.dtype, m.device))
     if x._rg or (tensor_value is not None and tensor_value._rg):
         record(name, (x, tensor_value), r, grads, (mask,))
