@@ -21,7 +21,8 @@ from tabtorch.backend.dynamo.edges import (
     whole_on_host,
     write_back,
 )
-from tabtorch.backend.dynamo.lower import Program, is_token, known, order_of
+from tabtorch.backend.dynamo.lower import Program, known
+from tabtorch.backend.dynamo.nodes import is_token, order_of
 from tabtorch.backend.tensors import NAME, THEIRS, place, wrap_parts
 from tabtorch.compiled.driver import Compiled
 from tabtorch.core.tensor import Tensor

@@ -15,13 +15,23 @@ from typing import Any
 
 import sympy
 import torch
-from torch._higher_order_ops.effects import with_effects
 from torch.utils._sympy.printers import PythonPrinter
 
 from tabtorch.backend.dynamo import adapters, control_flow
 from tabtorch.backend.dynamo.edges import foreign, has_kernel
+from tabtorch.backend.dynamo.nodes import (
+    draws,
+    is_node,
+    is_result,
+    is_tensor,
+    is_token,
+    memory_of,
+    on_host,
+    order_of,
+    shows_each_once,
+    type_of,
+)
 from tabtorch.backend.tensors import OURS
-from tabtorch.ops import aten
 
 #: functions over sizes -> how they are written; {} are the arguments
 _OPERATORS: dict[Any, str] = {
@@ -70,13 +80,6 @@ _STRIDED = frozenset(("as_strided", "as_strided_", "as_strided_copy", "as_stride
 _READ = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
-#: operations that draw random numbers by sizes and plain numbers alone; of a tensor they take its size and type
-_DRAWS = frozenset(
-    "rand randn randint randperm rand_like randn_like randint_like uniform normal_functional exponential geometric cauchy "
-    "log_normal random bernoulli.p normal.float_float".split()
-)
-
-
 class Unsupported(NotImplementedError):
     """An operation that there is no function for."""
 
@@ -122,8 +125,8 @@ class Program:
         (self.output,) = [n for n in self.nodes if n.op == "output"]
         self.outputs: list[Any] = list(self.output.args[0])
         ends = len(self.outputs) if saved_from is None else saved_from
-        shown = set(filter(_is_node, self.outputs[:ends]))
-        self._saved = frozenset(o for o in self.outputs[ends:] if _is_node(o) and o not in shown)
+        shown = set(filter(is_node, self.outputs[:ends]))
+        self._saved = frozenset(o for o in self.outputs[ends:] if is_node(o) and o not in shown)
         self.inputs = [
             i
             for i, n in enumerate(self.placeholders)
@@ -198,10 +201,10 @@ class Program:
                 lines.append(f"# {where}")
                 seen = where
             names[n] = n.name
-            if not prefix and _draws(n):
+            if not prefix and draws(n):
                 self.drawn.append(n)
             else:
-                lines.append(f"{n.name} = {self._call(n)}{_shown(n)}")
+                lines.append(f"{n.name} = {self._call(n)}{type_of(n)}")
             dead = [m.name for m in dict.fromkeys(n.all_input_nodes) if last[m] is n and m.op == "call_function"]
             if n not in last:
                 dead.append(n.name)
@@ -242,8 +245,8 @@ class Program:
         groups: dict[int, list[int]] = {}
         for k, o in enumerate(self.outputs[:sharing]):
             if is_result(o):
-                groups.setdefault(_memory(o), []).append(k)
-        given = {_memory(self.placeholders[i]) for i in self.inputs}
+                groups.setdefault(memory_of(o), []).append(k)
+        given = {memory_of(self.placeholders[i]) for i in self.inputs}
         found: dict[int, torch.fx.Node] = {}
         for memory, group in groups.items():
             if len({self.outputs[k] for k in group}) == 1:
@@ -251,8 +254,9 @@ class Program:
             if sharing is not None and memory in given:
                 continue  # of views of an argument AOTAutograd looks at the sizes alone: it makes them of the argument
             arguments = (self.placeholders[i] for i in self.inputs)
-            base = next((n for n in arguments if _memory(n) == memory), None) or next(
-                (n for n in self.nodes if is_result(n) and _memory(n) == memory and _whole(n.meta["val"])), None
+            base = next((n for n in arguments if memory_of(n) == memory), None) or next(
+                (n for n in self.nodes if is_result(n) and memory_of(n) == memory and shows_each_once(n.meta["val"])),
+                None,
             )
             if base is None:
                 raise Unsupported("results that share memory of which none is all", self.outputs[group[0]])
@@ -317,9 +321,9 @@ class Program:
                 call = self._operation(n, op, args, n.kwargs)
                 return f"control_flow.with_effects({self._argument(token)}, {call})"
             name = op.name()
-        elif name in control_flow.WRITING and has_kernel(n.args[0], _on_host(n)):
+        elif name in control_flow.WRITING and has_kernel(n.args[0], on_host(n)):
             self.reads = True
-            self.space[n.name + "_call"] = foreign(control_flow.writing(name, n.args[0]), _on_host(n))
+            self.space[n.name + "_call"] = foreign(control_flow.writing(name, n.args[0]), on_host(n))
             return f"{n.name}_call({', '.join(f'{k}={self._argument(v)}' for k, v in n.kwargs.items())})"
         elif name in control_flow.FUNCTIONS and not n.kwargs:
             self.reads = True
@@ -338,8 +342,8 @@ class Program:
         functions = self.space["aten"]
         if not hasattr(functions, key):
             f = adapters.lookup(name, overload)
-            if f is None and has_kernel(op, _on_host(n)):
-                self.reads, f = True, foreign(op, _on_host(n))
+            if f is None and has_kernel(op, on_host(n)):
+                self.reads, f = True, foreign(op, on_host(n))
             if f is None:
                 raise Unsupported(
                     f"the operator '{name}{'.' + overload if overload else ''}' has no function in tabtorch", n
@@ -348,7 +352,7 @@ class Program:
         schema = op._schema.arguments
         given = [self._argument(a) for a in args]
         named = dict(kwargs)
-        tensors = any(isinstance(a, torch.fx.Node) and _is_tensor(a) for a in n.all_input_nodes)
+        tensors = any(isinstance(a, torch.fx.Node) and is_tensor(a) for a in n.all_input_nodes)
         wanted = named.pop("device", None)
         placed = wanted is not None or any(a.name == "device" for a in schema)
         given_device = ["device=device"] if placed and not tensors else []
@@ -358,8 +362,8 @@ class Program:
         given += [f"{k}={self._argument(v)}" for k, v in named.items() if v is not None]
         if plain in _STRIDED:
             given[0] = self._laid_out(args[0])
-            memory = _memory(args[0])
-            self.strided |= {i for i in self.inputs if _memory(self.placeholders[i]) == memory}
+            memory = memory_of(args[0])
+            self.strided |= {i for i in self.inputs if memory_of(self.placeholders[i]) == memory}
         return f"aten.{key}({', '.join([*given, *given_device])})"
 
     def _laid_out(self, source: Any) -> str:
@@ -409,95 +413,6 @@ class _Names:
         return OURS[getattr(torch, name)]
 
 
-def _draws(n: torch.fx.Node) -> bool:
-    """Whether a node draws what can be drawn before the function runs: by PyTorch's generator, as it is for an eager call."""
-    if not isinstance(n.target, torch._ops.OpOverload) or n.kwargs.get("generator") is not None:
-        return False
-    space, _, plain = n.target._schema.name.partition("::")
-    overload = n.target._schema.overload_name
-    if space != "aten" or _DRAWS.isdisjoint((plain, f"{plain}.{overload}")):
-        return False
-    known_sizes = not torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta["val"])
-    return known_sizes and not any(isinstance(a, torch.fx.Node) and _is_tensor(a) for a in n.args[1:])
-
-
-def _is_node(o: Any) -> bool:
-    return isinstance(o, torch.fx.Node)
-
-
-def is_result(o: Any) -> bool:
-    """Whether the value of an output is a tensor that is computed, and no argument."""
-    return (
-        isinstance(o, torch.fx.Node)
-        and o.op in ("call_function", "get_attr")
-        and isinstance(o.meta.get("val"), torch.Tensor)
-        and not is_token(o)
-    )
-
-
-def is_token(n: torch.fx.Node) -> bool:
-    """Whether a value is none, but stands for the order of calls with effects: it is None here."""
-    if n.op == "placeholder":
-        return bool(n.users) and all(u.target is with_effects and u.args[0] is n for u in n.users)
-    return n.target is operator.getitem and n.args[1] == 0 and getattr(n.args[0], "target", None) is with_effects
-
-
-def order_of(traced: torch.Tensor) -> list[int] | None:
-    """A tensor's dimensions from outermost to innermost; None where that is their order, or where it cannot be told."""
-    strides = []
-    for s in traced.stride():
-        hint = s.node.hint if isinstance(s, torch.SymInt) else s
-        if hint is None:
-            return None
-        strides.append(hint)
-    order = sorted(range(len(strides)), key=lambda d: -strides[d])
-    return None if order == list(range(len(strides))) else order
-
-
-def _memory(n: torch.fx.Node) -> int:
-    return int(n.meta["val"].untyped_storage()._cdata)
-
-
-def _on_host(n: torch.fx.Node) -> bool:
-    """Whether PyTorch has the arguments of a call on the CPU."""
-    vals = [m.meta.get("val") for m in n.all_input_nodes]
-    return any(isinstance(v, torch.Tensor) and v.device.type == "cpu" for v in vals)
-
-
-#: torch 2.10 has it by the second name alone
-_dense = (
-    getattr(torch._prims_common, "is_non_overlapping_and_dense_or_false", None)
-    or torch._prims_common.is_non_overlapping_and_dense
-)
-
-
-def _whole(val: torch.Tensor) -> bool:
-    """Whether a tensor shows each element of its memory once."""
-    shown = val.numel() * val.element_size()
-    if isinstance(shown, torch.SymInt) or isinstance(val.untyped_storage().nbytes(), torch.SymInt):
-        return val.is_contiguous() and torch.fx.experimental.symbolic_shapes.guard_or_false(
-            val.untyped_storage().nbytes() == shown
-        )
-    return shown == val.untyped_storage().nbytes() and _dense(val)
-
-
-def _is_tensor(n: torch.fx.Node) -> bool:
-    v = n.meta.get("val")
-    return (
-        n.op == "get_attr"
-        or isinstance(v, torch.Tensor)
-        or (isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v))
-    )
-
-
-def _shown(n: torch.fx.Node) -> str:
-    """A comment with the type and sizes of a value."""
-    v = n.meta.get("val")
-    if not isinstance(v, torch.Tensor):
-        return ""
-    return f"  # {str(v.dtype)[6:]}[{', '.join(map(str, v.shape))}]"
-
-
 def known(op: Any) -> bool:
     """Whether there is a function for an operator, so that it need not be decomposed."""
     return (
@@ -505,4 +420,4 @@ def known(op: Any) -> bool:
     )
 
 
-__all__ = ["Program", "Unsupported", "aten", "is_result", "known"]
+__all__ = ["Program", "Unsupported", "known"]
