@@ -64,12 +64,8 @@ HOST_ONLY = {
     "tabtorch/nn/functional/__init__.pyi",
     "tabtorch/nn/modules/__init__.pyi",
 }
-#: the device of real PyTorch, which no tab has, and the families of ATen's adapters, for PyTorch's own graphs are read on a host;
-#: `torch.ops.aten` in a tab is the operations of the names
-HOST_ONLY |= {
-    f"tabtorch/{path.relative_to(PACKAGE).as_posix()}"
-    for path in (*PACKAGE.glob("backend/**/*.py"), *PACKAGE.glob("ops/aten/[a-z]*.py"))
-}
+#: the device of real PyTorch, which no tab has
+HOST_ONLY |= {f"tabtorch/{path.relative_to(PACKAGE).as_posix()}" for path in PACKAGE.glob("backend/**/*.py")}
 #: what of the package comes first in the archive, which is unpacked only as far as it is asked for, after what every program
 #: loads (`first_used`). What is not named comes last
 FIRST = (

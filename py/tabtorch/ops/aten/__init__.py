@@ -57,14 +57,8 @@ _TABLE = "tabtorch.ops.aten.table"
 
 @functools.cache
 def _adapters() -> dict[str, Callable[..., Any]]:
-    """Name, or name.overload, -> function, where it is not the namesake; a tab's archive has none of them."""
-    try:
-        table = importlib.import_module(_TABLE)
-    except ModuleNotFoundError as error:
-        if error.name != _TABLE:
-            raise
-        return {}
-    found: dict[str, Callable[..., Any]] = table.load()
+    """Name, or name.overload, -> function, where it is not the namesake."""
+    found: dict[str, Callable[..., Any]] = importlib.import_module(_TABLE).load()
     return found
 
 
