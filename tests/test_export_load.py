@@ -48,7 +48,13 @@ def resized(a: Any, sizes: dict[int, tuple[str, int]]) -> Any:
 
 
 def close(want: Any, got: Any) -> None:
-    flat = list(zip(tensors(want), [t for t in tabtorch.utils._pytree.tree_leaves(got) if isinstance(t, tabtorch.Tensor)], strict=True))
+    flat = list(
+        zip(
+            tensors(want),
+            [t for t in tabtorch.utils._pytree.tree_leaves(got) if isinstance(t, tabtorch.Tensor)],
+            strict=True,
+        )
+    )
     assert flat or not tensors(want)
     for w, g in flat:
         same(w.detach(), g.detach(), lambda dtype: (2e-4, 2e-5), where="result", values=True)

@@ -1,12 +1,15 @@
 """`torch.export`: programs as files, PyTorch's `.pt2` archives, both ways.
 
-`load` reads what PyTorch's `torch.export.save` wrote; `ep.module()` is a module that runs, trains, and can be compiled.
+`load` reads what PyTorch's `torch.export.save` wrote; `ep.module()` is a module that runs, trains, and can be compiled. `save` with a
+mapping of methods writes plans (`tabtorch.plan_files`), which need no Python; exporting programs here is not there yet.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from tabtorch.export import archive, exported_program
 from tabtorch.export.exported_program import ExportedProgram
@@ -27,9 +30,11 @@ __all__ = [
     "ModuleCallEntry",
     "ModuleCallSignature",
     "SerializeError",
+    "export",
     "load",
     "load_async",
     "register_dataclass",
+    "save",
 ]
 
 
@@ -63,7 +68,12 @@ def load(
 
 
 async def load_async(
-    f: Any, *, extra_files: dict[str, Any] | None = None, map_location: Any = None, progress: Any = None, cache: bool = True
+    f: Any,
+    *,
+    extra_files: dict[str, Any] | None = None,
+    map_location: Any = None,
+    progress: Any = None,
+    cache: bool = True,
 ) -> ExportedProgram:
     """As `load`, without blocking: for hosts that have no JSPI."""
     with await open_reader_async(_existing(f), cache=cache, random=True) as reader:
@@ -82,3 +92,21 @@ def _program(contents: archive.Contents, extra_files: dict[str, Any] | None) -> 
 def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = None) -> None:
     """Makes a dataclass a container of inputs and results. serialized_type_name: what files call it."""
     _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
+
+
+def save(f: Any, ep: Any, **options: Any) -> Any:
+    """With a mapping of methods, `{"predict": (function, (x,))}`: their plans as a file, see `tabtorch.plan_files.save` for the options
+    (`model`, `optimizer`, `dynamic`). NotImplementedError for an ExportedProgram: PyTorch writes those."""
+    if isinstance(ep, Mapping):
+        return importlib.import_module("tabtorch.plan_files").save(f, ep, **options)
+    raise NotImplementedError(
+        "torch.export.save of an ExportedProgram: tabtorch reads such archives, and does not write them; save(path, {name: (function, "
+        "args)}) writes plans"
+    )
+
+
+def export(*args: Any, **kwargs: Any) -> NoReturn:
+    """NotImplementedError: programs are exported in PyTorch."""
+    raise NotImplementedError(
+        "torch.export.export: tabtorch loads programs that PyTorch exported, and does not export them"
+    )

@@ -98,7 +98,8 @@ def read(size: int, map_location: Any, wanted: Callable[[str], bool]) -> Work:
     for n in records.names:
         if n.startswith("extra/") and wanted(n[len("extra/") :]):
             extra[n[len("extra/") :]] = (yield from whole(n)).decode("utf-8", "replace")
-    return Contents(program, *found, extra)
+    state, constants = found
+    return Contents(program, state, constants, extra)
 
 
 class _Making:
@@ -113,7 +114,9 @@ class _Making:
 
     def tensor(self, kind: str, name: str, x: Any) -> Tensor:
         if boolean(field(x, "use_pickle")):
-            raise NotImplementedError(f"{name!r} is an object of Python or a subclass of Tensor, and saved as a pickle, which is not read")
+            raise NotImplementedError(
+                f"{name!r} is an object of Python or a subclass of Tensor, and saved as a pickle, which is not read"
+            )
         meta = TensorMeta(field(x, "tensor_meta"))
         path = f"data/{kind}/{text(field(x, 'path_name'))}"
         offset = field(field(x["tensor_meta"], "storage_offset"), "as_int")

@@ -127,7 +127,9 @@ class ExportedProgram:
             yield name, (self._constants if name in lost and name in self._constants else self._state_dict)[name]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("Unable to call ExportedProgram directly. You should use `exported_program.module()` instead.")
+        raise RuntimeError(
+            "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
+        )
 
     def run_decompositions(self, decomp_table: Any = None) -> NoReturn:
         raise NotImplementedError(
@@ -159,9 +161,7 @@ class ExportedProgram:
     def __str__(self) -> str:
         body = f"class GraphModule(torch.nn.Module):\n{self._graph.text('    ')}".replace("\n", "\n    ")
         signature = str(self._graph_signature).replace("\n", "\n    ")
-        return (
-            f"ExportedProgram:\n    {body}\nGraph signature: {signature}\nRange constraints: {self._range_constraints}\n"
-        )
+        return f"ExportedProgram:\n    {body}\nGraph signature: {signature}\nRange constraints: {self._range_constraints}\n"
 
     __repr__ = __str__
 

@@ -199,6 +199,14 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg,
+    "+": operator.pos,
+    "~": operator.invert,
+    "not": operator.not_,
+}
+
+
 def _sum(*x: Any) -> Any:
     return sum(x)
 
@@ -223,7 +231,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Where": lambda c, a, b: a if c else b, "LShift": _shifted, "RShift": operator.rshift,
     "BitwiseFn_bitwise_and": operator.and_, "BitwiseFn_bitwise_or": operator.or_, "int": int, "float": float,
 }  # fmt: skip
-_CONSTANTS = {"True": True, "False": False, "true": True, "false": False, "inf": math.inf, "oo": math.inf, "int_oo": math.inf}
+_CONSTANTS = {
+    "True": True,
+    "False": False,
+    "true": True,
+    "false": False,
+    "inf": math.inf,
+    "oo": math.inf,
+    "int_oo": math.inf,
+}
 
 
 class Expression:
@@ -312,7 +328,7 @@ def _value(tree: Tree, values: Mapping[str, Any]) -> Any:
         return values["L"] if tree[1] == "L" else _CONSTANTS[tree[1]]
     if kind == "unary":
         x = _value(tree[2], values)
-        return {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}[tree[1]](x)
+        return _UNARY[tree[1]](x)
     if kind == "binary":
         sign, left = tree[1], _value(tree[2], values)
         if sign in ("and", "or"):
@@ -327,7 +343,11 @@ def _value(tree: Tree, values: Mapping[str, Any]) -> Any:
     callee, args, _ = tree[1:]
     if callee[0] == "attribute" and callee[2] in ("size", "dim", "numel", "storage_offset"):
         return getattr(_value(callee[1], values), callee[2])(*[_value(a, values) for a in args])
-    if callee[0] == "attribute" and callee[1] == ("name", "math") and callee[2] in ("trunc", "floor", "ceil", "isnan", "sqrt"):
+    if (
+        callee[0] == "attribute"
+        and callee[1] == ("name", "math")
+        and callee[2] in ("trunc", "floor", "ceil", "isnan", "sqrt")
+    ):
         return getattr(math, callee[2])(*[_value(a, values) for a in args])
     if callee[0] != "name" or callee[1] not in FUNCTIONS:
         raise bad(f"an expression calls {_text(callee, 0)}")
@@ -341,7 +361,14 @@ def _checked(x: Any) -> Any:
 
 
 #: constructors that are shown as operators: name -> (sign, level)
-_SHOWN = {"Add": (" + ", 6), "Mul": ("*", 7), "FloorDiv": ("//", 7), "Mod": (" % ", 7), "PythonMod": (" % ", 7), "Pow": ("**", 8)}
+_SHOWN = {
+    "Add": (" + ", 6),
+    "Mul": ("*", 7),
+    "FloorDiv": ("//", 7),
+    "Mod": (" % ", 7),
+    "PythonMod": (" % ", 7),
+    "Pow": ("**", 8),
+}
 
 
 def _text(tree: Tree, level: int) -> str:

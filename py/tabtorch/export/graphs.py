@@ -84,7 +84,9 @@ class TensorMeta:
         if len(self.sizes) != len(self.strides):
             raise bad("a tensor has not as many strides as sizes")
         if field(x, "layout") != STRIDED:
-            raise NotImplementedError("tabtorch reads dense (strided) tensors only; the program has one of another layout")
+            raise NotImplementedError(
+                "tabtorch reads dense (strided) tensors only; the program has one of another layout"
+            )
 
     def __repr__(self) -> str:
         short = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c", "bool": "b8"}
@@ -129,7 +131,9 @@ class Node:
 
     __slots__ = ("args", "kwargs", "name", "op", "outputs", "stack_trace", "target")
 
-    def __init__(self, op: str, name: str, target: str, args: Any, kwargs: dict[str, Any], outputs: Any, trace: str = "") -> None:
+    def __init__(
+        self, op: str, name: str, target: str, args: Any, kwargs: dict[str, Any], outputs: Any, trace: str = ""
+    ) -> None:
         self.op = op
         self.name = name
         self.target = target
@@ -214,10 +218,16 @@ class Graph:
 
     def text(self, indent: str = "") -> str:
         """As Python that nobody runs."""
-        head = ", ".join(f'{x}: "{shown_meta(self.metas[x.name])}"' if x.name in self.metas else str(x) for x in self.inputs if isinstance(x, Ref))
+        head = ", ".join(
+            f'{x}: "{shown_meta(self.metas[x.name])}"' if x.name in self.metas else str(x)
+            for x in self.inputs
+            if isinstance(x, Ref)
+        )
         lines = [f"def forward(self, {head}):" if head else "def forward(self):"]
         lines += ["    " + node.text(self) for node in self.calls]
-        lines.append(f"    return {_shown(self.outputs[0]) if self.single else '(' + ', '.join(map(_shown, self.outputs)) + ')'}")
+        lines.append(
+            f"    return {_shown(self.outputs[0]) if self.single else '(' + ', '.join(map(_shown, self.outputs)) + ')'}"
+        )
         lines += [""]
         for g in self.graphs():
             lines += [f"class {g.name}(torch.nn.Module):", g.text("    ")]
@@ -298,7 +308,11 @@ class _Reader:
             value = self.argument(field(given, "arg"))
             kind = table(given).get("kind")
             # files of before there were kinds have all by name
-            if kind == 1 or not name or (kind is None and not kwargs and target.startswith(("_operator", "math", "torch.sym"))):
+            if (
+                kind == 1
+                or not name
+                or (kind is None and not kwargs and target.startswith(("_operator", "math", "torch.sym")))
+            ):
                 if kwargs:
                     raise bad(f"{target} has a positional argument after one by name")
                 args.append(value)
@@ -331,7 +345,17 @@ class _Reader:
             return self.output(value)
         if kind == "as_optional_tensors":
             return [self.output(v) for v in items(value)]
-        if kind in ("as_none", "as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):
+        if kind in (
+            "as_none",
+            "as_int",
+            "as_float",
+            "as_bool",
+            "as_string",
+            "as_ints",
+            "as_floats",
+            "as_bools",
+            "as_strings",
+        ):
             return None
         raise bad(f"a result cannot be {kind}")
 

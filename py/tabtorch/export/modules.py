@@ -39,7 +39,9 @@ class GraphModule(Module):
         find = Finder(graph)
         runner = Runner(graph, find)
         if find.missing:
-            raise NotImplementedError(f"tabtorch has no operator {', '.join(sorted(find.missing))}, which the program calls")
+            raise NotImplementedError(
+                f"tabtorch has no operator {', '.join(sorted(find.missing))}, which the program calls"
+            )
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "meta", {})
         self._in_spec, self._out_spec = specs
@@ -84,7 +86,12 @@ class GraphModule(Module):
     # ---- its tensors
 
     def _held(
-        self, kind: InputKind, target: str, persistent: bool | None, state: Mapping[str, Tensor], constants: Mapping[str, Any]
+        self,
+        kind: InputKind,
+        target: str,
+        persistent: bool | None,
+        state: Mapping[str, Tensor],
+        constants: Mapping[str, Any],
     ) -> Callable[[list[Any]], Any]:
         """Enters a tensor under its name; how it is found when the program runs."""
         found = state.get(target, constants.get(target))
@@ -97,7 +104,7 @@ class GraphModule(Module):
             return lambda leaves: held[target]
         where, name = self._owner(target)
         if kind is InputKind.PARAMETER:
-            where.register_parameter(name, found)  # type: ignore[arg-type]
+            where.register_parameter(name, found)
             own: Any = where._parameters
         elif kind is InputKind.BUFFER:
             where.register_buffer(name, found, persistent=persistent is not False)

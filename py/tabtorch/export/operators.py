@@ -60,7 +60,12 @@ def _assert_async(value: Tensor, message: str = "Expected Tensor with single non
 
 
 def _assert_metadata(
-    a: Tensor, size: Sequence[int] | None = None, stride: Any = None, dtype: Any = None, device: Any = None, layout: Any = None
+    a: Tensor,
+    size: Sequence[int] | None = None,
+    stride: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
 ) -> None:
     """Sizes and types; how it lies in memory may differ here, and the device is the program's."""
     if dtype is not None and a.dtype is not dtype:
@@ -157,7 +162,9 @@ def split(target: str) -> tuple[str, str, str]:
 def _writes(node: Node) -> bool:
     """Whether a call writes to one of its arguments. (`batch_norm` does so to buffers, of which nobody has a view.)"""
     space, name, overload = split(node.target)
-    return space == "aten" and name.endswith("_") and not name.endswith("__") and name not in ("detach_", "requires_grad_")
+    return (
+        space == "aten" and name.endswith("_") and not name.endswith("__") and name not in ("detach_", "requires_grad_")
+    )
 
 
 def settled(name: str) -> bool:

@@ -68,7 +68,13 @@ class ConstantArgument:
 
 
 ArgumentSpec = (
-    TensorArgument | SymIntArgument | SymFloatArgument | SymBoolArgument | ConstantArgument | CustomObjArgument | TokenArgument
+    TensorArgument
+    | SymIntArgument
+    | SymFloatArgument
+    | SymBoolArgument
+    | ConstantArgument
+    | CustomObjArgument
+    | TokenArgument
 )
 
 
@@ -202,7 +208,9 @@ class ExportGraphSignature:
         return tuple(s.arg.name for s in self.output_specs if s.kind is OutputKind.TOKEN)
 
     def __str__(self) -> str:
-        return "\n".join(["", "# inputs", *map(str, self.input_specs), "", "# outputs", *map(str, self.output_specs), ""])
+        return "\n".join(
+            ["", "# inputs", *map(str, self.input_specs), "", "# outputs", *map(str, self.output_specs), ""]
+        )
 
 
 @dataclass
@@ -241,7 +249,11 @@ def argument(x: Any) -> ArgumentSpec:
     kind, value = union(x, "an argument")
     if kind == "as_tensor":
         return TensorArgument(text(take(value, "name")))
-    for name, cls in (("as_sym_int", SymIntArgument), ("as_sym_float", SymFloatArgument), ("as_sym_bool", SymBoolArgument)):
+    for name, cls in (
+        ("as_sym_int", SymIntArgument),
+        ("as_sym_float", SymFloatArgument),
+        ("as_sym_bool", SymBoolArgument),
+    ):
         if kind == name:
             sort, held = union(value, "a number")
             return cls(text(held)) if sort == "as_name" else ConstantArgument("", held)

@@ -140,7 +140,11 @@ def _spec(node: Any, named: Mapping[str, list[str]], depth: int, count: list[int
 
 
 def _check_keys(keys: list[Any], count: int) -> None:
-    if len(keys) != count or not all(isinstance(k, (str, int, float, bool, type(None))) for k in keys) or len(set(keys)) != count:
+    if (
+        len(keys) != count
+        or not all(isinstance(k, (str, int, float, bool, type(None))) for k in keys)
+        or len(set(keys)) != count
+    ):
         raise bad("a dict has not as many keys as values")
 
 
@@ -157,7 +161,7 @@ def _named_class(name: str, fields: list[str] | None, count: int) -> Any:
     short = name.rpartition(".")[2]
     if not (short.isidentifier() and short.isascii()) or keyword.iskeyword(short):
         short = "NamedTuple"
-    return namedtuple(short, fields)  # noqa: PYI024  # its fields are known now only
+    return namedtuple(short, fields)  # its fields are known now only
 
 
 def dumps(spec: TreeSpec, named: dict[str, list[str]]) -> str:
