@@ -28,6 +28,7 @@ from tabtorch.ops import aten
 from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
 from tabtorch.ops.functional.linear import linear
+from tabtorch.ops.neural.recurrent import scan
 from tabtorch.overrides import TorchFunctionMode
 from tabtorch.utils._pytree import tree_leaves
 
@@ -38,7 +39,7 @@ _HERE = os.path.dirname(tabtorch.__file__)
 _INDEXED = ("embedding", "gather", "index", "index_select", "one_hot")
 
 #: functions that layers of ours call beneath the public ones; they are met while a tracer is entered
-_BENEATH = (linear, softmax, dropout)
+_BENEATH = (linear, softmax, dropout, scan)
 
 
 class _Beneath(Layer):
