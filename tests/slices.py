@@ -29,6 +29,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_backend_projects.py", "[webgpu-", 27),
     ("tests/test_export_load.py", "-cpu]", 4),
     ("tests/test_export_load.py", "-webgpu]", 10),
+    ("tests/test_export_save.py", "test_equal", 2),
     ("tests/test_fuzz_backend.py", "", 3),
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),

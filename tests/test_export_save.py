@@ -100,6 +100,8 @@ def test_what_cannot_be_exported() -> None:
         export.export(_one(lambda a: a + 1 if a.sum() > 0 else a), (x,))
     with pytest.raises(NotImplementedError, match="mask"):
         export.export(_one(lambda a: a[a > 0]), (x,))
+    with pytest.raises(NotImplementedError, match="test_export_save.py"):
+        export.export(_one(lambda a: tabtorch.nn.functional.unfold(a[None, None], 3, 1, 1)), (x,))
     with pytest.raises(ValueError, match=r"instance of `torch\.nn\.Module`"):
         export.export(lambda a: a, (x,))
 

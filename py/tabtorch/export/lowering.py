@@ -109,7 +109,7 @@ def _batch_norm(
     eps: float = 1e-5,
     *rest: Any,
 ) -> Any:
-    if rest or isinstance(training, Tensor):
+    if rest:
         return OTHERWISE
     return t.call("batch_norm", input, weight, bias, running_mean, running_var, training, momentum, eps, False)
 

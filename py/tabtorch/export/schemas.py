@@ -23,12 +23,12 @@ REQUIRED: Any = object()
 
 class Parameter(NamedTuple):
     """kind: a letter of the table (T tensor, S scalar, i f b s numbers and text, d dtype, m memory format, l layout, D device, G
-    generator). many: a list of those; count: of so many, where one number stands for all. optional: may be None."""
+    generator). many: a list of those; length: of so many, where one number stands for all. optional: may be None."""
 
     name: str
     kind: str
     many: bool
-    count: int
+    length: int
     optional: bool
     elements_optional: bool
     default: Any
@@ -192,8 +192,8 @@ def _value(p: Parameter, x: Any, numbers: bool) -> Any:
         if p.elements_optional:
             return [None if y is None else _one(p.kind, y, False) for y in x]
         return [_one(p.kind, y, False) for y in x]
-    if p.count and type(x) in (int, Symbol):
-        return [x] * p.count
+    if p.length and type(x) in (int, Symbol):
+        return [x] * p.length
     raise _No
 
 

@@ -24,6 +24,7 @@ from tabtorch.export.graphs import DEVICE, DTYPES, STRIDED, Graph, Node, Ref, Te
 from tabtorch.export.schemas import REQUIRED, Schema, bind
 from tabtorch.interception.code_swapping import LOCK, Layer
 from tabtorch.interception.torch_function import STATE, _call
+from tabtorch.nn import functional
 from tabtorch.ops import aten
 from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
@@ -275,15 +276,7 @@ class Tracer(TorchFunctionMode):
             found = rule(self, *args, **kwargs)
             if found is not lowering.OTHERWISE:
                 return found
-        elif (
-            not func.__module__.startswith("tabtorch.nn.functional")
-            if hasattr(func, "__module__") and func.__module__
-            else True
-        ):
-            made = bind(name, args, kwargs) if name and " " not in name else None
-            if made is not None:
-                return self.record(*made, lambda: func(*args, **kwargs))
-        elif name in lowering.SAME:
+        elif name and " " not in name and (name in lowering.SAME or not _functional(name, func)):
             made = bind(name, args, kwargs)
             if made is not None:
                 return self.record(*made, lambda: func(*args, **kwargs))
@@ -360,6 +353,13 @@ class Tracer(TorchFunctionMode):
         return result
 
 
+def _functional(name: str, func: Any) -> bool:
+    """Whether it is a function of torch.nn.functional only, whose arguments need not be those of ATen's namesake."""
+    module = getattr(func, "__module__", None) or ""
+    public = vars(functional).get(name) is func and getattr(tabtorch, name, None) is not func
+    return public or module.startswith("tabtorch.nn.functional")
+
+
 def _placed(schema: Schema, operands: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional arguments up to the last that is given, then those by name."""
     positional = [p for p in schema.parameters if not p.keyword]
@@ -367,8 +367,8 @@ def _placed(schema: Schema, operands: dict[str, Any]) -> tuple[tuple[Any, ...], 
     args = []
     for p in positional[: last + 1]:
         x = operands.get(p.name, p.default)
-        if p.many and p.count and type(x) is int:
-            x = [x] * p.count
+        if p.many and p.length and type(x) is int:
+            x = [x] * p.length
         assert x is not REQUIRED
         args.append(x)
     return tuple(args), {p.name: operands[p.name] for p in schema.parameters if p.keyword and p.name in operands}

@@ -241,7 +241,7 @@ def _tensors(kind: str, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], 
                     else dense.clone(),
                 )
             )
-        strides = []
+        strides: list[dict[str, int]] = []
         step = 1
         for n in reversed(t.shape):
             strides.insert(0, {"as_int": step})
