@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 from tabtorch.base.device import cpu
 from tabtorch.compiled.inputs import CopyAhead, DrawAhead
@@ -106,6 +107,14 @@ class DeviceDocument:
             self.state.append(x)
         return at
 
+    def memory(self, b: Any) -> int:
+        """The place of a buffer that holds several. It is not kept alive: who counts its holders must find none here."""
+        found = next((k for k, x in enumerate(self.state) if type(x) is ref and x() is b), None)
+        if found is None:
+            found = len(self.state)
+            self.state.append(ref(b))
+        return found
+
     def serves(self, variant: dict[str, Any], sizes: Sequence[int]) -> bool:
         """Whether a variant is for these dims."""
         holds, give, plans = variant["serves"]
@@ -173,7 +182,7 @@ class _Variant:
         if r.kind == "old":
             return self.old(r.number)
         if r.kind == "base":
-            return ["state", self.of.place(self.recorder.nodes[r.number].buf.base)]
+            return ["state", self.of.memory(self.recorder.nodes[r.number].buf.base)]
         if r.kind == "made":
             return ["ahead", r.number]
         if r.kind == "new":
@@ -195,7 +204,7 @@ class _Variant:
             if k < n:
                 found.append(self.old(k))
             elif k < 2 * n:
-                found.append(["state", self.of.place(self.recorder.nodes[k - n].buf.base)])
+                found.append(["state", self.of.memory(self.recorder.nodes[k - n].buf.base)])
             elif k < 2 * n + m:
                 found.append(["ahead", k - 2 * n])
             else:

@@ -8,6 +8,7 @@ import random as chance
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
+from weakref import ref
 
 import tabtorch as torch
 from tabtorch import safetensors
@@ -15,7 +16,7 @@ from tabtorch.base import dtypes
 from tabtorch.compiled.guards import Guards
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
-from tabtorch.engine.graph import Buffer
+from tabtorch.ops.machinery import asserts
 from tabtorch.ops.machinery.asserts import every_log
 from tabtorch.plan_files.document import DeviceDocument, Shared, nbytes_of
 from tabtorch.plan_files.methods import ExportError, Method, record, warm_up
@@ -160,6 +161,7 @@ class Exporter:
             raw = self._on(name, scopes, names, shared, whole)
             tensors |= raw
         whole["generators"] = [_generator(g, k, tensors) for k, g in enumerate(shared.generators)]
+        whole["asserts"] = {str(n): _told(site) for site, n in asserts._sites.items()}
         for (dtype, data), name in shared.constants.items():
             tensors[name] = _of_bytes(data, getattr(dtypes, dtype if dtype != "bool" else "bool_"))
         return whole, {k: _plain(t) for k, t in tensors.items()}
@@ -243,6 +245,7 @@ class Exporter:
             if pinned and not variants:
                 self._constant(m, got, pinned, dim_of)
             v = doc.variant(m, got, dim_of, fixed)
+            del got
             world.rewind()
             variants.append(v)
             if not doc.serves(v, s):
@@ -299,13 +302,16 @@ def _state(doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Ma
     while at < len(doc.state):  # windows add their buffers
         x = doc.state[at]
         at += 1
-        if isinstance(x, Buffer):
-            found.append({"nbytes": x.nbytes, "parts": []})
+        if isinstance(x, ref):
+            b = x()
+            if b is None:
+                raise ExportError("memory of parameters was laid anew while methods were recorded")
+            found.append({"nbytes": b.nbytes, "parts": []})
             continue
         entry: dict[str, Any] = {"nbytes": nbytes_of(x.node), "parts": []}
         b = x.node.buf
         if b.base is not None:
-            entry["window"] = [doc.place(b.base), b.offset]
+            entry["window"] = [doc.memory(b.base), b.offset]
         if id(x) in logs:
             entry["log"] = True
         elif id(x) in gradient:
@@ -318,6 +324,11 @@ def _state(doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Ma
             entry["parts"].append([name, m.offset * m.dtype.itemsize])
         found.append(entry)
     return found, raw
+
+
+def _told(site: Any) -> list[str]:
+    c = site.complaint
+    return [c.text, c.below, f"{site.operation} at {os.path.basename(site.file)}:{site.line}"]
 
 
 def _generator(g: Any, k: int, tensors: dict[str, Tensor]) -> dict[str, Any]:
