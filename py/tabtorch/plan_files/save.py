@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random as chance
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -158,6 +159,7 @@ class Exporter:
         }
         shared.first_constant = names._others
         for name in devices:
+            self.names = names
             raw = self._on(name, scopes, names, shared, whole)
             tensors |= raw
         whole["generators"] = [_generator(g, k, tensors) for k, g in enumerate(shared.generators)]
@@ -219,9 +221,19 @@ class Exporter:
         count = len(self.dims.all)
         variants: list[Any] = []
         failed: Exception | None = None
-        for chosen in self._wanted(mine):
+        names = doc.shared.number_names
+        now = [self.names.values[n] for n in names]
+        waiting: deque[tuple[dict[int, int], list[Any]]] = deque()
+        wanted = self._wanted(mine)
+        while True:
+            if waiting:
+                chosen, v = waiting.popleft()
+            elif (following := next(wanted, None)) is not None:
+                chosen, v = following, now
+            else:
+                break
             s = [chosen.get(k, 2) for k in range(count)]
-            if any(doc.serves(v, s) for v in variants):
+            if any(doc.serves(x, s, v) for x in variants):
                 continue
             if len(variants) >= MOST_VARIANTS:
                 raise ExportError(f"{m.name} needs a plan of its own for too many sizes: bound its dims")
@@ -231,6 +243,13 @@ class Exporter:
             ]
             which = [w for w, k in dim_of.items() if chosen[k] > 1]
             fixed = {k: chosen[k] for k in mine if chosen[k] < 2}
+            world.later = [
+                (d, key, x)
+                for name, x, own in zip(names, v, now, strict=True)
+                if x is not own
+                for d, key in self.names.where[name]
+            ]
+            world.rewind()
             try:
                 got = record(m, world, keeper, shapes, which, grads, leaves)
             except ExportError:
@@ -239,20 +258,23 @@ class Exporter:
                 if not variants:
                     raise
                 failed = e
-                world.rewind()
                 continue
+            finally:
+                world.later = []
+                world.rewind()
             pinned = got.sizes.pinned() if got.sizes is not None else set()
             if pinned and not variants:
                 self._constant(m, got, pinned, dim_of)
-            v = doc.variant(m, got, dim_of, fixed)
+            new = doc.variant(m, got, dim_of, fixed)
             del got
-            world.rewind()
-            variants.append(v)
-            if not doc.serves(v, s):
+            variants.append(new)
+            if not doc.serves(new, s, v):
                 raise ExportError(f"{m.name}: the plan for {self._said(chosen)} does not serve these sizes")
+            if v is now:
+                waiting += [(chosen, x) for x in _later(doc, new, s, v)]
         del failed
-        for v in variants:
-            del v["serves"], v["live"]
+        for x in variants:
+            del x["serves"], x["live"]
         return variants
 
     def _said(self, chosen: Mapping[int, int]) -> str:
@@ -279,6 +301,20 @@ class Exporter:
         seeded = chance.Random(0)
         for _ in range(200 if mine else 0):
             yield {k: seeded.choice(c) for k, c in zip(mine, each, strict=True)}
+
+
+def _later(doc: DeviceDocument, variant: dict[str, Any], s: list[int], now: list[Any]) -> Iterator[list[Any]]:
+    """Numbers of later calls: of the next ones, and, where they count calls, of some far away."""
+    v = now
+    for _ in range(24):
+        new = doc.after(variant, s, v)
+        if new == v:
+            return
+        v = new
+        yield v
+    first = doc.after(variant, s, now)
+    for calls in (100, 10_000, 2_000_000):
+        yield [a + calls if b == a + 1 else b for a, b in zip(now, first, strict=True)]
 
 
 def _required(doc: DeviceDocument, state: list[dict[str, Any]]) -> dict[str, int]:

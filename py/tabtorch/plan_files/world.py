@@ -44,6 +44,8 @@ class World:
         for o in self.optimizers:
             for d in o.state.values():
                 found |= {id(v): v for v in d.values() if isinstance(v, Tensor)}
+        #: (a dict, key, value) of numbers that are to be others than they are
+        self.later: list[tuple[dict, Any, Any]] = []
         self.numbers = [t for t in found.values() if type(t._storage) is NumberStorage]
         self.tensors = [t for t in found.values() if type(t._storage) is not NumberStorage]
 
@@ -85,6 +87,8 @@ class World:
             for k, v in items:
                 if isinstance(v, (int, float)) and dict.get(d, k) is not v:
                     dict.__setitem__(d, k, v)
+        for d, k, v in self.later:
+            dict.__setitem__(d, k, v)
 
     def __exit__(self, *exc: object) -> None:
         for d, items in self._dicts:
