@@ -290,10 +290,7 @@ class Checked:
         outputs = listed(v["outputs"], "outputs")
         for o in outputs:
             o = table(o, "an output", "source", "dtype", "shape")
-            require(
-                isinstance(o["dtype"], str) and isinstance(getattr(dtypes, o["dtype"], None), (dtypes.dtype, type)),
-                "a dtype",
-            )
+            require(isinstance(o["dtype"], str) and o["dtype"] in dtypes.TYPE_NAMES, "a dtype")
             self._source(o["source"], counts, plans)
             for n in listed(o["shape"], "a shape"):
                 whole(n, found)
