@@ -80,7 +80,7 @@ def _at(f: Format) -> Any:
                 lambda at: cast(p.at(0, [at]), "u32"), lambda at: p.at(1, [at]), p.k.let(block * f.nbytes, "begin")
             )
             return f.value(here, p.k.let(imod(index, u(f.weights)), "w"))
-        starts = []  # the first block of each buffer but the first
+        starts: list[Any] = []  # the first block of each buffer but the first
         done = 0
         for m in p.inst.ins[: n - 1]:
             done += m.numel // f.nbytes

@@ -66,7 +66,7 @@ def _check_blocks(name: str) -> Callable[..., None]:
 SCHEMES = {name: Scheme(name, op, _check_blocks(name), halves=True) for name, op in BLOCKS.items()}
 
 
-class Packed(Parameter):
+class Packed(Parameter):  # type: ignore[metaclass]
     """A weight that is kept packed. Operations read it as a tensor of `shape` and `dtype`, unpacking in their own kernels.
 
     parts: its bytes as a tensor of uint8, or several tensors: what is too large for one buffer, cut between rows, or what the
@@ -149,7 +149,7 @@ class Packed(Parameter):
         """Its values as a tensor of its own, (*shape)."""
         return Tensor._wrap(self._storage.node, self._meta)
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         return (
             f"Packed({self._scheme}, size={tuple(self.shape)}, dtype={self.dtype}, device='{self.device}', "
             f"{self.packed_nbytes} bytes)"
@@ -173,7 +173,7 @@ class Packed(Parameter):
     def __reduce_ex__(self, proto: Any) -> Any:
         return rebuild, (self._parts, self._scheme, tuple(self.shape), self._meta.dtype, self._options)
 
-    @property
+    @property  # type: ignore[override]
     def data(self) -> Packed:
         """The same bytes as another object."""
         return self.detach()
