@@ -164,7 +164,9 @@ def test_unseen_sizes_are_those_of_the_function(on: str) -> None:
     def predict(x: Any) -> Any:
         return model(x).softmax(-1), x.mean(0), x.shape[0]
 
-    m = plan_files.load(saved({"predict": (predict, (torch.randn(4, 8),))}, dynamic={"x": {0: "batch"}}, devices=(on,)), on)
+    m = plan_files.load(
+        saved({"predict": (predict, (torch.randn(4, 8),))}, dynamic={"x": {0: "batch"}}, devices=(on,)), on
+    )
     for n in (1, 2, 3, 5, 8, 16, 17, 31, 64, 100, 333):
         x = torch.randn(n, 8)
         a, b = m.predict(x), predict(x)
@@ -246,7 +248,7 @@ def test_trees_constants_and_names() -> None:
         assert torch.equal(got["a"], want["a"]) and got["n"] is None
         assert all(torch.equal(a, b) for a, b in zip(got["b"], want["b"], strict=True))
         with pytest.raises(AttributeError, match="no method 'g'"):
-            m.g  # noqa: B018
+            m.g
 
 
 def test_the_world_is_as_it_was() -> None:

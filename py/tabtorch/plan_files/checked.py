@@ -8,7 +8,9 @@ from typing import Any
 from tabtorch.base import dtypes
 from tabtorch.plan_files.trees import DEEPEST
 
-_OPERATORS = frozenset(("+", "-", "*", "/", "//", "%", "**", "&", "==", "!=", "<", "<=", ">", ">=", "ceil", "neg", "abs"))
+_OPERATORS = frozenset(
+    ("+", "-", "*", "/", "//", "%", "**", "&", "==", "!=", "<", "<=", ">", ">=", "ceil", "neg", "abs")
+)
 _COMPARED = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _KINDS = frozenset(("f32", "f64", "i32", "u32", "i64", "u8", "i8", "i16", "u16"))
 _LARGEST = 2**53
@@ -124,7 +126,9 @@ class Checked:
 
     def _template(self, t: Any) -> None:
         t = table(t, "a template", "plan", "lives", "apart", "recipe")
-        p = table(t["plan"], "a plan", "name", "device", "slots", "outputs", "temps", "places", "scalars", "work", "steps")
+        p = table(
+            t["plan"], "a plan", "name", "device", "slots", "outputs", "temps", "places", "scalars", "work", "steps"
+        )
         slots = whole(p["slots"], 1 << 20)
         lives, apart = listed(t["lives"], "lives"), listed(t["apart"], "apart")
         require(len(lives) == len(apart) and len(listed(p["places"], "places")) == 3 * len(lives), "its temporaries")
@@ -235,7 +239,18 @@ class Checked:
 
     def _variant(self, v: Any, inputs: int) -> None:
         v = table(
-            v, "a variant", "sizes", "numbers", "words", "ahead", "plans", "after", "rebinds", "written", "outputs", "tree"
+            v,
+            "a variant",
+            "sizes",
+            "numbers",
+            "words",
+            "ahead",
+            "plans",
+            "after",
+            "rebinds",
+            "written",
+            "outputs",
+            "tree",
         )
         dims, numbers = len(self.plan["dims"]), len(self.plan["numbers"])
         generators = self.plan["generators"]
@@ -275,7 +290,10 @@ class Checked:
         outputs = listed(v["outputs"], "outputs")
         for o in outputs:
             o = table(o, "an output", "source", "dtype", "shape")
-            require(isinstance(o["dtype"], str) and isinstance(getattr(dtypes, o["dtype"], None), (dtypes.dtype, type)), "a dtype")
+            require(
+                isinstance(o["dtype"], str) and isinstance(getattr(dtypes, o["dtype"], None), (dtypes.dtype, type)),
+                "a dtype",
+            )
             self._source(o["source"], counts, plans)
             for n in listed(o["shape"], "a shape"):
                 whole(n, found)

@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tabtorch.autograd.grad_mode import no_grad
 from tabtorch._dynamo.exc import Unsupported
-from tabtorch.core.layout import contiguous_format
+from tabtorch.autograd.grad_mode import no_grad
 from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.capture import Capture
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.symbolic_sizes import Sizes
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Buffer, Inst, Window, all_queues, bridge, undisturbed
 from tabtorch.engine.plan import Plan
@@ -95,6 +95,8 @@ class KeptPlan:
 
 class _Recorder(CallRecorder):
     """Keeps the plans, and the windows with their Symbols."""
+
+    kept: list[KeptPlan]
 
     def _plan(self, window: Window, wanted: Any, targets: Any, keep: Any) -> Any:
         shown = [i for i, _ in window.symbolic] or [n.inst for n in window.nodes]

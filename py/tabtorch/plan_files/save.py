@@ -282,9 +282,7 @@ class Exporter:
 
     def _constant(self, m: Method, got: Any, pinned: set[tuple[int, int]], dim_of: Mapping[Any, int]) -> None:
         names = names_of(m.tree, "input")
-        told = ", ".join(
-            f"{names[a]}.shape[{d}] ({self.dims.all[dim_of[a, d]].name})" for a, d in sorted(pinned)
-        )
+        told = ", ".join(f"{names[a]}.shape[{d}] ({self.dims.all[dim_of[a, d]].name})" for a, d in sorted(pinned))
         raise ExportError(f"{m.name} cannot be exported with these dims: its Python makes a constant of {told}")
 
     def _wanted(self, mine: Sequence[int]) -> Iterator[dict[int, int]]:
@@ -326,7 +324,9 @@ def _required(doc: DeviceDocument, state: list[dict[str, Any]]) -> dict[str, int
     return kept | {"maxStorageBufferBindingSize": most, "maxBufferSize": most}
 
 
-def _state(doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Mapping[int, Any]) -> tuple[list[Any], Any]:
+def _state(
+    doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Mapping[int, Any]
+) -> tuple[list[Any], Any]:
     """The places of a device, and tensors that have no name of PyTorch's."""
     by_root: dict[int, list[tuple[str, Tensor]]] = {}
     for name, t in names.tensors.items():
@@ -381,7 +381,11 @@ def _of_bytes(data: bytes, dtype: Any) -> Tensor:
 
 def _plain(t: Tensor) -> Tensor:
     t = t.detach()
-    return t.clone(memory_format=torch.contiguous_format) if t._storage.node.inst.out.numel != t.numel() or not t.is_contiguous() else t
+    return (
+        t.clone(memory_format=torch.contiguous_format)
+        if t._storage.node.inst.out.numel != t.numel() or not t.is_contiguous()
+        else t
+    )
 
 
 def save(
