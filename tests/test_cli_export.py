@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +41,32 @@ def test_a_script(tmp_path: Path) -> None:
         assert m.predict(torch.ones(7, 4)).tolist() == [[4, 4]] * 7
 
 
+PROGRAM = """
+import sys, torch
+from torch import nn
+torch.manual_seed(0)
+m = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2), nn.Softmax(-1)).eval()
+sizes = ({0: torch.export.Dim("batch", min=2, max=50)},)
+torch.export.save(torch.export.export(m, (torch.randn(3, 4),), dynamic_shapes={"input": sizes[0]}), sys.argv[1])
+print(m(torch.ones(2, 4)).tolist())
+"""
+
+
+def test_a_program_of_pytorch(tmp_path: Path) -> None:
+    """An archive of `torch.export.save`, with its own names and bounds."""
+    archive, out = tmp_path / "m.pt2", tmp_path / "m.safetensors"
+    made = subprocess.run(
+        [sys.executable, "-c", PROGRAM, archive], capture_output=True, text=True, timeout=200, check=True
+    )
+    ran = tabtorch(archive, "-o", out, "--device", "cpu", "--method", "classify")
+    assert ran.returncode == 0, ran.stderr
+    with torch.device("cpu"):
+        m = plan_files.load(out, "cpu")
+        torch.testing.assert_close(m.classify(torch.ones(2, 4)), torch.tensor(json.loads(made.stdout)))
+        assert [(d["min"], d["max"]) for d in m.dims.values()] == [(2, 50)]
+        assert set(m.state_dict()) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "more", "said"),
     [
@@ -60,4 +88,4 @@ def test_errors_are_for_people(tmp_path: Path, name: str, text: str, more: list[
     ran = tabtorch(tmp_path / name, "-o", tmp_path / "m.safetensors", *more)
     assert ran.returncode == 2
     assert "Traceback" not in ran.stderr
-    assert __import__("re").search(said, ran.stderr), ran.stderr
+    assert re.search(said, ran.stderr), ran.stderr

@@ -129,7 +129,7 @@ def test_a_model_in_training(on: str) -> None:
         {"step": (step, (x, y)), "noisy": (noisy, (x,))}, model=model, optimizer=optimizer, dynamic=dims, devices=(on,)
     )
     m = plan_files.load(data, on)
-    for n in (4, 3, 9, 2, 1, 5):
+    for n in (4, 3, 9, 2, 1, 5) if on == "cpu" else (4, 3):
         x, y = torch.randn(n, 1, 8, 8), torch.randint(0, 3, (n,))
         state = torch.get_rng_state()
         for g, k in zip(plan_of(data)["generators"], range(9), strict=False):

@@ -90,11 +90,9 @@ def _of_script(path: str) -> dict[str, Any]:
 def _of_model(kind: str, path: str, inputs: Sequence[str], method: str) -> dict[str, Any]:
     import importlib
 
-    import tabtorch
-
     names: list[str] = []
     args: list[Any] = []
-    sizes: dict[str, dict[int, str]] = {}
+    sizes: dict[str, dict[int, Any]] = {}
     for text in inputs:
         name, tensor, varying = _input(text)
         names.append(name)
@@ -107,15 +105,58 @@ def _of_model(kind: str, path: str, inputs: Sequence[str], method: str) -> dict[
         raise Missing(f"this tabtorch does not read {kind} files")
     model = load(path)
     if kind == "pt2":
-        example = getattr(model, "example_inputs", None)
-        model = model.module()
-        if not inputs and example is not None and not example[1]:
-            args = [a.to("cpu") if isinstance(a, tabtorch.Tensor) else a for a in example[0]]
+        if not inputs:
+            names, args, sizes = _signature(model)
+        model = model.module(check_guards=False)  # a plan has the bounds itself
     if not args:
         raise Missing(f"say what {path} takes: --input x=float32[batch,3,8,8], once for each input")
     if not names:
         names = [f"x{k}" if len(args) > 1 else "x" for k in range(len(args))]
     return {"methods": {method: (_named(model, names), tuple(args))}, "model": model, "dynamic": sizes}
+
+
+class _Dim:
+    """A size of a program, with its bounds."""
+
+    def __init__(self, name: str, low: float, high: float) -> None:
+        self.__name__ = name
+        self.min = max(1, int(low)) if low > 0 else 1
+        self.max = int(high) if high < 2**31 else None
+
+
+def _signature(program: Any) -> tuple[list[str], list[Any], dict[str, dict[int, Any]]]:
+    """Names and examples of the inputs of an ExportedProgram, and which sizes vary. Missing where they are no plain tensors."""
+    import tabtorch
+    from tabtorch.export.graphs import TensorMeta
+    from tabtorch.export.input_checks import meta_of
+
+    names, args = [], []
+    sizes: dict[str, dict[int, Any]] = {}
+    dims: dict[str, _Dim] = {}
+    specs = zip(program.graph_signature.input_specs, program.graph.inputs, strict=True)
+    for spec, x in specs:
+        if spec.kind.name != "USER_INPUT":
+            continue
+        meta = meta_of(x, program.graph.metas)
+        if not isinstance(meta, TensorMeta):
+            raise Missing("the program takes what is no tensor: say its inputs in a script, with exports = {...}")
+        name = spec.arg.name
+        shape = []
+        for d, n in enumerate(meta.sizes):
+            if isinstance(n, int):
+                shape.append(n)
+                continue
+            symbol = n.symbol
+            if symbol is None:
+                raise Missing(f"size {d} of {name} is {n}: say its inputs in a script, with exports = {{...}}")
+            if symbol not in dims:
+                r = program.range_constraints.get(symbol)
+                dims[symbol] = _Dim(symbol, 1 if r is None else r.lower, float("inf") if r is None else r.upper)
+            sizes.setdefault(name, {})[d] = dims[symbol]
+            shape.append(max(4, dims[symbol].min))
+        names.append(name)
+        args.append(tabtorch.zeros(shape, dtype=meta.dtype))
+    return names, args, sizes
 
 
 def _named(model: Any, names: Sequence[str]) -> Callable[..., Any]:

@@ -234,9 +234,26 @@ def record(
             if sizes is not None and recorder.recording is None:
                 raise _failed(method, recorder.refusal or "its sizes cannot vary")
             return Recorded(recorder, made, hold, tree[-1], sizes)
+        if recorder.why == "it changes what its Python sees":
+            recorder.why += _changed(scope)
         why = recorder.why + (hold.where if recorder.why == hold.reason else "")
         world.rewind()
     raise _failed(method, why)
+
+
+def _changed(scope: Guards) -> str:
+    """What of it is not as it was, in brackets."""
+    found = [f"its {len(x)} items" for x, n in zip(scope._sized, scope.sizes, strict=True) if len(x) != n]
+    parts = sum(map(len, scope._seqs))
+    names = [*["an item"] * parts, *[f".{a}" for a in scope._attributes], *map(str, scope._keys)]
+    try:
+        now = list(scope._now())
+    except AttributeError as e:
+        return f" ({e})"
+    if len(now) == len(scope.snap) == len(names):
+        each = zip(names, scope.snap, now, strict=True)
+        found += [f"{name} of type {type(b).__name__}" for name, a, b in each if a is not b]
+    return f" ({', '.join(dict.fromkeys(found[:3]))})" if found else ""
 
 
 def _finished(
