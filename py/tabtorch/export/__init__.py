@@ -110,7 +110,9 @@ def save(ep: Any, f: Any, **options: Any) -> Any:
     if isinstance(f, Mapping):
         return importlib.import_module("tabtorch.plan_files").save(ep, f, **options)
     if not isinstance(ep, ExportedProgram):
-        raise TypeError(f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead.")
+        raise TypeError(
+            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
+        )
     given = {k: v for k, v in options.items() if v is not None}
     extra = given.pop("extra_files", None)
     given.pop("opset_version", None)

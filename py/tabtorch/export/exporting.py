@@ -97,7 +97,9 @@ def _specs(args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str], 
         shapes = {}
     if isinstance(shapes, (list, tuple)):
         if len(shapes) != len(names):
-            raise UserError(f"When `dynamic_shapes` is a sequence, it has one entry for each of the {len(names)} inputs")
+            raise UserError(
+                f"When `dynamic_shapes` is a sequence, it has one entry for each of the {len(names)} inputs"
+            )
         shapes = dict(zip(names, shapes))
     if not isinstance(shapes, Mapping):
         raise UserError(f"dynamic_shapes is a dict or a sequence, not {type(shapes)}")
@@ -193,7 +195,9 @@ def _exported(
         elif x is None or type(x) in (int, float, bool, str):
             signature.input_specs.append(InputSpec(InputKind.USER_INPUT, ConstantArgument(short, x), None))
         else:
-            raise UserError(f"Unsupported input type {type(x)}. Export only supports pytree containers of Tensor, int, float, bool, str")
+            raise UserError(
+                f"Unsupported input type {type(x)}. Export only supports pytree containers of Tensor, int, float, bool, str"
+            )
         shorts[i] = short
     for k, axis in enumerate(found):
         i, d, factor, offset = min(axis.places, key=lambda p: (p[2], abs(p[3])))
@@ -236,7 +240,11 @@ def _leaf_names(args: Any, kwargs: Any, names: list[str]) -> list[str]:
     for path, _ in tree_flatten_with_path((args, kwargs))[0]:
         part, first, *rest = path
         head = names[first.idx] if part.idx == 0 else str(first.key)
-        found.append(_identifier("_".join([head, *[str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in rest]])))
+        found.append(
+            _identifier(
+                "_".join([head, *[str(getattr(k, "idx", getattr(k, "key", getattr(k, "name", k)))) for k in rest]])
+            )
+        )
     return found
 
 

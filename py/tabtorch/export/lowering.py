@@ -125,7 +125,9 @@ def _instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    return t.call("instance_norm", input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)
+    return t.call(
+        "instance_norm", input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
+    )
 
 
 @rule("embedding")
@@ -230,7 +232,13 @@ def _interpolate(
     antialias: bool = False,
 ) -> Any:
     n = input.dim() - 2
-    names = {"nearest": f"nearest{n}d", "linear": "linear1d", "bilinear": "bilinear2d", "trilinear": "trilinear3d", "bicubic": "bicubic2d"}
+    names = {
+        "nearest": f"nearest{n}d",
+        "linear": "linear1d",
+        "bilinear": "bilinear2d",
+        "trilinear": "trilinear3d",
+        "bicubic": "bicubic2d",
+    }
     if mode not in names or recompute_scale_factor or antialias or not 1 <= n <= 3:
         return OTHERWISE
     size = [size] * n if type(size) in (int, Symbol) else size
@@ -287,9 +295,7 @@ def _cast(name: str) -> None:
     RULES[name] = cast
 
 
-for _name in (
-    "to float double half bfloat16 long int short char byte bool type_as cpu".split()
-):
+for _name in "to float double half bfloat16 long int short char byte bool type_as cpu".split():
     _cast(_name)
 
 
@@ -304,7 +310,11 @@ def _views(t: Any, x: Any, index: Any) -> tuple[Any, list[Any] | None]:
     """A tensor by its basic indices, and the tensors among them by dimension, if any."""
     items = list(index) if isinstance(index, tuple) else [index]
     for i in items:
-        if isinstance(i, (list, Real)) or type(i) is bool or (isinstance(i, Tensor) and i.dtype in (dtypes.bool_, dtypes.uint8)):
+        if (
+            isinstance(i, (list, Real))
+            or type(i) is bool
+            or (isinstance(i, Tensor) and i.dtype in (dtypes.bool_, dtypes.uint8))
+        ):
             t.refuse("an index that is a list or a mask")
         if not (i is None or i is ... or isinstance(i, (slice, Tensor)) or _plain_index(i)):
             t.refuse(f"an index of {type(i).__name__}")

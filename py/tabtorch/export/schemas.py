@@ -140,7 +140,13 @@ def _bound(s: Schema, args: Sequence[Any], kwargs: dict[str, Any], numbers: bool
     rest = positional[first:]
     if len(rest) == 1 and rest[0].many and rest[0].kind == "i" and len(args) > first + 1:
         args[first:] = [args[first:]]  # view(2, 3)
-    elif len(rest) == 1 and rest[0].many and rest[0].kind == "i" and len(args) > first and type(args[first]) in (int, Symbol):
+    elif (
+        len(rest) == 1
+        and rest[0].many
+        and rest[0].kind == "i"
+        and len(args) > first
+        and type(args[first]) in (int, Symbol)
+    ):
         args[first] = [args[first]]  # flip(1)
     if len(args) > len(positional):
         raise _No

@@ -124,7 +124,9 @@ class Tracer(TorchFunctionMode):
     # ---- nodes
 
     def refuse(self, what: str) -> NoReturn:
-        raise NotImplementedError(f"torch.export.export cannot export {what}; called at\n{self.where() or '  (no line)'}")
+        raise NotImplementedError(
+            f"torch.export.export cannot export {what}; called at\n{self.where() or '  (no line)'}"
+        )
 
     def where(self) -> str:
         """The line of the script that is running."""
@@ -238,7 +240,11 @@ class Tracer(TorchFunctionMode):
             found = rule(self, *args, **kwargs)
             if found is not lowering.OTHERWISE:
                 return found
-        elif not func.__module__.startswith("tabtorch.nn.functional") if hasattr(func, "__module__") and func.__module__ else True:
+        elif (
+            not func.__module__.startswith("tabtorch.nn.functional")
+            if hasattr(func, "__module__") and func.__module__
+            else True
+        ):
             made = bind(name, args, kwargs) if name and " " not in name else None
             if made is not None:
                 return self.record(*made, lambda: func(*args, **kwargs))
@@ -335,5 +341,3 @@ def _placed(schema: Schema, operands: dict[str, Any]) -> tuple[tuple[Any, ...], 
 
 def _tensors(x: Any) -> list[Tensor]:
     return [t for t in tree_leaves(x) if isinstance(t, Tensor)]
-
-

@@ -61,7 +61,11 @@ class _Writer:
         raise NotImplementedError(f"torch.export.save: an argument of {type(x)}")
 
     def sort(self, name: str) -> str:
-        return "as_tensor" if isinstance(self.graph.metas.get(name), TensorMeta) else "as_sym_" + self.graph.sorts.get(name, ("int",))[0]
+        return (
+            "as_tensor"
+            if isinstance(self.graph.metas.get(name), TensorMeta)
+            else "as_sym_" + self.graph.sorts.get(name, ("int",))[0]
+        )
 
     def reference(self, name: str) -> dict[str, Any]:
         kind = self.sort(name)
@@ -76,7 +80,16 @@ class _Writer:
             return {"as_optional_tensors": each}
         if len(kinds) == 1 and "as_none" not in kinds:
             (kind,) = kinds
-            if kind in ("as_tensor", "as_int", "as_float", "as_bool", "as_string", "as_sym_int", "as_sym_float", "as_sym_bool"):
+            if kind in (
+                "as_tensor",
+                "as_int",
+                "as_float",
+                "as_bool",
+                "as_string",
+                "as_sym_int",
+                "as_sym_float",
+                "as_sym_bool",
+            ):
                 return {kind + "s": [y[kind] for y in each]}
         if kinds == {"as_int", "as_sym_int"}:
             return {"as_sym_ints": [y.get("as_sym_int", y) for y in each]}
@@ -106,7 +119,14 @@ class _Writer:
         else:
             outputs = [self.reference(o) for o in n.outputs]
         metadata = {"stack_trace": n.stack_trace} if n.stack_trace else {}
-        return {"target": n.target, "inputs": inputs, "outputs": outputs, "metadata": metadata, "is_hop_single_tensor_return": None, "name": n.name}
+        return {
+            "target": n.target,
+            "inputs": inputs,
+            "outputs": outputs,
+            "metadata": metadata,
+            "is_hop_single_tensor_return": None,
+            "name": n.name,
+        }
 
     def whole(self) -> dict[str, Any]:
         g = self.graph
@@ -119,7 +139,9 @@ class _Writer:
             if kind == "float":
                 numbers[kind][n] = {"as_float": _float(float(hint))}
             else:
-                numbers[kind][n] = {"as_expr": {"expr_str": source or str(m), "hint": None if hint is None else {"as_int": hint}}}
+                numbers[kind][n] = {
+                    "as_expr": {"expr_str": source or str(m), "hint": None if hint is None else {"as_int": hint}}
+                }
         return {
             "inputs": [self.value(x) for x in g.inputs], "outputs": [self.value(x) for x in g.outputs],
             "nodes": [self.node(n) for n in g.calls], "tensor_values": tensors, "sym_int_values": numbers["int"],
@@ -211,7 +233,14 @@ def _tensors(kind: str, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], 
         path = seen.get(key)
         if path is None:
             path = seen[key] = f"{kind}_{len(seen)}"
-            records.append((path, dense if dense is not t and dense.numel() * dense.element_size() == dense.untyped_storage().nbytes() else dense.clone()))
+            records.append(
+                (
+                    path,
+                    dense
+                    if dense is not t and dense.numel() * dense.element_size() == dense.untyped_storage().nbytes()
+                    else dense.clone(),
+                )
+            )
         strides = []
         step = 1
         for n in reversed(t.shape):
@@ -221,7 +250,12 @@ def _tensors(kind: str, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], 
             "dtype": _DTYPES[t.dtype], "sizes": [{"as_int": int(n)} for n in t.shape], "requires_grad": bool(t.requires_grad),
             "device": _CPU, "strides": strides, "storage_offset": {"as_int": 0}, "layout": STRIDED,
         }  # fmt: skip
-        config[name] = {"path_name": path, "is_param": isinstance(t, Parameter), "use_pickle": False, "tensor_meta": meta}
+        config[name] = {
+            "path_name": path,
+            "is_param": isinstance(t, Parameter),
+            "use_pickle": False,
+            "tensor_meta": meta,
+        }
     return {"config": config}, records
 
 
