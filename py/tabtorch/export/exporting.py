@@ -35,6 +35,8 @@ from tabtorch.nn.modules.module import Module
 from tabtorch.utils._pytree import tree_flatten, tree_flatten_with_path
 
 _TRIES = 40
+#: sizes that constants of models seldom have
+_UNLIKELY = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 13, 17, 19, 11, 7, 5)
 
 
 class _Again(Exception):
@@ -74,10 +76,42 @@ def export(
     static: set[tuple[int, int]] = set()
     for _ in range(_TRIES):
         try:
-            return _exported(mod, args, kwargs, names, leaves, in_spec, axes(leaves, specs, static))
+            found = axes(leaves, specs, static)
+            try:
+                return _exported(mod, args, kwargs, names, leaves, in_spec, found)
+            except (UserError, _Again):
+                # a size may have the value of a constant by chance: others tell
+                others = _others(found, leaves)
+                if others is None:
+                    raise
+                try:
+                    return _exported(mod, args, kwargs, names, others, in_spec, found)
+                except (RuntimeError, IndexError, ValueError):
+                    pass
+                raise
         except _Again as e:
             static |= e.places
     raise UserError("torch.export.export: sizes that are AUTO were not settled")
+
+
+def _others(found: Sequence[Axis], leaves: Sequence[Any]) -> list[Any] | None:
+    """Inputs of other sizes in the ranges, whose values nobody looks at; None where there are none."""
+    taken = {int(n) for x in leaves if isinstance(x, Tensor) for n in x.shape}
+    sizes: dict[int, dict[int, int]] = {}
+    for axis in found:
+        value = next((n for n in _UNLIKELY if axis.low <= n <= axis.high and n not in taken), None)
+        if value is None:
+            return None
+        taken.add(value)
+        axis.value = value
+        for i, d, factor, offset in axis.places:
+            sizes.setdefault(i, {})[d] = value * factor + offset
+    made = list(leaves)
+    for i, by_dim in sizes.items():
+        x = leaves[i]
+        shape = tuple([by_dim.get(d, int(n)) for d, n in enumerate(x.shape)])
+        made[i] = x.new_zeros(shape).requires_grad_(x.requires_grad)
+    return made
 
 
 def _argument_names(mod: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

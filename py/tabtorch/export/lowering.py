@@ -11,6 +11,7 @@ from typing import Any
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.symbols import Real, Symbol
+from tabtorch.interception.torch_function import STATE
 
 OTHERWISE: Any = object()
 RULES: dict[str, Callable[..., Any]] = {}
@@ -253,6 +254,19 @@ def _one_hot(t: Any, input: Any, num_classes: int = -1) -> Any:
     if num_classes == -1:
         t.refuse("one_hot without num_classes, which depends on the values of a tensor")
     return t.call("one_hot", input, num_classes)
+
+
+@rule("scan")
+def _scan(t: Any, *args: Any, **kw: Any) -> Any:
+    """The steps of a recurrent layer, one after another."""
+    if kw or len(args) != 9 or not callable(args[-1]):
+        return OTHERWISE
+    *given, steps = args
+    STATE.modes.append(t)
+    try:
+        return steps(*given, None)
+    finally:
+        STATE.modes.pop()
 
 
 @rule("einsum")

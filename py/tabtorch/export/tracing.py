@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import tabtorch
@@ -18,11 +19,16 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.engine.symbols import Real, Symbol, concrete
 from tabtorch.engine.trace import Trace
 from tabtorch.export import lowering
-from tabtorch.export.graphs import DEVICE, DTYPES, STRIDED, Graph, Node, Ref, TensorMeta
 from tabtorch.export.expressions import Expression
+from tabtorch.export.graphs import DEVICE, DTYPES, STRIDED, Graph, Node, Ref, TensorMeta
 from tabtorch.export.schemas import REQUIRED, Schema, bind
-from tabtorch.interception.torch_function import STATE
+from tabtorch.interception.code_swapping import LOCK, Layer
+from tabtorch.interception.torch_function import STATE, _call
 from tabtorch.ops import aten
+from tabtorch.ops.functional.activation import softmax
+from tabtorch.ops.functional.dropout import dropout
+from tabtorch.ops.functional.linear import linear
+from tabtorch.ops.neural.recurrent import scan
 from tabtorch.overrides import TorchFunctionMode
 from tabtorch.utils._pytree import tree_leaves
 
@@ -31,6 +37,25 @@ _HERE = os.path.dirname(tabtorch.__file__)
 
 #: operators that look up what is known of the values of their indices
 _INDEXED = ("embedding", "gather", "index", "index_select", "one_hot")
+
+#: functions that layers of ours call beneath the public ones; they are met while a tracer is entered
+_BENEATH = (linear, softmax, dropout, scan)
+
+
+class _Beneath(Layer):
+    def __init__(self) -> None:
+        super().__init__(-1, lambda name: None)
+        self.count = 0
+        for f in _BENEATH:
+            self.meet(f, partial(_call, f))
+
+    def count_by(self, n: int) -> None:
+        with LOCK:
+            self.count += n
+            self.switch(self.count > 0)
+
+
+_beneath: list[_Beneath] = []
 
 
 def _srepr(x: Any, names: Sequence[str]) -> str:
@@ -73,6 +98,16 @@ class Tracer(TorchFunctionMode):
         self._free: set[int] = set()  # tensors made of nothing that the graph knows
         self._taken: set[str] = set()
         self._numbers: dict[int, Ref] = {}
+
+    def __enter__(self) -> Any:
+        if not _beneath:
+            _beneath.append(_Beneath())
+        _beneath[0].count_by(1)
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        _beneath[0].count_by(-1)
 
     # ---- names
 
