@@ -27,6 +27,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_backend_eager.py", "test_case[webgpu", 4),
     ("tests/test_backend_projects.py", "[cpu-", 14),
     ("tests/test_backend_projects.py", "[webgpu-", 27),
+    ("tests/test_export_load.py", "-cpu]", 4),
+    ("tests/test_export_load.py", "-webgpu]", 10),
     ("tests/test_fuzz_backend.py", "", 3),
     ("tests/test_conformance.py", "webgpu", 8),
     ("tests/test_conformance.py", "-cpu", 4),

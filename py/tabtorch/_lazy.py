@@ -80,6 +80,7 @@ _MODULES = {
     "operators": "tabtorch.core.operators",
     "ops": "tabtorch.ops",
     "overrides": "tabtorch.overrides",
+    "packed": "tabtorch.packed.weight",
     "parameter": "tabtorch.nn.parameter",
     "parameters": "tabtorch.nn.modules.parameters",
     "pickler": "tabtorch.serialization.pickler",

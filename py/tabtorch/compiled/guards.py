@@ -82,7 +82,7 @@ def _is_number(x: Any) -> bool:
 
 def about(t: Tensor) -> tuple[Any, ...]:
     """What a function can tell of a tensor without looking at its elements."""
-    return type(t), t._meta, t._rg, t._fn is None, t._inference, type(t._storage), t._storage.node.inst.out
+    return type(t), t._meta, t._rg, t._fn is None, t._inference, type(t._storage), t._storage.out
 
 
 def hooks_of(t: Tensor) -> tuple[int, ...]:
