@@ -17,7 +17,10 @@ export const devices = (more = [], lazy = {}) => ({
         if (!(name in lazy)) return `import kind${i} from ${file};`;
         return `const kind${i} = { ...${JSON.stringify(lazy[name])}, open: async (h) => (await import(${file})).default.open(h) };`;
       });
-      return { contents: `${imports.join("\n")}\nexport default [${files.map((_, i) => `kind${i}`)}];`, resolveDir: FOLDER };
+      return {
+        contents: `${imports.join("\n")}\nexport default [${files.map((_, i) => `kind${i}`)}];`,
+        resolveDir: FOLDER,
+      };
     });
   },
 });

@@ -16,6 +16,12 @@ const source = join(root, "js", "src");
 const ENTRIES = { tabtorch: "model/index.ts", "wasi-nn": "wasi-nn/index.ts" };
 const PATHS = { tabtorch: ".", "wasi-nn": "./wasi-nn" };
 
+/** A page has one of these, and loads no other. */
+const LAZY = {
+  webgpu: { number: 0, name: "webgpu", prefix: "gpu", accelerator: true },
+  cpu: { number: 1, name: "cpu", prefix: "cpu", accelerator: false },
+};
+
 /** What a page of Python shows and measures: this package has no canvas of its own and no profiler. See absent.ts. */
 const absent = {
   name: "absent",
@@ -42,10 +48,14 @@ function reached(folder, entries) {
 function types(out, entries) {
   const folder = join(out, "types");
   const options = "--declaration --emitDeclarationOnly --noEmit false --stripInternal --rootDir js/src".split(" ");
-  execFileSync(join(root, "node_modules", ".bin", "tsc"), ["-p", join(here, "tsconfig.json"), ...options, "--outDir", folder], {
-    cwd: root,
-    stdio: "inherit",
-  });
+  execFileSync(
+    join(root, "node_modules", ".bin", "tsc"),
+    ["-p", join(here, "tsconfig.json"), ...options, "--outDir", folder],
+    {
+      cwd: root,
+      stdio: "inherit",
+    },
+  );
   const wanted = reached(folder, entries);
   for (const file of readdirSync(folder, { recursive: true }).map((name) => join(folder, name)))
     if (file.endsWith(".d.ts") && !wanted.has(file)) rmSync(file);
@@ -73,7 +83,7 @@ export async function pack(out = join(root, "dist", "npm"), withTypes = true) {
     legalComments: "none",
     logLevel: "warning",
     external: ["node:*"],
-    plugins: [devices([], { cpu: { number: 1, name: "cpu", prefix: "cpu", accelerator: false } }), absent],
+    plugins: [devices([], LAZY), absent],
   });
   const [, version] = /^version = "(.*)"$/m.exec(readFileSync(join(root, "pyproject.toml"), "utf8"));
   const description = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));

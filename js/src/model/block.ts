@@ -38,7 +38,7 @@ export class Block {
     const data = new DataView(new ArrayBuffer(8 * types.length));
     types.forEach((type, i) => {
       const x = scalars[i] as number | bigint;
-      if (type === "i64") data.setBigInt64(8 * i, BigInt(x), true);
+      if (type === "i64") data.setBigInt64(8 * i, BigInt(typeof x === "bigint" ? x : Math.trunc(x)), true);
       else data.setFloat64(8 * i, Number(x), true);
     });
     this.command(Op.RUN, words, new Uint8Array(data.buffer));

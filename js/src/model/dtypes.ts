@@ -32,7 +32,9 @@ interface Kind {
   file: string;
   size: number;
   /** of memory; complex numbers are pairs, 16-bit floats are bits */
-  array: new (buffer: ArrayBuffer) => TypedArray;
+  array: new (
+    buffer: ArrayBuffer,
+  ) => TypedArray;
 }
 
 export const DTYPES: Record<DType, Kind> = {

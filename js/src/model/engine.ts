@@ -18,9 +18,6 @@ export interface DeviceOptions {
   gpu?: GPU;
 }
 
-/** Bytes of a large buffer that are sent at a time. */
-const PIECE = 4 << 20;
-
 /** Whether this page may make functions of text, which kernels of the cpu device are. */
 function mayCompile(): boolean {
   try {
@@ -60,6 +57,7 @@ export class Engine {
   generation = 0;
   readonly block = new Block();
   private users = 0;
+  private found: { limits: Record<string, number> } | null = null;
   private top = 0;
   private spare: number[] = [];
   private freed: number[] = [];
@@ -117,9 +115,10 @@ export class Engine {
     this.runtime.destroy();
   }
 
-  /** What the adapter can, and is called. */
-  get adapter(): { limits: Record<string, number>; features: string[]; adapter: Record<string, string> } | null {
-    return JSON.parse(this.runtime.info()).webgpu ?? null;
+  /** What the adapter can; null on the cpu. */
+  get adapter(): { limits: Record<string, number> } | null {
+    this.found ??= JSON.parse(this.runtime.info()).webgpu ?? null;
+    return this.found;
   }
 
   /** Of the cpu device, whose work is done at once: the bytes of a buffer. */
@@ -190,13 +189,9 @@ export class Engine {
     return id;
   }
 
-  /** Bytes into a buffer, in pieces: `pieces` gives up to so many, from there on. */
-  async fill(id: number, nbytes: number, pieces: (at: number, nbytes: number) => Promise<Uint8Array>): Promise<void> {
-    for (let at = 0; at < nbytes; at += PIECE) {
-      const piece = await pieces(at, Math.min(PIECE, nbytes - at));
-      this.block.command(Op.WRITE, [id, at, piece.byteLength], piece);
-      this.send();
-    }
+  /** Bytes into a buffer, from byte `offset` on. */
+  write(id: number, offset: number, bytes: Uint8Array): void {
+    this.block.command(Op.WRITE, [id, offset, bytes.byteLength], bytes);
   }
 
   /** A part of a buffer as one. */

@@ -89,7 +89,9 @@ export async function openFile(from: Exclude<FileLike, Response>, options: FileO
   if (from instanceof ArrayBuffer) return new MemoryFile(new Uint8Array(from));
   if (from instanceof Blob) return new BlobFile(from);
   if (typeof from !== "string" && !(from instanceof URL))
-    throw new TypeError("load() takes a URL, a File or Blob, an ArrayBuffer, a Uint8Array, a Response, or a path in Node");
+    throw new TypeError(
+      "load() takes a URL, a File or Blob, an ArrayBuffer, a Uint8Array, a Response, or a path in Node",
+    );
   const fs = nodeFs();
   if (fs !== undefined) {
     const url = from instanceof URL ? from : /^[a-z][a-z\d+.-]+:/i.test(from) ? new URL(from) : null;

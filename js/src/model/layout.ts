@@ -67,7 +67,8 @@ function wholePieces(lives: Lives, sizes: readonly number[]): Layout {
     unused.sort((a, b) => (pieces[a] as number) - (pieces[b] as number) || a - b);
     const at = unused.findIndex((piece) => (pieces[piece] as number) >= size);
     let piece = pieces.length;
-    if (at >= 0 && (pieces[unused[at] as number] as number) <= 2 * size + 64) [piece] = unused.splice(at, 1) as [number];
+    if (at >= 0 && (pieces[unused[at] as number] as number) <= 2 * size + 64)
+      [piece] = unused.splice(at, 1) as [number];
     else pieces.push(size);
     ending.push({ last, piece });
     places.push([piece, 0]);

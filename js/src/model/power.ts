@@ -27,7 +27,8 @@ export function power(base: number, exponent: number): number {
   const plain = base ** exponent;
   // where the halves would overflow, or vanish, the plain way is near enough
   const size = Math.abs(plain);
-  if (!Number.isInteger(exponent) || exponent < 0 || exponent > 2 ** 31 || !(size > 1e-250 && size < 1e250)) return plain;
+  if (!Number.isInteger(exponent) || exponent < 0 || exponent > 2 ** 31 || !(size > 1e-250 && size < 1e250))
+    return plain;
   let result: Pair = [1, 0];
   let square: Pair = [base, 0];
   for (let n = exponent; n > 0; n = Math.floor(n / 2)) {

@@ -6,9 +6,8 @@
 import { check } from "./errors";
 import { power } from "./power";
 
-/** As in the file. `given`: names of what it is made of; a step's operation may be such a name, its operands are then indices. */
+/** As in the file. A step's operation may be the name of what is given, its operands are then indices. */
 export interface RecipeSpec {
-  given: string[];
   steps: [op: string, a: number | string, b?: number][];
   tests: [op: string, a: number, b: number, answer: boolean][];
   results: number[];
@@ -98,6 +97,7 @@ function compare(op: string, a: number, b: number): boolean {
 }
 
 export class Recipe {
+  private readonly given: string[];
   private readonly forTests: boolean[];
   private readonly forResults: boolean[];
 
@@ -110,13 +110,12 @@ export class Recipe {
     sizes: Record<string, number | number[]>,
     where: string,
   ) {
-    const { given, steps, tests, results } = spec;
-    const list = [given, steps, tests, results].every(Array.isArray);
+    check(typeof spec === "object" && spec !== null, `${where} is no recipe`);
+    const { steps, tests, results } = spec;
+    this.given = Object.keys(sizes);
+    const { given } = this;
+    const list = [steps, tests, results].every(Array.isArray);
     check(list && steps.length <= MOST, `${where} is no recipe`);
-    check(
-      given.every((name) => Object.hasOwn(sizes, name)),
-      `${where} is made of what is not there`,
-    );
     const index = (k: unknown, count: number) => Number.isInteger(k) && (k as number) >= 0 && (k as number) < count;
     steps.forEach((step, k) => {
       check(Array.isArray(step), `${where}, step ${k}`);
@@ -131,7 +130,10 @@ export class Recipe {
     });
     for (const test of tests)
       check(
-        Array.isArray(test) && COMPARED.includes(test[0]) && index(test[1], steps.length) && index(test[2], steps.length),
+        Array.isArray(test) &&
+          COMPARED.includes(test[0]) &&
+          index(test[1], steps.length) &&
+          index(test[2], steps.length),
         `a test of ${where}`,
       );
     check(
@@ -177,16 +179,15 @@ export class Recipe {
   uses(name: string, given: Given): number[] {
     const { tests, steps } = this.spec;
     const x = this.computed(this.forTests, given);
-    const failed = tests.find(
-      ([op, a, b, answer]) => compare(op, x[a] as number, x[b] as number) !== Boolean(answer),
-    );
+    const failed = tests.find(([op, a, b, answer]) => compare(op, x[a] as number, x[b] as number) !== Boolean(answer));
     if (failed === undefined) return [];
     const needed = this.needed([failed[1], failed[2]]);
     return [...new Set(steps.flatMap(([op, a], k) => (needed[k] && op === name ? [a as number] : [])))];
   }
 
   private needed(wanted: number[]): boolean[] {
-    const { given, steps } = this.spec;
+    const { given, spec } = this;
+    const { steps } = spec;
     const needed: boolean[] = new Array(steps.length).fill(false);
     for (const k of wanted) needed[k] = true;
     for (let k = steps.length - 1; k >= 0; k--) {
@@ -204,7 +205,7 @@ export class Recipe {
     for (let k = 0; k < steps.length; k++) {
       if (!needed[k]) continue;
       const [op, a, b = -1] = steps[k] as RecipeSpec["steps"][number];
-      const at = this.spec.given.indexOf(op);
+      const at = this.given.indexOf(op);
       if (op === "number") {
         x[k] = typeof a === "number" ? a : Number(a.replace("inf", "Infinity")); // "nan" is none
       } else if (at >= 0) {
@@ -220,7 +221,7 @@ export class Recipe {
   private text(k: number): string {
     const [op, a, b] = this.spec.steps[k] as RecipeSpec["steps"][number];
     if (op === "number") return String(a);
-    if (this.spec.given.includes(op)) return b === undefined || b < 0 ? `${op}[${a}]` : `${op}[${a}][${b}]`;
+    if (this.given.includes(op)) return b === undefined || b < 0 ? `${op}[${a}]` : `${op}[${a}][${b}]`;
     return "a number made of these";
   }
 }

@@ -14,14 +14,23 @@ const lost = new FinalizationRegistry<{ engine: Engine; id: number }>(({ engine,
 
 export class Tensor {
   #place: Place | null;
+  /** when it was made, as its engine counts; and what its method still has to say of it */
+  readonly #made: number;
+  readonly #verdict: Promise<void> | null;
 
-  /** Use `tensor(...)`, or a model's results. */
+  /**
+   * Use `tensor(...)`, or a model's results.
+   * @internal
+   */
   constructor(
     readonly dtype: DType,
     readonly shape: readonly number[],
     place: Place,
+    verdict: Promise<void> | null = null,
   ) {
     this.#place = place;
+    this.#made = "engine" in place ? place.engine.time : 0;
+    this.#verdict = verdict;
     if ("engine" in place) lost.register(this, place, this);
   }
 
@@ -40,16 +49,32 @@ export class Tensor {
     return "engine" in place ? place.engine.device : "host";
   }
 
-  /** For models. Throws if it is disposed of. */
+  /**
+   * For models. Throws if it is disposed of.
+   * @internal
+   */
   get place(): Place {
     if (this.#place === null) throw new Error("this tensor has been disposed of");
     return this.#place;
   }
 
+  /**
+   * For models: other numbers in its place.
+   * @internal
+   */
+  replace(place: Place): void {
+    this.dispose();
+    this.#place = place;
+    if ("engine" in place) lost.register(this, place, this);
+  }
+
   /** A copy of its bytes, as they lie in memory. */
   async bytes(): Promise<Uint8Array<ArrayBuffer>> {
     const place = this.place;
-    return "engine" in place ? place.engine.read(place.id, this.nbytes) : place.bytes.slice();
+    if (!("engine" in place)) return place.bytes.slice();
+    const reading = place.engine.read(place.id, this.nbytes, this.#made);
+    const [bytes] = await Promise.all([reading, this.#verdict]);
+    return bytes;
   }
 
   /** Its numbers, row by row. 16-bit floats come as a Float32Array, int64 as a BigInt64Array, bool as a Uint8Array, complex as pairs. */
@@ -75,7 +100,9 @@ export class Tensor {
     }
     const rank = this.shape.length;
     if (!(Number.isInteger(dim) && dim >= -rank && dim < rank))
-      throw new RangeError(`Dimension out of range (expected to be in range of [${-rank}, ${rank - 1}], but got ${dim})`);
+      throw new RangeError(
+        `Dimension out of range (expected to be in range of [${-rank}, ${rank - 1}], but got ${dim})`,
+      );
     const at = dim < 0 ? dim + rank : dim;
     const length = this.shape[at] as number;
     if (length === 0) throw new Error(`argmax(): Expected reduction dim ${dim} to have non-zero size.`);
@@ -151,10 +178,7 @@ export function spread(
  * A tensor of these numbers: a typed array, or lists of lists. Plain numbers are float32 unless `dtype` says otherwise. Where
  * there is a `shape`, the numbers are taken row by row.
  */
-export function tensor(
-  data: TypedArray | Nested,
-  options: { shape?: readonly number[]; dtype?: DType } = {},
-): Tensor {
+export function tensor(data: TypedArray | Nested, options: { shape?: readonly number[]; dtype?: DType } = {}): Tensor {
   if (options.dtype !== undefined && !isDType(options.dtype)) throw new TypeError(`unknown dtype ${options.dtype}`);
   const { shape: own, dtype, bytes } = spread(data, options.dtype ?? null);
   const shape = [...(options.shape ?? own)];
