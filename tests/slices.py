@@ -41,6 +41,7 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_scan_kernels.py", "", 3),
     ("tests/test_sort_kernels.py", "", 3),
     ("tests/test_soak.py", "grows_on", 3),
+    ("tests/test_plan_projects.py", "", 3),
     ("tests/test_projects.py", "webgpu", 5),
     ("tests/test_projects.py", "cpu", 5),
     ("tests/browser/test_projects.py", "", 4),

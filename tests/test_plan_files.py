@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import safetensors
 import safetensors.torch
 
 import tabtorch as torch
+from fuzz import plan_files as hostile
 from tabtorch import nn, plan_files
 from tabtorch.engine import graph
 from tabtorch.nn import functional as F
@@ -127,7 +129,7 @@ def test_a_model_in_training(on: str) -> None:
         {"step": (step, (x, y)), "noisy": (noisy, (x,))}, model=model, optimizer=optimizer, dynamic=dims, devices=(on,)
     )
     m = plan_files.load(data, on)
-    for n in (4, 3, 9, 2, 1, 5):
+    for n in (4, 3, 9, 2, 1, 5) if on == "cpu" else (4, 3):
         x, y = torch.randn(n, 1, 8, 8), torch.randint(0, 3, (n,))
         state = torch.get_rng_state()
         for g, k in zip(plan_of(data)["generators"], range(9), strict=False):
@@ -164,7 +166,9 @@ def test_unseen_sizes_are_those_of_the_function(on: str) -> None:
     def predict(x: Any) -> Any:
         return model(x).softmax(-1), x.mean(0), x.shape[0]
 
-    m = plan_files.load(saved({"predict": (predict, (torch.randn(4, 8),))}, dynamic={"x": {0: "batch"}}, devices=(on,)), on)
+    m = plan_files.load(
+        saved({"predict": (predict, (torch.randn(4, 8),))}, dynamic={"x": {0: "batch"}}, devices=(on,)), on
+    )
     for n in (1, 2, 3, 5, 8, 16, 17, 31, 64, 100, 333):
         x = torch.randn(n, 8)
         a, b = m.predict(x), predict(x)
@@ -246,7 +250,7 @@ def test_trees_constants_and_names() -> None:
         assert torch.equal(got["a"], want["a"]) and got["n"] is None
         assert all(torch.equal(a, b) for a, b in zip(got["b"], want["b"], strict=True))
         with pytest.raises(AttributeError, match="no method 'g'"):
-            m.g  # noqa: B018
+            m.g
 
 
 def test_the_world_is_as_it_was() -> None:
@@ -349,6 +353,51 @@ def test_indices_out_of_range_are_errors() -> None:
         with pytest.raises(IndexError, match="out of range"):
             m.f(torch.tensor([1, 7]))
         assert torch.equal(m.f(i), e(i))
+
+
+def test_hostile_files() -> None:
+    assert hostile.run(150, "slice") == []
+    header, plan, rest = hostile.parts(hostile.seed_file())
+    next(p for p in plan["state"]["cpu"] if "window" not in p)["nbytes"] = 2**31
+    with pytest.raises(PlanFileError, match="bytes of memory for"):
+        plan_files.load(hostile.joined(header, plan, rest), "cpu")
+
+
+@pytest.mark.usefixtures("made_up_gpu")
+def test_sizes_are_bit_equal_in_the_form_of_a_gpu() -> None:
+    if not graph.bridge().info.get("webgpu"):
+        pytest.skip("there is no WebGPU")
+    with torch.device("webgpu"):
+        model = mlp()
+        step = trainer(model, torch.optim.AdamW(model.parameters(), 1e-2))
+        x, y = batch(4)
+        dims = {"x": {0: "batch"}, "y": {0: "batch"}}
+        m = plan_files.load(
+            saved({"predict": (lambda x: model(x), (x,)), "step": (step, (x, y))}, dynamic=dims, devices=("webgpu",)),
+            "webgpu",
+        )
+        for n in (1, 2, 3, 5, 9, 17, 33):
+            x, y = batch(n)
+            assert torch.equal(m.predict(x), model(x))
+            assert m.step(x, y)["loss"].item() == step(x, y)["loss"].item()
+
+
+def test_the_first_version_is_read_for_ever() -> None:
+    """tests/corpus/plan-1.safetensors: written by version 1, and never again."""
+    path = Path(__file__).parent / "corpus" / "plan-1.safetensors"
+    expected = json.loads(path.with_suffix(".json").read_text())
+    for device in ("cpu", "webgpu"):
+        if device == "webgpu" and not graph.bridge().info.get("webgpu"):
+            continue
+        with torch.device(device):
+            m = plan_files.load(path, device)
+            x, y = torch.arange(12.0).reshape(3, 4) / 10 - 0.5, torch.tensor([0, 2, 1])
+            torch.testing.assert_close(m.predict(x).cpu(), torch.tensor(expected["predict"], device="cpu"))
+            losses = [m.step(x, y)["loss"].item() for _ in range(20)]
+        if device == "cpu":
+            assert losses == expected["losses"]
+        else:
+            assert losses == pytest.approx(expected["losses"], rel=1e-4)
 
 
 def test_other_files_are_refused() -> None:

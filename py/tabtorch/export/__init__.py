@@ -1,7 +1,8 @@
 """`torch.export`: programs as files, PyTorch's `.pt2` archives, both ways.
 
 `load` reads what PyTorch's `torch.export.save` wrote; `ep.module()` is a module that runs, trains, and can be compiled. `save` with a
-mapping of methods writes plans (`tabtorch.plan_files`), which need no Python; exporting programs here is not there yet.
+mapping of methods writes plans (`tabtorch.plan_files`), which need no Python. `export` makes a program of a module of ours, and `save`
+of a program writes what PyTorch loads.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from tabtorch.export import archive, exported_program
 from tabtorch.export.exported_program import ExportedProgram
@@ -23,13 +24,19 @@ from tabtorch.export.signature import (
 from tabtorch.utils import _pytree
 from tabtorch.utils.fetch import drive, drive_async, open_reader, open_reader_async
 
+if TYPE_CHECKING:
+    from tabtorch.export.dims import Dim, UserError
+    from tabtorch.export.exporting import export
+
 __all__ = [
+    "Dim",
     "ExportBackwardSignature",
     "ExportGraphSignature",
     "ExportedProgram",
     "ModuleCallEntry",
     "ModuleCallSignature",
     "SerializeError",
+    "UserError",
     "export",
     "load",
     "load_async",
@@ -94,19 +101,32 @@ def register_dataclass(cls: type[Any], *, serialized_type_name: str | None = Non
     _pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)
 
 
-def save(f: Any, ep: Any, **options: Any) -> Any:
-    """With a mapping of methods, `{"predict": (function, (x,))}`: their plans as a file, see `tabtorch.plan_files.save` for the options
-    (`model`, `optimizer`, `dynamic`). NotImplementedError for an ExportedProgram: PyTorch writes those."""
-    if isinstance(ep, Mapping):
-        return importlib.import_module("tabtorch.plan_files").save(f, ep, **options)
-    raise NotImplementedError(
-        "torch.export.save of an ExportedProgram: tabtorch reads such archives, and does not write them; save(path, {name: (function, "
-        "args)}) writes plans"
-    )
+def save(ep: Any, f: Any, **options: Any) -> Any:
+    """`save(exported_program, f)` as in PyTorch; or `save(f, methods)`.
+
+    With a mapping of methods, `{"predict": (function, (x,))}`: their plans as a file, see `tabtorch.plan_files.save` for the options
+    (`model`, `optimizer`, `dynamic`). An ExportedProgram becomes the archive that PyTorch's `torch.export.load` reads; extra_files:
+    texts or bytes by name, saved along. NotImplementedError for what of a program is not written."""
+    if isinstance(f, Mapping):
+        return importlib.import_module("tabtorch.plan_files").save(ep, f, **options)
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(
+            f"The 'ep' parameter must be an instance of 'ExportedProgram', got '{type(ep).__name__}' instead."
+        )
+    given = {k: v for k, v in options.items() if v is not None}
+    extra = given.pop("extra_files", None)
+    given.pop("opset_version", None)
+    given.pop("pickle_protocol", None)
+    if given:
+        raise TypeError(f"save() got unexpected keyword arguments {sorted(given)}")
+    return importlib.import_module("tabtorch.export.writing").save(ep, f, extra)
 
 
-def export(*args: Any, **kwargs: Any) -> NoReturn:
-    """NotImplementedError: programs are exported in PyTorch."""
-    raise NotImplementedError(
-        "torch.export.export: tabtorch loads programs that PyTorch exported, and does not export them"
-    )
+_EXPORTING = {"Dim": "dims", "UserError": "dims", "export": "exporting"}
+
+
+def __getattr__(name: str) -> Any:
+    """What exports is loaded when it is asked for."""
+    if name not in _EXPORTING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"tabtorch.export.{_EXPORTING[name]}"), name)

@@ -246,6 +246,7 @@ class Expression:
     """A parsed expression. `names`: the symbols in it."""
 
     def __init__(self, source: str) -> None:
+        self.source = source
         self.tree = _Parser(source).parse()
         if _height(self.tree) > _TALLEST:
             raise bad(f"the expression {source[:80]!r} is nested too deeply")

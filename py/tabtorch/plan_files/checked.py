@@ -8,7 +8,9 @@ from typing import Any
 from tabtorch.base import dtypes
 from tabtorch.plan_files.trees import DEEPEST
 
-_OPERATORS = frozenset(("+", "-", "*", "/", "//", "%", "**", "&", "==", "!=", "<", "<=", ">", ">=", "ceil", "neg", "abs"))
+_OPERATORS = frozenset(
+    ("+", "-", "*", "/", "//", "%", "**", "&", "==", "!=", "<", "<=", ">", ">=", "ceil", "neg", "abs")
+)
 _COMPARED = frozenset(("==", "!=", "<", "<=", ">", ">="))
 _KINDS = frozenset(("f32", "f64", "i32", "u32", "i64", "u8", "i8", "i16", "u16"))
 _LARGEST = 2**53
@@ -27,6 +29,11 @@ def whole(x: Any, below: int = _LARGEST, least: int = 0) -> int:
     require(type(x) is int and least <= x < below, f"{x!r} is no number from {least} to {below - 1}")
     number: int = x
     return number
+
+
+def among(x: Any, allowed: Any) -> bool:
+    """Whether it is one of some texts."""
+    return isinstance(x, str) and x in allowed
 
 
 def listed(x: Any, what: str) -> list[Any]:
@@ -65,7 +72,7 @@ class Checked:
                 for x in (f["seed"], f["offset"]):
                     require(isinstance(x, str) and len(x) <= 20 and x.isdecimal() and int(x) < 2**64, "a generator")
             else:
-                require(self.tensors.get(g.get("mt19937")), "a generator has no state")
+                require(among(g.get("mt19937"), self.tensors), "a generator has no state")
         for key in ("kernels", "templates", "state"):
             require(self.device in table(p[key], key), f"it has no plans for {self.device}")
         self.kernels = listed(p["kernels"][self.device], "kernels")
@@ -86,7 +93,7 @@ class Checked:
         whole(k["device"], 2)
         for b in listed(k["bindings"], "bindings"):
             b = table(b, "a binding", "type", "access")
-            require(isinstance(b["type"], str) and b["access"] in ("r", "rw"), "a binding")
+            require(isinstance(b["type"], str) and among(b["access"], ("r", "rw")), "a binding")
         table(k["constants"], "constants")
 
     def recipe(self, r: Any, given: Mapping[str, int | None]) -> tuple[int, int]:
@@ -114,7 +121,7 @@ class Checked:
                 if op not in ("neg", "abs"):
                     whole(b, k)
         for t in listed(r["tests"], "tests"):
-            require(isinstance(t, list) and len(t) == 4 and t[0] in _COMPARED and type(t[3]) is bool, "a test")
+            require(isinstance(t, list) and len(t) == 4 and among(t[0], _COMPARED) and type(t[3]) is bool, "a test")
             whole(t[1], len(steps))
             whole(t[2], len(steps))
         results = listed(r["results"], "results")
@@ -124,7 +131,9 @@ class Checked:
 
     def _template(self, t: Any) -> None:
         t = table(t, "a template", "plan", "lives", "apart", "recipe")
-        p = table(t["plan"], "a plan", "name", "device", "slots", "outputs", "temps", "places", "scalars", "work", "steps")
+        p = table(
+            t["plan"], "a plan", "name", "device", "slots", "outputs", "temps", "places", "scalars", "work", "steps"
+        )
         slots = whole(p["slots"], 1 << 20)
         lives, apart = listed(t["lives"], "lives"), listed(t["apart"], "apart")
         require(len(lives) == len(apart) and len(listed(p["places"], "places")) == 3 * len(lives), "its temporaries")
@@ -150,7 +159,7 @@ class Checked:
                 require(len(listed(s["grid"], "grid")) == 3, "a grid")
                 words = len(listed(s["words"], "words"))
                 for x in listed(s["patch"], "patch"):
-                    require(isinstance(x, list) and len(x) == 3 and x[2] in _KINDS, "a patch")
+                    require(isinstance(x, list) and len(x) == 3 and among(x[2], _KINDS), "a patch")
                     whole(x[0], max(words, 1))
                     whole(x[1], len(p["scalars"]))
                 count += words + 3
@@ -168,7 +177,7 @@ class Checked:
         for x in outputs:
             require(x.isdecimal() and int(x) < slots, "an output")
         for x in listed(p["scalars"], "scalars"):
-            require(x in _KINDS, "a scalar")
+            require(among(x, _KINDS), "a scalar")
         whole(p["work"], 2**63)
         whole(p["device"], 2)
         given = 1 << 20
@@ -179,8 +188,13 @@ class Checked:
 
     def _state(self) -> None:
         places = self.places = listed(self.plan["state"][self.device], "state")
+        each = [table(p, "a place", "nbytes", "parts") for p in places]
+        total = sum(whole(p["nbytes"]) for p in each if "window" not in p)
+        # what has no tensor of the file are gradients, and what lies between the parameters of an optimizer
+        most = 4 * sum(self.tensors.values()) + 4096 * (len(places) + len(self.tensors))
+        require(total <= most, f"{total} bytes of memory for {most // 4} bytes of tensors")
         for p in places:
-            nbytes = whole(table(p, "a place", "nbytes", "parts")["nbytes"])
+            nbytes = whole(table(p, "a place", "nbytes", "parts")["nbytes"], 2**32)
             if "window" in p:
                 require(isinstance(p["window"], list) and len(p["window"]) == 2, "a window")
                 base, offset = whole(p["window"][0], len(places)), whole(p["window"][1])
@@ -194,7 +208,7 @@ class Checked:
     def _source(self, x: Any, counts: Mapping[str, int], plans: Sequence[Any]) -> None:
         require(isinstance(x, list) and len(x) >= 2 and isinstance(x[0], str), "a source")
         if x[0] == "constant":
-            require(len(x) == 2 and x[1] in self.tensors, "a constant")
+            require(len(x) == 2 and among(x[1], self.tensors), "a constant")
         elif x[0] == "new":
             require(len(x) == 3, "a source")
             p = self.templates[plans[whole(x[1], len(plans))]["template"]]["plan"]
@@ -235,7 +249,19 @@ class Checked:
 
     def _variant(self, v: Any, inputs: int) -> None:
         v = table(
-            v, "a variant", "sizes", "numbers", "words", "ahead", "plans", "after", "rebinds", "written", "outputs", "tree"
+            v,
+            "a variant",
+            "sizes",
+            "numbers",
+            "words",
+            "ahead",
+            "plans",
+            "after",
+            "rebinds",
+            "written",
+            "outputs",
+            "tree",
+            "tree_sizes",
         )
         dims, numbers = len(self.plan["dims"]), len(self.plan["numbers"])
         generators = self.plan["generators"]
@@ -275,7 +301,7 @@ class Checked:
         outputs = listed(v["outputs"], "outputs")
         for o in outputs:
             o = table(o, "an output", "source", "dtype", "shape")
-            require(isinstance(o["dtype"], str) and isinstance(getattr(dtypes, o["dtype"], None), (dtypes.dtype, type)), "a dtype")
+            require(isinstance(o["dtype"], str) and o["dtype"] in dtypes.TYPE_NAMES, "a dtype")
             self._source(o["source"], counts, plans)
             for n in listed(o["shape"], "a shape"):
                 whole(n, found)

@@ -13,14 +13,11 @@ from tabtorch.engine import draws
 from tabtorch.engine.graph import Node
 from tabtorch.engine.instructions import inst
 from tabtorch.engine.plan import Plan, make_plan
-from tabtorch.engine.schedules import Schedule
-from tabtorch.engine.symbols import concrete, is_number
-from tabtorch.engine.view import concrete_meta
+from tabtorch.engine.schedules import Schedule, of_inst
 from tabtorch.plan_files.expressions import Expressions, bindings, json_of
-from tabtorch.plan_files.methods import KeptPlan, Method, Recorded
+from tabtorch.plan_files.methods import Method, Recorded
 from tabtorch.plan_files.paper import Paper
 from tabtorch.plan_files.world import unwritten
-from tabtorch.random import HostGenerator
 
 _KERNEL = ("name", "source", "bindings", "constants")
 
@@ -254,7 +251,7 @@ class _Variant:
         sizes = tuple([v for s, v in pairs if s.type == "u32"])
         state = a.generator._state()
         nodes = [unwritten(i.out) for _, i in a.inputs]
-        metas = tuple([state.inst.out, *[n.inst.out for n in nodes]])
+        metas = (state.inst.out, *[n.inst.out for n in nodes])
         shown = inst(draws._op(kernel), metas, a.out, types, sizes)
         node = Node(shown.concrete or shown, (state, *nodes), ())
         node.pos = 0
@@ -279,8 +276,8 @@ class _Variant:
         self.plans = [(k, k.plan, k.shown) for k in recorder.kept]
         shown_ahead = replay.ahead if dynamic is None else dynamic.ahead
         ahead = [self.ahead(a) for a in shown_ahead]
-        plans = []
-        results = []
+        plans: list[dict[str, Any]] = []
+        results: list[int] = []
         for a in ahead:
             if "draw" in a:
                 a["draw"]["scalars"] = [len(results), len(a["numbers"])]
@@ -308,7 +305,9 @@ class _Variant:
         tree_sizes = [self.size(x) for x in sizes]
         words = [self.of.shared.generator(g) for g in self.got.hold.words]
         rebinds = [[self.old(i), k] for i, k in replay.rebound]
-        written = sorted({self.inputs[id(recorder.roots[i])] for i in replay.overwritten if id(recorder.roots[i]) in self.inputs})
+        written = sorted(
+            {self.inputs[id(recorder.roots[i])] for i in replay.overwritten if id(recorder.roots[i]) in self.inputs}
+        )
         live = self.live.recipe(("s", "v", "r"), results)
         found = self.sizes.recipe(("s",), self.results)
         return {
@@ -334,9 +333,7 @@ def _every(plans: list[Any], ahead: list[Any]) -> list[Any]:
 
 def _at_hand(shown: Any) -> tuple[int, ...]:
     """The numbers of an instruction, as a window has them."""
-    from tabtorch.engine.schedules import of_inst
-
     return of_inst(shown.concrete or shown)[1]
 
 
-__all__ = ["DeviceDocument", "HostGenerator", "KeptPlan", "Shared", "concrete", "concrete_meta", "is_number"]
+__all__ = ["DeviceDocument", "Shared", "nbytes_of"]

@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tabtorch.autograd.grad_mode import no_grad
 from tabtorch._dynamo.exc import Unsupported
-from tabtorch.core.layout import contiguous_format
+from tabtorch.autograd.grad_mode import no_grad
 from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.capture import Capture
 from tabtorch.compiled.guards import Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.symbolic_sizes import Sizes
+from tabtorch.core.layout import contiguous_format
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Buffer, Inst, Window, all_queues, bridge, undisturbed
 from tabtorch.engine.plan import Plan
@@ -95,6 +95,8 @@ class KeptPlan:
 
 class _Recorder(CallRecorder):
     """Keeps the plans, and the windows with their Symbols."""
+
+    kept: list[KeptPlan]
 
     def _plan(self, window: Window, wanted: Any, targets: Any, keep: Any) -> Any:
         shown = [i for i, _ in window.symbolic] or [n.inst for n in window.nodes]
@@ -232,9 +234,26 @@ def record(
             if sizes is not None and recorder.recording is None:
                 raise _failed(method, recorder.refusal or "its sizes cannot vary")
             return Recorded(recorder, made, hold, tree[-1], sizes)
+        if recorder.why == "it changes what its Python sees":
+            recorder.why += _changed(scope)
         why = recorder.why + (hold.where if recorder.why == hold.reason else "")
         world.rewind()
     raise _failed(method, why)
+
+
+def _changed(scope: Guards) -> str:
+    """What of it is not as it was, in brackets."""
+    found = [f"its {len(x)} items" for x, n in zip(scope._sized, scope.sizes, strict=True) if len(x) != n]
+    parts = sum(map(len, scope._seqs))
+    names = [*["an item"] * parts, *[f".{a}" for a in scope._attributes], *map(str, scope._keys)]
+    try:
+        now = list(scope._now())
+    except AttributeError as e:
+        return f" ({e})"
+    if len(now) == len(scope.snap) == len(names):
+        each = zip(names, scope.snap, now, strict=True)
+        found += [f"{name} of type {type(b).__name__}" for name, a, b in each if a is not b]
+    return f" ({', '.join(dict.fromkeys(found[:3]))})" if found else ""
 
 
 def _finished(

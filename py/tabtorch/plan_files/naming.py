@@ -102,7 +102,9 @@ def begun(optimizers: Iterable[Optimizer]) -> Iterator[tuple[Any, Any]]:
     for o in optimizers:
         if not isinstance(o, Elementwise):
             if not o.state:
-                raise ValueError(f"{type(o).__name__} makes its state in its first step: take one before it is exported")
+                raise ValueError(
+                    f"{type(o).__name__} makes its state in its first step: take one before it is exported"
+                )
             continue
         for group in o.param_groups:
             members = [p for p in group["params"] if p.requires_grad]
@@ -116,9 +118,13 @@ def begun(optimizers: Iterable[Optimizer]) -> Iterator[tuple[Any, Any]]:
                     for key in state:
                         yield state, key
             numbers = plain(group, None)
-            first = [p for p in members if o._fills(numbers, p) and any(k not in o.state[p] for k in o._fills(numbers, p))]
+            first = [
+                p for p in members if o._fills(numbers, p) and any(k not in o.state[p] for k in o._fills(numbers, p))
+            ]
             if first and group.get("momentum") and group.get("dampening"):
-                raise ValueError(f"{type(o).__name__} with dampening begins otherwise: take one step before it is exported")
+                raise ValueError(
+                    f"{type(o).__name__} with dampening begins otherwise: take one step before it is exported"
+                )
             for p in first:
                 for name, value in o._fills(numbers, p).items():
                     if dict.get(o.state[p], name) is None:

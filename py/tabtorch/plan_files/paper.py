@@ -9,7 +9,7 @@ from typing import Any
 
 from tabtorch import bridge as bridges
 from tabtorch.bridge.base import LOCK, Bridge
-from tabtorch.compiled.recording import Recording
+from tabtorch.compiled import recording
 from tabtorch.engine import graph, queues
 from tabtorch.engine.memory import Buffer, memory
 
@@ -79,7 +79,7 @@ class Paper(Bridge):
         self.flush()
 
 
-class _Staying(Recording):
+class _Staying(recording.Recording):
     """Keeps other threads' nodes apart until all methods were recorded, not only until one was."""
 
     def sent(self) -> None:
@@ -87,7 +87,7 @@ class _Staying(Recording):
 
 
 @contextmanager
-def on_paper() -> Iterator[tuple[Paper, Recording]]:
+def on_paper() -> Iterator[tuple[Paper, recording.Recording]]:
     """What is computed inside, by this thread, is only written down. Others that need the runtime wait."""
     with LOCK:
         if queues.recording is not None:
@@ -113,8 +113,6 @@ def on_paper() -> Iterator[tuple[Paper, Recording]]:
         finally:
             graph.bridge()
             _forget(paper)
-            from tabtorch.compiled import recording
-
             recording.end()
 
 

@@ -116,7 +116,9 @@ class PlanMethod:
         found: dict[str, int] = {}
         for t, spec in zip(tensors, self.inputs, strict=True):
             if t.dtype.name != spec["dtype"] or t.dim() != len(spec["shape"]):
-                raise ValueError(f"{spec['name']} is {spec['dtype']} of shape {spec['shape']}, not {t.dtype.name} {list(t.shape)}")
+                raise ValueError(
+                    f"{spec['name']} is {spec['dtype']} of shape {spec['shape']}, not {t.dtype.name} {list(t.shape)}"
+                )
             for n, wanted in zip(t.shape, spec["shape"], strict=True):
                 if isinstance(wanted, str):
                     wanted = found.setdefault(wanted, n)
@@ -265,7 +267,9 @@ class PlanFile:
             if variant.live.holds(s, v, []):
                 return variant, found, each
             said = f" with these numbers: {self.numbers}"
-        sizes = ", ".join(f"{name} = {n} (from {d['min']} to {d['max'] or 'any'})" for (name, d), n in zip(self.dims.items(), s))
+        sizes = ", ".join(
+            f"{name} = {n} (from {d['min']} to {d['max'] or 'any'})" for (name, d), n in zip(self.dims.items(), s)
+        )
         raise ValueError(f"{method.name} has no plan for {sizes or 'its inputs'}{said}")
 
     def _next(self, k: int) -> tuple[int, int, int, int]:
@@ -317,7 +321,9 @@ def load(path: Any, device: str | None = None) -> PlanFile:
             texts = f.metadata() or {}
         tensors = safetensors.load_file(path, "cpu")
     if KEY not in texts:
-        raise PlanFileError("this safetensors file has no plan: it was not written by tabtorch.export.save or tabtorch export")
+        raise PlanFileError(
+            "this safetensors file has no plan: it was not written by tabtorch.export.save or tabtorch export"
+        )
     try:
         whole = json.loads(texts[KEY])
     except (ValueError, RecursionError) as e:
@@ -325,7 +331,9 @@ def load(path: Any, device: str | None = None) -> PlanFile:
     if not isinstance(whole, dict) or type(whole.get("version")) is not int:
         raise PlanFileError("the plan is damaged: it has no version")
     if whole["version"] > VERSION:
-        raise PlanFileError(f"the file is of version {whole['version']}, and this tabtorch reads up to {VERSION}: update tabtorch")
+        raise PlanFileError(
+            f"the file is of version {whole['version']}, and this tabtorch reads up to {VERSION}: update tabtorch"
+        )
     if device is None:
         device = default_device().type
         if device == "cpu":

@@ -32,6 +32,8 @@ VERSION = 1
 KEY = "tabtorch.plan"
 #: sizes with which a method is recorded first: no other sizes of a model are likely to be these
 _FIRST = (61, 67, 71, 73, 79, 83, 89, 97)
+#: sizes up to which a dim with no bound is asked for; larger ones are served where a plan for these serves them
+UNBOUNDED = 2048
 #: recordings of one method for one device, at most
 MOST_VARIANTS = 48
 
@@ -49,7 +51,7 @@ class Dim:
 
     def candidates(self) -> list[int]:
         """Sizes to be served: the small ones, those about powers of two, some others, and the bounds."""
-        high = self.high or 65536
+        high = self.high or UNBOUNDED
         found = {self.low, high, *range(self.low, min(high, 260) + 1)}
         for k in range(4, 17):
             found |= {2**k - 1, 2**k, 2**k + 1}
@@ -235,6 +237,8 @@ class Exporter:
             s = [chosen.get(k, 2) for k in range(count)]
             if any(doc.serves(x, s, v) for x in variants):
                 continue
+            if len(variants) >= MOST_VARIANTS and any(self.dims.all[k].high is None for k in mine):
+                break  # the reader says which sizes it does not have
             if len(variants) >= MOST_VARIANTS:
                 raise ExportError(f"{m.name} needs a plan of its own for too many sizes: bound its dims")
             shapes = [
@@ -282,9 +286,7 @@ class Exporter:
 
     def _constant(self, m: Method, got: Any, pinned: set[tuple[int, int]], dim_of: Mapping[Any, int]) -> None:
         names = names_of(m.tree, "input")
-        told = ", ".join(
-            f"{names[a]}.shape[{d}] ({self.dims.all[dim_of[a, d]].name})" for a, d in sorted(pinned)
-        )
+        told = ", ".join(f"{names[a]}.shape[{d}] ({self.dims.all[dim_of[a, d]].name})" for a, d in sorted(pinned))
         raise ExportError(f"{m.name} cannot be exported with these dims: its Python makes a constant of {told}")
 
     def _wanted(self, mine: Sequence[int]) -> Iterator[dict[int, int]]:
@@ -326,7 +328,9 @@ def _required(doc: DeviceDocument, state: list[dict[str, Any]]) -> dict[str, int
     return kept | {"maxStorageBufferBindingSize": most, "maxBufferSize": most}
 
 
-def _state(doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Mapping[int, Any]) -> tuple[list[Any], Any]:
+def _state(
+    doc: DeviceDocument, names: Names, grads: Mapping[int, Any], logs: Mapping[int, Any]
+) -> tuple[list[Any], Any]:
     """The places of a device, and tensors that have no name of PyTorch's."""
     by_root: dict[int, list[tuple[str, Tensor]]] = {}
     for name, t in names.tensors.items():
@@ -381,7 +385,11 @@ def _of_bytes(data: bytes, dtype: Any) -> Tensor:
 
 def _plain(t: Tensor) -> Tensor:
     t = t.detach()
-    return t.clone(memory_format=torch.contiguous_format) if t._storage.node.inst.out.numel != t.numel() or not t.is_contiguous() else t
+    return (
+        t.clone(memory_format=torch.contiguous_format)
+        if t._storage.node.inst.out.numel != t.numel() or not t.is_contiguous()
+        else t
+    )
 
 
 def save(

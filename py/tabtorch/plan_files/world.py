@@ -13,7 +13,6 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Buffer, Node, blank, bridge
 from tabtorch.engine.view import Meta, meta
 from tabtorch.optim._state import NumberStorage
-from tabtorch.random import HostGenerator, PhiloxGenerator
 
 DEVICES = {"webgpu": webgpu, "cpu": cpu}
 
@@ -54,7 +53,8 @@ class World:
         self._looks = [(t, t._meta, t._storage, t._grad, t._fn, t._rg) for t in [*self.tensors, *self.numbers]]
         roots = {id(t._storage.root): t._storage.root for t in self.tensors}
         self._roots = [(r, r.node, r.version, r.views) for r in roots.values()]
-        self._boxes = [(t._storage, t._storage._meta, t._storage.box.copy()) for t in self.numbers]
+        storages: list[Any] = [t._storage for t in self.numbers]
+        self._boxes = [(s, s._meta, s.box.copy()) for s in storages]
         dicts: dict[int, dict] = {id(d): d for s in self.scopes for d in s._dicts}
         for o in self.optimizers:
             dicts |= {id(d): d for d in [o.state, *o.state.values(), *o.param_groups] if isinstance(d, dict)}
@@ -113,4 +113,4 @@ class World:
                 random._drawing.discard(g)
 
 
-__all__ = ["DEVICES", "HostGenerator", "PhiloxGenerator", "World", "on", "unwritten"]
+__all__ = ["DEVICES", "World", "on", "unwritten"]
