@@ -227,3 +227,4 @@ __all__ = [
     "webgpu",
     "zero_curvature",
 ]
+from tabtorch.jit import archive as jit_archive
