@@ -99,8 +99,9 @@ def _operator(name: str) -> Callable[..., Any]:
     vec = aten.lookup(name, "vec") if name.startswith(("upsample_", "_upsample_")) else None
     kind = {"lstm": 1, "gru": 2, "rnn_tanh": 2, "rnn_relu": 2}.get(name)
 
-    def call(*args: Any, **kw: Any) -> Any:
-        f = base
+    def call(*given: Any, **kw: Any) -> Any:
+        args: tuple[Any, ...] = given
+        f: Any = base
         if kw:
             kw = _options(kw)
         if at is not None and len(args) > at:
@@ -138,7 +139,7 @@ def _wrap(f: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _ieee(f: Callable[..., float], pole: float = math.inf) -> Callable[..., float]:
+def _ieee(f: Any, pole: float = math.inf) -> Callable[..., float]:
     """A function of floats that gives what C does where Python's raises."""
 
     def call(*args: Any) -> float:
@@ -217,7 +218,7 @@ def _derive(index: int, start: int, step: int) -> int:
 
 
 def _is_grad(*_: Any) -> bool:
-    return _lazy.torch.is_grad_enabled()
+    return bool(_lazy.torch.is_grad_enabled())
 
 
 def _set_grad(on: bool) -> None:

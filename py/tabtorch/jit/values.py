@@ -94,7 +94,7 @@ class LoadedModule(RecursiveScriptModule):
 
     @property
     def original_name(self) -> str:
-        return self._script.name.rpartition(".")[2]  # type: ignore[no-any-return]
+        return self._script.name.rpartition(".")[2]
 
     @property
     def code(self) -> str:
@@ -197,11 +197,11 @@ def is_a(x: Any, kind: ast.expr, find: Callable[[str], Any]) -> bool:
         if head == "Tuple":
             return isinstance(x, tuple) and len(x) == len(inner) and all(map(lambda v, k: is_a(v, k, find), x, inner))
         if head in ("List", "Dict"):
-            if not isinstance(x, list if head == "List" else dict):
+            if not isinstance(x, (list, dict)) or isinstance(x, list) is not (head == "List"):
                 return False
             if not x:
                 raise RuntimeError("tabtorch cannot tell the type of what an empty TorchScript container would have")
-            if head == "List":
+            if isinstance(x, list):
                 return all(is_a(v, inner[0], find) for v in x)
             return all(is_a(k, inner[0], find) and is_a(v, inner[1], find) for k, v in x.items())
     raise RuntimeError(f"tabtorch does not know the TorchScript type {ast.unparse(kind)}")
