@@ -66,6 +66,7 @@ _MODULES = {
     "joining": "tabtorch.ops.shaping.joining",
     "layout": "tabtorch.core.layout",
     "legacy_format": "tabtorch.serialization.legacy_format",
+    "jit_archive": "tabtorch.jit.archive",
     "library": "tabtorch.library",
     "lowrank_multivariate_normal": "tabtorch.distributions.lowrank_multivariate_normal",
     "module": "tabtorch.nn.modules.module",

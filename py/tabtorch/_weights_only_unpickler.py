@@ -402,10 +402,10 @@ _ACTS: dict[int, Callable[[Unpickler], None]] = {
     ord(op): act
     for op, act in {
         "\x80": Unpickler._proto,
-        "c": Unpickler._global,
-        "R": Unpickler._reduce,
-        "\x81": Unpickler._newobj,
-        "b": Unpickler._build,
+        "c": lambda u: u._global(),  # TorchScript's archives have their own
+        "R": lambda u: u._reduce(),
+        "\x81": lambda u: u._newobj(),
+        "b": lambda u: u._build(),
         "Q": Unpickler._persistent,
         "(": Unpickler._mark,
         "a": Unpickler._append,
