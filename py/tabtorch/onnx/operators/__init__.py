@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-FAMILIES = ("elementwise shaping indexing reductions products convolution normalization control quantization").split()
+FAMILIES = (
+    "elementwise shaping indexing reductions products convolution normalization control quantization attention recurrent losses"
+).split()
 
 
 def load() -> None:
