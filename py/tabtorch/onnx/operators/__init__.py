@@ -5,8 +5,19 @@ from __future__ import annotations
 import importlib
 
 FAMILIES = (
-    "elementwise shaping indexing reductions products convolution normalization control quantization attention recurrent losses"
-).split()
+    "elementwise",
+    "shaping",
+    "indexing",
+    "reductions",
+    "products",
+    "convolution",
+    "normalization",
+    "control",
+    "quantization",
+    "attention",
+    "recurrent",
+    "losses",
+)
 
 
 def load() -> None:

@@ -29,7 +29,6 @@ UNARY: dict[str, Callable[..., Any]] = {
     "Erf": torch.erf,
     "Exp": torch.exp,
     "Floor": torch.floor,
-    "HardSwish": F.hardswish,
     "IsNaN": torch.isnan,
     "Log": torch.log,
     "Mish": F.mish,
@@ -213,6 +212,11 @@ def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @operator("HardSigmoid")
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5, consumed_inputs: Any = None) -> Tensor:
     return torch.clamp(alpha * x + beta, 0, 1)
+
+
+@operator("HardSwish")
+def hard_swish(x: Tensor) -> Tensor:
+    return x * torch.clamp(x / 6 + 0.5, 0, 1)
 
 
 @operator("Gelu")
