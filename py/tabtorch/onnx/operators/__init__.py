@@ -17,6 +17,7 @@ FAMILIES = (
     "attention",
     "recurrent",
     "losses",
+    "images",
 )
 
 
