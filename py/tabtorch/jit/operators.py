@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
 from tabtorch.core.tensor import Tensor
@@ -111,7 +111,8 @@ def _operator(name: str) -> Callable[..., Any]:
         elif vec is not None and len(args) > 2 and (args[1] is None or isinstance(args[-1], list)):
             f = vec
         elif name in _SCALED and len(args) == 3:
-            args, kw = args[:2], {**kw, "alpha": args[2]}
+            *args_, alpha = args
+            args, kw = tuple(args_), {**kw, "alpha": alpha}
         elif name == "view" and isinstance(args[1], int):
             args = (args[0], dtype(args[1]))
         result = f(*args, **kw)
@@ -217,12 +218,16 @@ def _derive(index: int, start: int, step: int) -> int:
     return start + index * step
 
 
+def _torch() -> Any:
+    return _lazy.torch
+
+
 def _is_grad(*_: Any) -> bool:
-    return bool(_lazy.torch.is_grad_enabled())
+    return bool(_torch().is_grad_enabled())
 
 
 def _set_grad(on: bool) -> None:
-    _lazy.torch.set_grad_enabled(on)
+    _torch().set_grad_enabled(on)
 
 
 def _warn(message: str, stacklevel: int = 2) -> None:
@@ -255,8 +260,8 @@ ANY: dict[str, Callable[..., Any]] = {
     "set_grad_enabled": _set_grad,
     "warn": _warn,
     "is_scripting": lambda: True,
-    "is_autocast_enabled": lambda *_: bool(_lazy.torch.is_autocast_enabled()),
-    "is_autocast_cpu_enabled": lambda: bool(_lazy.torch.is_autocast_enabled("cpu")),
+    "is_autocast_enabled": lambda *_: bool(_torch().is_autocast_enabled()),
+    "is_autocast_cpu_enabled": lambda: bool(_torch().is_autocast_enabled("cpu")),
     "has_torch_function": lambda *_: False,
     "_unwrap_optional": lambda x: _unwrap(x),
     "IntImplicit": lambda x: int(x),
@@ -348,7 +353,7 @@ PRIM: dict[str, Callable[..., Any]] = {
     "requires_grad": lambda x: x.requires_grad,
     "is_cuda": lambda x: x.device.type in ("cuda", "webgpu"),
     "is_cpu": lambda x: x.device.type == "cpu",
-    "NumToTensor": lambda x: ops.tensor(x),
+    "NumToTensor": lambda x: _torch().tensor(x),
     **{n: lambda x: False for n in "is_nested is_sparse is_quantized is_mkldnn is_xla is_sparse_csr is_vulkan".split()},
     "is_meta": lambda x: x.is_meta,
     "max": lambda *a: max(*a),

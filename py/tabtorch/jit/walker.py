@@ -323,7 +323,7 @@ class Scope:
         if found and found.startswith("__torch__."):
             program = self.program
             owner, _, member = found.rpartition(".")
-            if found in program.classes or any(b[1] == found for b in program.bodies) or found in program.functions:
+            if found in program.functions:
                 return lambda f: program.functions[found]
             if owner in program.classes and member in program.classes[owner].members:
                 return lambda f: program.classes[owner].members[member]
