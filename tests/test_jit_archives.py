@@ -284,3 +284,18 @@ def test_every_operator_that_is_found_is_atens() -> None:
         callable_here.add(name)
     dangerous = {"importlib", "numpy", "save", "load", "storage", "apply_", "map_", "guard", "read", "data_ptr"}
     assert not callable_here & dangerous
+
+
+class Ratio(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.div(x, 2)
+
+
+def test_older_meanings_are_refused() -> None:
+    """Before version 4 `div` of integers was another: no archive of that is run with today's."""
+    data = archive(torch.jit.script(Ratio()))
+    same(torch.tensor([0.5]), loaded(data)(tabtorch.tensor([1])))
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        (name,) = [n for n in file.namelist() if n.endswith("/version")]
+    with pytest.raises(RuntimeError, match=r"torch\.div as it was before version 4"):
+        loaded(changed(data, name.partition("/")[2], b"3\n"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,19 @@ def _read(records: Any, name: str) -> Work:
     return (yield from zip_archive.whole(name, record))
 
 
+#: functions whose results changed, and the version of archives that have the new meaning: PyTorch writes no lower one with them
+_CHANGED = {"div": 4, "div_": 4, "full": 5}
+
+
+def _require_version(number: int, text: str, name: str) -> None:
+    for call in re.findall(r"\btorch\.(div_?|full)\(", text):
+        if number < _CHANGED[call]:
+            raise RuntimeError(
+                f"{name} calls torch.{call} as it was before version {_CHANGED[call]} of archives, with other results: "
+                "save it again in PyTorch"
+            )
+
+
 def _work(size: int, map_location: Any, extra: dict[str, Any] | None) -> Work:
     records = yield from zip_archive.directory(size)
     if "model.json" in records:
@@ -65,6 +79,7 @@ def _work(size: int, map_location: Any, extra: dict[str, Any] | None) -> Work:
                 text = source.decode()
             except UnicodeDecodeError:
                 raise RuntimeError(f"{name} is no text") from None
+            _require_version(number, text, name)
             program.add(name[5:-3].replace("/", "."), text, name)
     program.compile()
     constants, data = (yield from _read(records, "constants.pkl")), (yield from _read(records, "data.pkl"))
