@@ -251,7 +251,7 @@ class TestKeep:
 @pytest.mark.parametrize(
     ("typed", "proposed"),
     [
-        ("tabtorch ", {"run", "serve", "info", "stop", "completion", "--version", "--help", "-h"}),
+        ("tabtorch ", {"run", "serve", "info", "export", "stop", "completion", "--version", "--help", "-h"}),
         ("tabtorch run --br", {"--browser"}),
         ("tabtorch run --browser f", {"firefox"}),
         ("tabtorch info --browser ", {"chromium", "firefox", "node"}),
