@@ -49,6 +49,7 @@ HOST_ONLY = {
     "tabtorch/cli/browsers.py",
     "tabtorch/cli/commands.py",
     "tabtorch/cli/completion.py",
+    "tabtorch/cli/export.py",
     "tabtorch/cli/info.py",
     "tabtorch/cli/keep.py",
     "tabtorch/cli/node.py",

@@ -102,14 +102,19 @@ def test_the_table_of_layers() -> None:
 
 #: where gradients that are operators of their own are, too
 ATEN = ("ops/aten/activation_gradients.py", "ops/aten/loss_functions.py")
+#: how it is called in an exported program, and the table of ATen's schemas, which is generated
+EXPORT = {"export/lowering.py", "export/schemas_table.py"}
 
 
 @pytest.mark.parametrize(
     ("name", "places"),
     [
         ("erfcx", {"ops/rows/special.py", "engine/special_functions.py"}),
-        ("hardswish", {"ops/rows/activations.py", "ops/functional/activation.py", "nn/modules/activation.py", ATEN[0]}),
-        ("huber_loss", {"ops/functional/loss.py", "nn/modules/loss.py", "amp/_policies.py", ATEN[1]}),
+        (
+            "hardswish",
+            {"ops/rows/activations.py", "ops/functional/activation.py", "nn/modules/activation.py", ATEN[0], *EXPORT},
+        ),
+        ("huber_loss", {"ops/functional/loss.py", "nn/modules/loss.py", "amp/_policies.py", ATEN[1], *EXPORT}),
     ],
 )
 def test_places_to_touch(name: str, places: set[str]) -> None:

@@ -336,19 +336,19 @@ def test_a_module_that_is_not_there_yet_says_so() -> None:
     program = """
 import tabtorch; tabtorch.install()
 import torch
-for line in ("import torch.export", "import torch.distributed.pipelining", "from torch.nn.utils import nothing"):
+for line in ("import torch.package", "import torch.distributed.pipelining", "from torch.nn.utils import nothing"):
     try:
         exec(line)
     except ImportError as e:
         print(type(e).__name__, e)
-print(hasattr(torch, "export"), hasattr(torch.nn.utils, "nothing"))
+print(hasattr(torch, "package"), hasattr(torch.nn.utils, "nothing"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (
         lines[0]
-        == "ModuleNotFoundError No module named 'torch.export' (if PyTorch has it: tabtorch does not have it yet)"
+        == "ModuleNotFoundError No module named 'torch.package' (if PyTorch has it: tabtorch does not have it yet)"
     )
     assert lines[1].startswith("ModuleNotFoundError No module named 'torch.distributed")
     assert lines[2].startswith("ImportError cannot import name 'nothing'") and lines[3] == "False False"

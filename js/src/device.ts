@@ -62,6 +62,8 @@ export interface Accelerator extends Device {
   forgetPlan(plan: Plan): void;
   /** Sends what was recorded. */
   flush(): void;
+  /** Makes pipelines ahead of the plans that need them: of kernels of its own, by id, with so many parameter words. */
+  prepare(kernels: [id: number, words: number][]): Promise<void>;
   /** Resolves when all work so far is done; rejects if the device is lost. */
   synchronize(): Promise<void>;
   read(id: number, offset: number, nbytes: number): Promise<Bytes>;
@@ -83,6 +85,8 @@ export interface RuntimeOptions {
   gpu?: GPU;
   /** leave accelerators alone */
   preferCpu?: boolean;
+  /** the one kind of device to open, by its name; the others are left alone */
+  only?: string;
   /** how long to go on asking for an adapter, in ms: a browser's GPU process may still be starting */
   patience?: number;
   /** keep `behind` up to date */
@@ -109,7 +113,7 @@ interface Named {
 
 export interface HostDeviceKind extends Named {
   readonly accelerator: false;
-  open(host: Host): HostDevice;
+  open(host: Host): HostDevice | Promise<HostDevice>;
 }
 
 export interface AcceleratorKind extends Named {

@@ -58,7 +58,7 @@ export class Runtime {
     private readonly reasons: Map<number, string>,
   ) {
     this.listDevices();
-    this.deviceLost = Promise.race(this.accelerators.map((each) => each.deviceLost.then((record) => record.message)));
+    this.deviceLost = this.nextLoss();
   }
 
   /**
@@ -204,6 +204,16 @@ export class Runtime {
     this.devices.set(kind.number, next);
     this.listDevices();
     old.destroy();
+  }
+
+  /** Resolves with a message when one of the accelerators that are there now is lost; never, where there is none. */
+  nextLoss(): Promise<string> {
+    return Promise.race(this.accelerators.map((each) => each.deviceLost.then((record) => record.message)));
+  }
+
+  /** Makes the pipelines of kernels (ids, and how many parameter words) side by side, before plans need them. */
+  async prepare(kernels: [id: number, words: number][]): Promise<void> {
+    await Promise.all(this.accelerators.map((each) => each.prepare(kernels)));
   }
 
   private listDevices(): void {
@@ -436,6 +446,7 @@ export async function createRuntime(options: RuntimeOptions = {}): Promise<Runti
       reasons.set(kind.number, "the cpu device was asked for");
       continue;
     }
+    if (options.only !== undefined && kind.name !== options.only) continue;
     try {
       found.set(kind.number, await kind.open(host));
     } catch (error) {

@@ -178,6 +178,8 @@ export interface SourceOptions {
   /** how often to ask again when the network fails, and the first pause in ms */
   tries?: number;
   pause?: number;
+  /** ends it: what waits rejects with its reason */
+  signal?: AbortSignal | undefined;
 }
 
 type Folder = FileSystemDirectoryHandle & { removeEntry(name: string): Promise<void> };
@@ -315,11 +317,13 @@ export class Source {
   }
 
   private async ask(start: number): Promise<Response> {
-    const { tries = 5, pause = 250 } = this.options;
+    const { tries = 5, pause = 250, signal = null } = this.options;
     for (;;) {
       let wrong: string;
+      signal?.throwIfAborted();
       try {
-        const response = await fetch(this.url, start > 0 ? { headers: { Range: `bytes=${start}-` } } : {});
+        const headers: Record<string, string> = start > 0 ? { Range: `bytes=${start}-` } : {};
+        const response = await fetch(this.url, { headers, signal });
         if (response.ok) return response;
         wrong = `HTTP ${response.status} ${response.statusText}`.trim();
         if (response.status === 416 && start > 0) {
@@ -328,6 +332,7 @@ export class Source {
         }
         if (response.status < 500 && response.status !== 429) this.failures = tries;
       } catch (error) {
+        signal?.throwIfAborted();
         wrong = (error as Error).message;
       }
       if (++this.failures >= tries) throw new Error(`${this.url} cannot be fetched: ${wrong}`);
@@ -342,6 +347,7 @@ export class Source {
       chunk = (await (this.stream as ReadableStreamDefaultReader<Chunk>).read()).value;
     } catch (error) {
       this.stream = null;
+      this.options.signal?.throwIfAborted();
       if (++this.failures >= (this.options.tries ?? 5)) throw error;
       return;
     }

@@ -67,6 +67,7 @@ from tabtorch.func import batch_kernels as batch_kernels
 from tabtorch.func import functions as functions
 from tabtorch.func import transforms as transforms
 from tabtorch.interception import torch_function as torch_function
+from tabtorch.jit import archive as jit_archive
 from tabtorch.nn import functional as functional
 from tabtorch.nn import parameter as parameter
 from tabtorch.nn.modules import _traverse as _traverse
@@ -167,6 +168,7 @@ __all__ = [
     "joining",
     "layout",
     "legacy_format",
+    "jit_archive",
     "library",
     "lowrank_multivariate_normal",
     "module",

@@ -78,6 +78,14 @@ def _bytearray(*args: Any) -> bytearray:
     return bytearray(*args)
 
 
+def _packed(*args: Any) -> Any:
+    """A weight that stays packed: it looks at its parts itself."""
+    try:
+        return _lazy.packed.rebuild(*args)
+    except (ValueError, TypeError) as e:
+        raise UnpicklingError(f"a packed weight cannot be made of this: {e}") from None
+
+
 def _device(*args: Any) -> Device:
     """A device that a file names: CUDA's is the GPU that is here."""
     if args and type(args[0]) is str and args[0].partition(":")[0] in ("cuda", "webgpu"):
@@ -116,6 +124,7 @@ def allowed() -> dict[str, Any]:
         "torch.storage.UntypedStorage": UntypedStorage,
         "torch.storage.TypedStorage": TypedStorage,
         "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
+        "torch.packed.weight.rebuild": _packed,
     }
     found |= {f"torch.{name}": dtypes.PUBLIC.get(name) or NoDtype(name) for name in NAMES}
     found |= {f"torch.{name}Storage": StorageType(f"{name}Storage") for name in StorageType.NAMES}
@@ -393,10 +402,10 @@ _ACTS: dict[int, Callable[[Unpickler], None]] = {
     ord(op): act
     for op, act in {
         "\x80": Unpickler._proto,
-        "c": Unpickler._global,
-        "R": Unpickler._reduce,
-        "\x81": Unpickler._newobj,
-        "b": Unpickler._build,
+        "c": lambda u: u._global(),  # TorchScript's archives have their own
+        "R": lambda u: u._reduce(),
+        "\x81": lambda u: u._newobj(),
+        "b": lambda u: u._build(),
         "Q": Unpickler._persistent,
         "(": Unpickler._mark,
         "a": Unpickler._append,

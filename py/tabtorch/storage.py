@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tabtorch import _lazy
 from tabtorch.base.dtypes import PUBLIC, TYPE_NAMES, uint8
 from tabtorch.engine.graph import Node
-from tabtorch.engine.view import contiguous_meta
+from tabtorch.engine.view import Meta, contiguous_meta
 
 if TYPE_CHECKING:
     pass
@@ -52,6 +52,14 @@ class Storage:
                     v._fn = None
                     v._rg = True
         self.views = live or None
+
+    @property
+    def out(self) -> Meta:
+        """What the value is, as a view of itself."""
+        return self.node.inst.out
+
+    def refuse(self) -> None:
+        """RuntimeError for a storage that cannot be written to."""
 
     @property
     def root(self) -> Storage:

@@ -166,6 +166,14 @@ export class GpuDevice implements Accelerator {
     this.kernels[id] = this.pipelines.kernel(spec);
   }
 
+  async prepare(kernels: [id: number, words: number][]): Promise<void> {
+    const known = kernels.flatMap(([id, words]) => {
+      const kernel = this.kernels[id];
+      return kernel === undefined ? [] : [this.pipelines.prepare(kernel, this.pipelines.layout(kernel, words))];
+    });
+    await Promise.all(known);
+  }
+
   /** like: a plan of the same steps, of which this one differs in numbers alone. */
   definePlan(spec: PlanSpec, like?: GpuPlan): GpuPlan {
     this.use(spec.name);

@@ -75,12 +75,7 @@ export class Pipelines {
     const asked = performance.now();
     const made = this.scopes.around(
       "validation",
-      () =>
-        this.device.createComputePipeline({
-          label: spec.name,
-          layout: layout.pipeline,
-          compute: { module: program.module, constants: spec.constants ?? {} },
-        }),
+      () => this.device.createComputePipeline(described(kernel, layout)),
       (error) => {
         this.ready++;
         this.fail(program, spec.name, error.message);
@@ -89,6 +84,24 @@ export class Pipelines {
     );
     program.pipelines.set(layout, made);
     return made;
+  }
+
+  /** Makes it beside others: `pipeline` finds it then. What fails is noted, as there. */
+  async prepare(kernel: Kernel, layout: Layout): Promise<void> {
+    const { program, spec } = kernel;
+    if (program.pipelines.has(layout)) return;
+    this.asked++;
+    const asked = performance.now();
+    try {
+      const made = await this.device.createComputePipelineAsync(described(kernel, layout));
+      if (program.pipelines.has(layout)) return;
+      program.pipelines.set(layout, made);
+      this.stats.kernels++;
+    } catch (error) {
+      this.fail(program, spec.name, (error as Error).message);
+    } finally {
+      this.made(program, asked);
+    }
   }
 
   private made(program: Program, asked: number): void {
@@ -116,4 +129,9 @@ export class Pipelines {
     this.failures++;
     this.errors.add({ kind: "compile", operation: name, message: `kernel ${name} did not compile: ${message}` });
   }
+}
+
+function described({ program, spec }: Kernel, layout: Layout): GPUComputePipelineDescriptor {
+  const compute = { module: program.module, constants: spec.constants ?? {} };
+  return { label: spec.name, layout: layout.pipeline, compute };
 }

@@ -8,15 +8,34 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from _thread import get_ident
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from tabtorch.bridge.base import LOCK, Bridge, on_loss
 from tabtorch.bridge.block import CPU, WEBGPU, BlockWriter
 
-__all__ = ["CPU", "WEBGPU", "BlockWriter", "Bridge", "close", "get_bridge", "init", "on_close", "on_loss"]
+__all__ = [
+    "CPU",
+    "WEBGPU",
+    "BlockWriter",
+    "Bridge",
+    "close",
+    "exchanged",
+    "get_bridge",
+    "init",
+    "keeps",
+    "on_close",
+    "on_loss",
+]
 
 _bridge: Bridge | None = None
 _on_close: list[Callable[[], None]] = []
+#: what modules keep of a runtime: (names of a module, one of them, what makes an empty one)
+_kept: list[tuple[dict[str, Any], str, Callable[[], Any]]] = []
+#: the thread for which another bridge is in the place of the runtime's
+_guest = 0
 
 IN_TAB = sys.platform == "emscripten"
 
@@ -27,6 +46,9 @@ def get_bridge() -> Bridge:
     Raises RuntimeError where it cannot start, and in a tab without JSPI if `await tabtorch.init()` was not called.
     """
     global _bridge
+    if _guest and _guest != get_ident():
+        with LOCK:  # until the runtime's is back
+            pass
     bridge = _bridge
     if bridge is not None and bridge.alive:
         return bridge
@@ -77,6 +99,30 @@ def close() -> None:
 def on_close(callback: Callable[[], None]) -> None:
     """Call `callback` when a runtime is gone: ids of kernels, plans and buffers mean nothing to the next one."""
     _on_close.append(callback)
+
+
+def keeps(space: dict[str, Any], name: str, empty: Callable[[], Any] = dict) -> None:
+    """Says that `space[name]`, of a module, means something only with the runtime that there is. space: its `globals()`."""
+    _kept.append((space, name, empty))
+
+
+@contextmanager
+def exchanged(other: Bridge) -> Iterator[None]:
+    """`other` in the place of the runtime's bridge, for this thread; other threads that need the runtime wait. What is kept of
+    the runtime (`keeps`) is put aside. Nothing may wait to be sent, and no buffer of one may be used with the other."""
+    global _bridge, _guest
+    with LOCK:
+        before = _bridge
+        aside = [(space, name, space[name]) for space, name, _ in _kept]
+        try:
+            for space, name, empty in _kept:
+                space[name] = empty()
+            _bridge, _guest = other, get_ident()
+            yield
+        finally:
+            _bridge, _guest = before, 0
+            for space, name, own in aside:
+                space[name] = own
 
 
 def _forked() -> None:

@@ -67,6 +67,23 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("--browser", choices=["chromium", "firefox", "node"], default="node", help="where to look")
     info.add_argument("--json", action="store_true", help="print JSON")
 
+    export = commands.add_parser(
+        "export",
+        help="write a model to a file that runs without Python",
+        description="Writes plans: FILE is a script that defines `exports` (the arguments of plan_files.save), or a model: "
+        ".pt2, TorchScript, ONNX. Nothing of a model is run, so there need be no GPU.",
+    )
+    export.add_argument("file", metavar="FILE")
+    export.add_argument("-o", "--output", metavar="OUT.safetensors", required=True)
+    export.add_argument(
+        "--input", action="append", default=[], metavar="NAME=DTYPE[SIZES]", help="of a model: x=float32[batch,3,8,8]"
+    )
+    export.add_argument(
+        "--dynamic", action="append", default=[], metavar="INPUT:DIM=NAME", help="a size that varies: x:0=batch"
+    )
+    export.add_argument("--device", action="append", choices=["webgpu", "cpu"], help="for which (default: for both)")
+    export.add_argument("--method", default="predict", help="what the method of a model is called (default predict)")
+
     completion = commands.add_parser(
         "completion",
         help="print what makes a shell complete this command",
@@ -144,6 +161,12 @@ def main(argv: list[str] | None = None) -> int:
             from tabtorch.cli.keep import stop_kept
 
             return stop_kept()
+        if options.command == "export":
+            from tabtorch.cli.export import export
+
+            return export(
+                options.file, options.output, options.input, options.dynamic, options.device or (), options.method
+            )
         if options.command == "completion":
             from tabtorch.cli.completion import completion
 

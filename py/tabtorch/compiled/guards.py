@@ -44,6 +44,7 @@ _LEAVES: tuple[Any, ...] = (
     types.BuiltinFunctionType,
     types.MethodDescriptorType,
     Generator,
+    BaseException,
 )
 _LEAVES += (types.WrapperDescriptorType, types.MethodWrapperType, types.GetSetDescriptorType, functools.cached_property)
 #: what they return differs from call to call
@@ -82,7 +83,7 @@ def _is_number(x: Any) -> bool:
 
 def about(t: Tensor) -> tuple[Any, ...]:
     """What a function can tell of a tensor without looking at its elements."""
-    return type(t), t._meta, t._rg, t._fn is None, t._inference, type(t._storage), t._storage.node.inst.out
+    return type(t), t._meta, t._rg, t._fn is None, t._inference, type(t._storage), t._storage.out
 
 
 def hooks_of(t: Tensor) -> tuple[int, ...]:
@@ -313,7 +314,7 @@ class Guards:
         if wrapped is not None:
             self._put(wrapped)
             return
-        if ours(f.__module__) and not f.__closure__:
+        if ours(f.__module__) and (not f.__closure__ or _is_operation(f)):
             return
         for cell in f.__closure__ or ():
             self._put(cell)
@@ -405,6 +406,11 @@ class Guards:
         self._sized += [opt.param_groups, *[d for d in [*opt.param_groups, *opt.state.values()] if isinstance(d, dict)]]
         self._dicts += [vars(opt)] * 2
         self._keys += ["param_groups", "state"]
+
+
+def _is_operation(f: types.FunctionType) -> bool:
+    """Whether it is made of a row of the tables: what it encloses are tables of the engine, which grow."""
+    return str(f.__globals__.get("__name__")).startswith("tabtorch.ops.machinery.")
 
 
 @functools.lru_cache(4096)

@@ -39,7 +39,7 @@ def form(t: Tensor) -> Any:
         or marked(t)
     ):
         return None
-    out = t._storage.node.inst.out
+    out = t._storage.out
     return (
         "sized",
         m.dtype,

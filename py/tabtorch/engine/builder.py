@@ -25,7 +25,8 @@ from .view import Meta
 _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i64", "bool": "u32"}
 
 _kernels: dict[tuple, int] = {}
-_bridges.on_close(_kernels.clear)
+_bridges.on_close(lambda: _kernels.clear())
+_bridges.keeps(globals(), "_kernels")
 
 
 class Builder:

@@ -227,6 +227,7 @@ def _runtime_ended() -> None:
 
 
 _bridges.on_close(_runtime_ended)
+_bridges.keeps(globals(), "_plans")
 
 
 def flush() -> None:

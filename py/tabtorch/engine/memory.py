@@ -137,3 +137,4 @@ def check_size(nbytes: int, m: Meta) -> None:
 
 
 _limits: dict[int, int] = {}
+_bridges.keeps(globals(), "_limits")

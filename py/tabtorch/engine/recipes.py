@@ -156,7 +156,7 @@ class Writer:
         return self.step("number", x)
 
 
-class _Sizes(Writer):
+class SizeWriter(Writer):
     """Steps of what is computed of a trace's sizes."""
 
     def __init__(self, trace: Trace) -> None:
@@ -207,7 +207,7 @@ class _Sizes(Writer):
 
 def recipe_of(trace: Trace, numbers: Iterable[Any], words: bool = True) -> Recipe:
     """The guards of a trace and these numbers of its sizes; `words`: those that may be negative as parameter words."""
-    w = _Sizes(trace)
+    w = SizeWriter(trace)
     tests = tuple([Check(op, w.of(a), w.of(b), answer) for op, a, b, answer in trace.guards.values()])
     results = tuple([w.word(x) if words else w.of(x) for x in numbers])
     return Recipe(("s",), tuple(w.steps), tests, results)

@@ -300,6 +300,8 @@ def forget() -> None:
 
 
 _bridges.on_close(forget)
+_bridges.keeps(globals(), "_families")
+_bridges.keeps(globals(), "_runtime", lambda: [None])
 
 
 def find(window: Sized) -> tuple[Schedule, list[int]] | None:

@@ -50,7 +50,8 @@ class Target:
 
 
 _targets: dict[int, Target] = {}
-_bridges.on_close(_targets.clear)
+_bridges.on_close(lambda: _targets.clear())
+_bridges.keeps(globals(), "_targets")
 
 
 def target(number: int) -> Target:

@@ -1,6 +1,6 @@
 """`torch.jit` as PyTorch has it with PYTORCH_JIT=0: `script` and `trace` give back what they get, which runs as Python.
 
-There is no TorchScript here, so an archive of it is neither written nor read: `save` and `load` say so. What makes one plan
+There is no TorchScript here, and no archive of it is written. `load` reads those of PyTorch (archive.py). What makes one plan
 of a whole function is `torch.compile`. See https://docs.pytorch.org/docs/stable/jit.html#disable-jit-for-debugging
 """
 
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tabtorch import _jit_internal
+from tabtorch import _jit_internal, _lazy
 from tabtorch._jit_internal import Final, Future, export, ignore, is_scripting, unused
 from tabtorch.jit import annotations as annotations
 from tabtorch.nn.modules.module import Module
@@ -83,7 +83,7 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(ScriptModule):
-    """In PyTorch, what `script` makes of a module. Here `script` gives the module itself, and nothing makes one."""
+    """What `load` makes of an archive. (Here `script` gives the module itself.)"""
 
 
 class TracedModule(ScriptModule):
@@ -95,7 +95,7 @@ class TopLevelTracedModule(TracedModule):
 
 
 class RecursiveScriptClass:
-    """In PyTorch, an object of a scripted class. Nothing makes one here."""
+    """An object of a class of an archive, no module."""
 
 
 class ScriptFunction:
@@ -182,17 +182,19 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
 
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """RuntimeError: a TorchScript archive is a program of its own, and nothing here runs it. ValueError if `f` is no file."""
+    """The module in a TorchScript archive that PyTorch's `torch.jit.save` wrote. Its code is walked, never executed as Python.
+
+    f: a path, a URL, a file object, or bytes. map_location: as of `torch.load`; what the code creates goes there too.
+    _extra_files: a dict whose values become the bytes of the extra files of those names. ValueError if `f` is no file;
+    RuntimeError or pickle.UnpicklingError for what is no archive, or has what is not allowed.
+    """
     _deprecated("load", "torch.export")
-    if _is(f, (str, os.PathLike)):
+    if _is(f, (str, os.PathLike)) and not _lazy.fetch.is_url(f):
         if not os.path.exists(f):
             raise ValueError(f"The provided filename {f} does not exist")
         if os.path.isdir(f):
             raise ValueError(f"The provided filename {f} is a directory")
-    raise _without(
-        "torch.jit.load",
-        "in PyTorch, torch.save(torch.jit.load(f).state_dict(), g), and load that into the Python module",
-    )
+    return _lazy.jit_archive.load(f, map_location, _extra_files)
 
 
 jit_module_from_flatbuffer, save_jit_module_to_flatbuffer = load, save

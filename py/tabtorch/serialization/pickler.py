@@ -79,6 +79,9 @@ def reduced(t: Tensor) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """How a tensor is made again."""
     if is_lazy(t):
         return type(t), (t.requires_grad,)
+    if hasattr(t, "packed_nbytes"):  # not of a type that a program without such weights has loaded
+        rebuilt: Any = t.__reduce_ex__(2)
+        return rebuilt
     state = _attributes(t)
     if isinstance(t, Parameter) and type(t) is Parameter:
         parts: tuple[Any, ...] = (t.data, t._rg, OrderedDict())

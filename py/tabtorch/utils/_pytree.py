@@ -72,6 +72,8 @@ class NodeDef(NamedTuple):
 #: container type -> NodeDef
 SUPPORTED_NODES: dict[Any, NodeDef] = {}
 CONSTANT_NODES: set[type] = set()
+#: name in files of `torch.export` -> (container type, context -> text, text -> context); None: as JSON
+SERIALIZED: dict[str, tuple[Any, Any, Any]] = {}
 _LOCK = threading.RLock()
 
 
@@ -88,7 +90,8 @@ def register_pytree_node(
     """Makes `cls` a container: `flatten_fn(x)` -> (children, context), `unflatten_fn(children, context)` -> x.
 
     flatten_with_keys_fn: gives (key, child) pairs in place of children, for the functions with paths.
-    The three names about serialization are accepted: there is nothing here that writes a TreeSpec to a file.
+    serialized_type_name: what files of `torch.export` call the class. to_dumpable_context, from_dumpable_context: its context
+    as text and back, where that is not its JSON.
     ValueError where `cls` is registered already.
     """
     if (to_dumpable_context is None) ^ (from_dumpable_context is None):
@@ -97,6 +100,8 @@ def register_pytree_node(
         if cls in SUPPORTED_NODES:
             raise ValueError(f"{cls} is already registered as pytree node.")
         SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+        if serialized_type_name is not None:
+            SERIALIZED[serialized_type_name] = cls, to_dumpable_context, from_dumpable_context
 
 
 _register_pytree_node = register_pytree_node
@@ -147,7 +152,9 @@ def register_dataclass(
         values, context = flatten(x)
         return [(GetAttrKey(n), v) for n, v in zip(context[0], values, strict=True)], context[0]
 
-    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=with_keys)
+    register_pytree_node(
+        cls, flatten, unflatten, flatten_with_keys_fn=with_keys, serialized_type_name=serialized_type_name
+    )
 
 
 @dataclass(frozen=True, slots=True)

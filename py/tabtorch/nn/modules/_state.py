@@ -211,7 +211,9 @@ class _StateDict:
                     param.copy_(value)
                     return None
                 if isinstance(param, Parameter):
-                    if isinstance(value, Parameter):
+                    if hasattr(value, "packed_nbytes"):
+                        pass  # a packed weight takes no gradient
+                    elif isinstance(value, Parameter):
                         value.requires_grad_(param.requires_grad)
                     else:
                         value = Parameter(value, requires_grad=param.requires_grad)

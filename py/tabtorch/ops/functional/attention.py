@@ -271,7 +271,8 @@ def multi_head_attention_forward(
         k = linear(key, k_proj_weight, b_k)
         v = linear(value, v_proj_weight, b_v)
     else:
-        _require(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
+        if key.shape != value.shape:  # the text would make constants of sizes that vary
+            _require(False, f"key shape {key.shape} does not match value shape {value.shape}")
         q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
 
     if attn_mask is not None:

@@ -151,6 +151,7 @@ def _lost() -> None:
 
 
 _bridges.on_close(_forget)
+_bridges.keeps(globals(), "logs")
 _bridges.on_loss(_lost)
 
 

@@ -91,6 +91,7 @@ def set_node(t: Tensor, node: Node) -> None:
             if s.node is before:
                 s.node = after
                 break
+            s.refuse()
     s.written()
 
 
@@ -273,6 +274,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                         if s.node is node:
                             s.node = new
                             break
+                        s.refuse()
                         node = s.node
                     s.version += 1
                     if s.views is not None:
@@ -322,6 +324,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                 if s.node is base:
                     s.node = new
                     break
+                s.refuse()
                 base = s.node
                 node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
             s.written()

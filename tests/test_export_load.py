@@ -1,0 +1,235 @@
+"""Programs that PyTorch exported, loaded here: equal numbers, at other sizes too, on both devices; and they train, compile and move."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import warnings
+import zipfile
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+import export_models
+import tabtorch
+from conformance.compare import same
+from conformance.translate import Translator, tensors
+from tabtorch import export
+
+CASES = export_models.cases(torch)
+DEVICES = ("cpu", "webgpu")
+
+
+@functools.cache
+def exported(name: str, core: bool) -> tuple[bytes, Any, tuple[Any, ...], tuple[Any, ...]]:
+    """(archive, PyTorch's module of it, inputs, inputs of other sizes)."""
+    torch.manual_seed(0)
+    module, args, sizes = CASES[name]()
+    dims: dict[str, Any] = {}
+    shapes = tuple(
+        {d: dims.setdefault(s, torch.export.Dim(s, min=1, max=64)) for d, (s, _) in sizes.get(i, {}).items()} or None
+        for i in range(len(args))
+    )
+    file = io.BytesIO()
+    with warnings.catch_warnings():  # PyTorch's, of its own code
+        warnings.simplefilter("ignore")
+        ep = torch.export.export(module, args, dynamic_shapes=shapes)
+        if core:
+            ep = ep.run_decompositions()
+        torch.export.save(ep, file)
+    others = tuple(resized(a, sizes.get(i, {})) for i, a in enumerate(args))
+    return file.getvalue(), torch.export.load(io.BytesIO(file.getvalue())).module(), args, others
+
+
+@functools.cache
+def wanted(name: str, core: bool) -> list[Any]:
+    """What PyTorch's module gives, once: it may count its calls."""
+    _, theirs, args, others = exported(name, core)
+    return [theirs(*args), theirs(*others)]
+
+
+def resized(a: Any, sizes: dict[int, tuple[str, int]]) -> Any:
+    for d, (_, n) in sizes.items():
+        a = a.index_select(d, torch.arange(n) % a.shape[d])
+    return a
+
+
+def close(want: Any, got: Any) -> None:
+    flat = list(
+        zip(
+            tensors(want),
+            [t for t in tabtorch.utils._pytree.tree_leaves(got) if isinstance(t, tabtorch.Tensor)],
+            strict=True,
+        )
+    )
+    assert flat or not tensors(want)
+    for w, g in flat:
+        same(w.detach(), g.detach(), lambda dtype: (2e-4, 2e-5), where="result", values=True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("core", [False, True], ids=["training", "core"])
+@pytest.mark.parametrize("name", CASES)
+def test_equal(name: str, core: bool, device: str) -> None:
+    """To PyTorch's, with the inputs of the export and with those of other sizes."""
+    archive, theirs, args, others = exported(name, core)
+    ep = export.load(archive, map_location=device)
+    ours = ep.module()
+    names = [{n for n, _ in m.named_parameters(remove_duplicate=False)} for m in (ours, theirs)]
+    assert names[0] == names[1]
+    to = Translator(device)
+    for given, want in zip((args, others), wanted(name, core), strict=True):
+        close(want, ours(*map(to, given)))
+
+
+@pytest.mark.parametrize(
+    ("name", "core"),  # cnn_training in core ATen: PyTorch itself cannot, as it writes to what its backward needs
+    [("mlp", False), ("mlp", True), ("cnn_training", False), ("gpt", False), ("gpt", True)],
+)
+def test_trains(name: str, core: bool) -> None:
+    """Five steps of SGD: PyTorch's losses, parameters, and buffers."""
+    archive, _, args, _ = exported(name, core)
+    theirs, ours = torch.export.load(io.BytesIO(archive)).module(), export.load(archive, map_location="cpu").module()
+    to = Translator("cpu")
+    first = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    second = tabtorch.optim.SGD(ours.parameters(), lr=0.1)
+    for _ in range(5):
+        losses = []
+        for optimizer, module, given in ((first, theirs, args), (second, ours, tuple(map(to, args)))):
+            optimizer.zero_grad()
+            loss = module(*given).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    want, got = theirs.state_dict(), ours.state_dict()
+    for key, value in got.items():
+        close(want[key], value)
+
+
+def test_compiles() -> None:
+    """One plan serves other sizes of the batch, too, and its numbers are the module's."""
+    archive, _, args, others = exported("gpt", False)
+    ours = export.load(archive, map_location="cpu").module()
+    compiled = tabtorch.compile(ours, fullgraph=True, dynamic=True)
+    to = Translator("cpu")
+    for given in (args, others, args):
+        want, got = ours(*map(to, given)), compiled(*map(to, given))
+        tabtorch.testing.assert_close(got, want)
+
+
+def test_checks_of_inputs() -> None:
+    """Sizes, dimensions and nesting are held to what was exported; `train` and `eval` are PyTorch's error."""
+    archive, _, _, _ = exported("linear", False)
+    ep = export.load(archive, map_location="cpu")
+    ours = ep.module()
+    with pytest.raises(AssertionError, match=r"Guard failed: input\.size\(\)\[1\] == 4"):
+        ours(tabtorch.zeros(3, 5, device="cpu"))
+    with pytest.raises(AssertionError, match=r"Guard failed: input\.size\(\)\[0\] <= 64"):
+        ours(tabtorch.zeros(65, 4, device="cpu"))
+    with pytest.raises(RuntimeError, match="Unexpected number of dimensions"):
+        ours(tabtorch.zeros(3, device="cpu"))
+    with pytest.raises(RuntimeError, match="to be a tensor"):
+        ours(3)
+    with pytest.raises(ValueError, match="exported input tree spec"):
+        ours(tabtorch.zeros(3, 4, device="cpu"), 1)
+    for f in (ours.train, ours.eval):
+        with pytest.raises(NotImplementedError, match="is not supported yet"):
+            f()
+    with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
+        ep(1)
+
+
+def _rewritten(archive: bytes, change: Any) -> bytes:
+    """The archive with another program."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, change(data) if name.endswith("models/model.json") else data)
+    return out.getvalue()
+
+
+def _mutated(value: Any, random: Random) -> Any:
+    """JSON with something else at one place."""
+    if isinstance(value, (dict, list)) and value and random.random() < 0.93:
+        key = random.choice(list(value)) if isinstance(value, dict) else random.randrange(len(value))
+        found = dict(value) if isinstance(value, dict) else list(value)
+        if random.random() < 0.05:
+            del found[key]
+        else:
+            found[key] = _mutated(found[key], random)
+        return found
+    if isinstance(value, str):
+        return random.choice(["", value + "x", "torch.ops.aten.add.Tensor", "os.system", "9**9**9", "(" * 500, 3])
+    return random.choice([None, -1, 2**70, 1e400, "x", [], {}, [value], {"as_int": 2**40}, True])
+
+
+HOSTILE = (
+    RuntimeError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    AssertionError,
+    KeyError,
+    OverflowError,
+)
+
+
+@pytest.mark.parametrize("name", ["cnn", "gpt", "containers", "numbers_of_sizes"])
+def test_mutated_programs(name: str) -> None:
+    """Of a program with something else in it: another program, or an error of reading; of running only where it could be read."""
+    archive, _, args, _ = exported(name, False)
+    given = tuple(map(Translator("cpu"), args))
+    refused = 0
+    for seed in range(150):
+        random = Random(seed)
+
+        def change(data: bytes, random: Random = random) -> bytes:
+            program = json.loads(data)
+            for _ in range(random.randint(1, 3)):
+                program = _mutated(program, random)
+            return json.dumps(program).encode()
+
+        try:
+            module = export.load(_rewritten(archive, change), map_location="cpu").module()
+        except (RuntimeError, NotImplementedError, TypeError):
+            refused += 1
+            continue
+        with contextlib.suppress(*HOSTILE), tabtorch.no_grad():
+            module(*given)
+    assert refused > 10
+
+
+def test_damaged_archives() -> None:
+    """Bytes that are others, or not all there: an error, or a program."""
+    archive, _, _, _ = exported("linear", False)
+    for seed in range(150):
+        random = Random(seed)
+        data = bytearray(archive[: random.randrange(len(archive))] if seed % 3 == 0 else archive)
+        for _ in range(random.randint(1, 8)):
+            if data:
+                data[random.randrange(len(data))] = random.randrange(256)
+        with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):
+            export.load(bytes(data), map_location="cpu").module()
+    with pytest.raises(RuntimeError):
+        export.load(b"", map_location="cpu")
+
+
+def test_other_files_are_named() -> None:
+    saved = io.BytesIO()
+    torch.save({"a": torch.ones(2)}, saved)
+    with pytest.raises(export.SerializeError, match="written by torch.save"):
+        export.load(saved.getvalue())
+    archive, _, _, _ = exported("linear", False)
+    with pytest.raises(export.SerializeError, match=r"Serialized schema version 9\.20 does not match"):
+        export.load(_rewritten(archive, lambda d: d.replace(b'"major": 8', b'"major": 9')), map_location="cpu")
+    with pytest.raises(NotImplementedError, match=r"no operator torch\.ops\.aten\.lineal\.default"):
+        changed = _rewritten(archive, lambda d: d.replace(b"aten.linear.default", b"aten.lineal.default"))
+        export.load(changed, map_location="cpu").module()

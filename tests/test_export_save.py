@@ -1,0 +1,149 @@
+"""Modules of ours as programs: exported, saved, and loaded by PyTorch and by ourselves, with equal numbers, at other sizes too."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import export_models
+import export_schemas
+import tabtorch
+from conformance.compare import same
+from conformance.translate import back
+from tabtorch import export
+from tabtorch.utils import _pytree
+
+CASES = export_models.cases(tabtorch)
+
+
+def _resized(a: Any, sizes: dict[int, tuple[str, int]]) -> Any:
+    for d, (_, n) in sizes.items():
+        a = a.index_select(d, tabtorch.arange(n, device=a.device) % a.shape[d])
+    return a
+
+
+def _tensors(x: Any) -> list[Any]:
+    return [t.detach() for t in _pytree.tree_leaves(x) if isinstance(t, tabtorch.Tensor)]
+
+
+def _theirs(x: Any) -> list[torch.Tensor]:
+    return [t.detach() for t in torch.utils._pytree.tree_leaves(x) if isinstance(t, torch.Tensor)]
+
+
+def exported(name: str) -> tuple[Any, export.ExportedProgram, bytes, list[tuple[Any, ...]]]:
+    """(module, program, archive, inputs of the export and of other sizes)."""
+    with tabtorch.device("cpu"):
+        tabtorch.manual_seed(0)
+        module, args, sizes = CASES[name]()
+        dims: dict[str, Any] = {}
+        shapes = tuple(
+            {d: dims.setdefault(s, export.Dim(s, min=1, max=64)) for d, (s, _) in sizes.get(i, {}).items()} or None
+            for i in range(len(args))
+        )
+        ep = export.export(module, args, dynamic_shapes=shapes)
+        file = io.BytesIO()
+        export.save(ep, file)
+        others = tuple(_resized(a, sizes.get(i, {})) for i, a in enumerate(args))
+    return module, ep, file.getvalue(), [args, others]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal(name: str) -> None:
+    """PyTorch's numbers of our archive are our module's, as are those of our own loading, and of the program itself."""
+    module, ep, archive, given = exported(name)
+    with warnings.catch_warnings():  # PyTorch's, of its own code
+        warnings.simplefilter("ignore")
+        theirs = torch.export.load(io.BytesIO(archive)).module()
+    ours = export.load(archive, map_location="cpu").module()
+    for args in given:
+        want = _tensors(module(*args))
+        got = _theirs(theirs(*[back(a) for a in args]))
+        mine = _tensors(ours(*args))
+        assert len(want) == len(got) == len(mine) > 0
+        for w, g, m in zip(want, got, mine, strict=True):
+            same(back(w), g, lambda dtype: (2e-4, 2e-5), where="PyTorch's", values=True)
+            tabtorch.testing.assert_close(m, w, rtol=2e-4, atol=2e-5)
+    buffers = dict(module.named_buffers())
+    for key, value in theirs.named_buffers():
+        same(back(buffers[key]), value, lambda dtype: (2e-4, 2e-5), where=key, values=True)
+    assert set(ep.state_dict) == set(module.state_dict())
+
+
+def test_program_of_the_module() -> None:
+    """`module()` has the module's own parameters, and exporting changes no buffer."""
+    module, ep, _, (args, _) = exported("counting")
+    assert module.calls.item() == 0
+    ours = ep.module()
+    tabtorch.testing.assert_close(ours(*args), args[0] * module.scale + 1)
+    assert module.calls.item() == 1
+    assert "s0" in ep.range_constraints and "torch.ops.aten.add_." in str(ep)
+
+
+def _one(forward: Any) -> Any:
+    class One(tabtorch.nn.Module):
+        def forward(self, a: Any) -> Any:
+            return forward(a)
+
+    return One()
+
+
+def test_what_cannot_be_exported() -> None:
+    """Is an error that names the function and the line."""
+    x = tabtorch.ones(3, 4, device="cpu")
+    with pytest.raises(NotImplementedError, match=r"'item'(.|\n)*test_export_save.py"):
+        export.export(_one(lambda a: a * a.sum().item()), (x,))
+    with pytest.raises(NotImplementedError, match=r"__bool__(.|\n)*test_export_save.py"):
+        export.export(_one(lambda a: a + 1 if a.sum() > 0 else a), (x,))
+    with pytest.raises(NotImplementedError, match="mask"):
+        export.export(_one(lambda a: a[a > 0]), (x,))
+    with pytest.raises(NotImplementedError, match="test_export_save.py"):
+        export.export(_one(lambda a: tabtorch.nn.functional.unfold(a[None, None], 3, 1, 1)), (x,))
+    with pytest.raises(ValueError, match=r"instance of `torch\.nn\.Module`"):
+        export.export(lambda a: a, (x,))
+
+
+def test_sizes_that_are_constants() -> None:
+    """A size that decides the way of the forward is an error, or static where it is AUTO; chance is neither."""
+    x = tabtorch.ones(3, 4, device="cpu")
+    branch = _one(lambda a: a + 1 if a.shape[0] == 3 else a - 1)
+    with pytest.raises(export.UserError, match="Constraints violated"):
+        export.export(branch, (x,), dynamic_shapes=({0: export.Dim("batch")},))
+    ep = export.export(branch, (x,), dynamic_shapes=({0: export.Dim.AUTO},))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        ep.module()(tabtorch.ones(5, 4, device="cpu"))
+    less = _one(lambda a: a + 1 if a.shape[0] < 10 else a - 1)
+    with pytest.raises(export.UserError, match="Constraints violated"):
+        export.export(less, (x,), dynamic_shapes=({0: export.Dim("batch")},))
+    export.export(less, (x,), dynamic_shapes=({0: export.Dim("batch", max=9)},))
+    square = tabtorch.nn.Linear(4, 3, device="cpu")  # 3 is the batch of the example, too
+    assert export.export(square, (x,), dynamic_shapes=({0: export.Dim("batch")},)).range_constraints
+    with pytest.raises(export.UserError, match="top-level keys"):
+        export.export(branch, (x,), dynamic_shapes={"b": None})
+
+
+def test_derived_sizes() -> None:
+    """A size that is twice another's."""
+
+    class Two(tabtorch.nn.Module):
+        def forward(self, a: Any, b: Any) -> Any:
+            return a + b[::2] * a.shape[0], b.reshape(a.shape[0], 2, -1)
+
+    batch = export.Dim("batch", max=32)
+    a, b = tabtorch.ones(3, 4, device="cpu"), tabtorch.arange(24.0, device="cpu").reshape(6, 4)
+    ep = export.export(Two(), (a, b), dynamic_shapes={"a": {0: batch}, "b": {0: 2 * batch}})
+    file = io.BytesIO()
+    export.save(ep, file)
+    theirs = torch.export.load(io.BytesIO(file.getvalue())).module()
+    for n in (3, 5):
+        given = torch.ones(n, 4), torch.arange(8.0 * n).reshape(2 * n, 4)
+        want = given[0] + given[1][::2] * n
+        torch.testing.assert_close(theirs(*given)[0], want)
+
+
+def test_schemas_are_pytorch_s() -> None:
+    """The table in the package is what PyTorch's own schemas give."""
+    assert export_schemas.TARGET.read_text() == export_schemas.text()
