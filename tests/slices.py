@@ -36,6 +36,8 @@ SLICES: tuple[tuple[str, str, int], ...] = (
     ("tests/test_demo.py", "every_epoch", 2),
     ("tests/test_elementwise.py", "webgpu", 6),
     ("tests/test_modules_db.py", "webgpu", 6),
+    ("tests/test_onnx.py", "own_cases[", 2),
+    ("tests/test_onnx.py", "own_cases_on_webgpu", 20),
     ("tests/test_out_dtypes.py", "webgpu", 4),
     ("tests/test_programs.py", "webgpu", 2),
     ("tests/test_nn_recurrent.py", "webgpu-", 3),

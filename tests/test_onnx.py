@@ -7,7 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import onnx_cases
 import tabtorch as torch
+from fuzz import onnx_files
+from tabtorch.bridge import get_bridge
+from tabtorch.onnx.proto import FormatError
 
 
 def model(nodes, inputs, outputs, weights=(), opset=20):
@@ -70,3 +74,107 @@ def test_inputs_are_checked() -> None:
         net(torch.ones(4, 2, dtype=torch.int32), torch.ones(4, 2))
     with pytest.raises(TypeError, match="input 'b' is missing"):
         net(torch.ones(4, 2))
+
+
+#: cases that do not pass though their types are here: of operators that are not supported, and of numbers that NumPy draws
+MISSING = (
+    "adagrad adam ai_onnx_ml basic_conv_with bernoulli blackman hamming hann dft image_decoder label_encoder "
+    "maxunpool melweight momentum nesterov regex stft string strnorm tfidf training_dropout tree_ensemble"
+).split()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_onnx_own_cases(part: int) -> None:
+    passed = 0
+    for case in onnx_cases.nodes()[part::4]:
+        try:
+            onnx_cases.run(case, "cpu")
+            passed += 1
+        except Exception as e:
+            if case.here and not any(word in case.name for word in MISSING):
+                raise AssertionError(f"{case.name}: {type(e).__name__}") from e
+    assert passed >= 290
+
+
+@pytest.mark.parametrize("part", range(40))
+def test_onnx_own_cases_on_webgpu(part: int) -> None:
+    passed = 0
+    for case in onnx_cases.nodes()[part::40]:
+        try:
+            onnx_cases.run(case, "webgpu")
+            passed += 1
+        except Exception as e:
+            if case.here and not any(word in case.name for word in MISSING) and "not available on webgpu" not in str(e):
+                raise AssertionError(f"{case.name}: {type(e).__name__}") from e
+    assert passed >= 20
+
+
+@pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator"])
+def test_models_that_pytorch_wrote(kind: str) -> None:
+    for i, case in enumerate(onnx_cases.folders(kind)):
+        onnx_cases.run(case, "webgpu" if i % 8 == 0 and kind == "pytorch-converted" else "cpu")
+
+
+def test_shapes_do_not_wait_for_the_device(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
+        helper.make_node("Unsqueeze", ["n", "axes"], ["n1"]),
+        helper.make_node("Concat", ["n1", "rest"], ["to"], axis=0),
+        helper.make_node("Reshape", ["x", "to"], ["y"]),
+    ]
+    weights = {"zero": np.array(0), "axes": np.array([0]), "rest": np.array([-1])}
+    net = torch.onnx.load(model(nodes, {"x": (F, ["n", 2, 3])}, {"y": (F, ["n", 6])}, weights))
+    reads = []
+    bridge = type(get_bridge())
+    plain = bridge.read
+    monkeypatch.setattr(bridge, "read", lambda *args, **kw: reads.append(1) or plain(*args, **kw))
+    y = net(torch.ones(5, 2, 3))
+    assert tuple(y.shape) == (5, 6)
+    assert not reads
+    assert y.sum().item() == 30
+    assert reads
+
+
+def test_compiled(device: str) -> None:
+    case = next(c for c in onnx_cases.folders("pytorch-converted") if c.name == "test_BatchNorm2d_eval")
+    net = torch.onnx.load(case.model)
+    compiled = torch.compile(net)
+    x = torch.tensor(case.sets[0][0][0].tolist())
+    for _ in range(3):
+        onnx_cases.compare(compiled(x).detach(), case.sets[0][1][0], 1e-3, 1e-5)
+
+
+def test_weights_in_a_file_beside(tmp_path) -> None:
+    w = np.arange(60000, dtype=np.float32).reshape(300, 200) / 60000
+    made = onnx.load_from_string(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (F, [2, 300])}, {"y": (F, [2, 200])}, {"w": w})
+    )
+    path = tmp_path / "m.onnx"
+    whole = made.SerializeToString()
+    onnx.save_model(made, str(path), save_as_external_data=True, location="m.data", size_threshold=0)
+    want = np.ones((2, 300), np.float32) @ w
+    for given in (str(path), whole):
+        assert np.allclose(torch.onnx.load(given)(torch.ones(2, 300)).tolist(), want, rtol=1e-4)
+    with pytest.raises(FileNotFoundError, match=r"m\.data"):
+        torch.onnx.load(path.read_bytes())
+    assert np.allclose(
+        torch.onnx.load(path.read_bytes(), external_data={"m.data": str(tmp_path / "m.data")})(
+            torch.ones(2, 300)
+        ).tolist(),
+        want,
+        rtol=1e-4,
+    )
+    made = onnx.load(str(path), load_external_data=False)
+    for entry in made.graph.initializer[0].external_data:
+        if entry.key == "location":
+            entry.value = "../m.data"
+    with pytest.raises(FormatError, match="does not lie beside"):
+        torch.onnx.load(made.SerializeToString())
+
+
+def test_mutated_files() -> None:
+    """A slice of fuzz.onnx_files."""
+    found, loaded = onnx_files.run(1500, "7c1f")
+    assert found == []
+    assert 20 < loaded < 1000
