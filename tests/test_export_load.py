@@ -8,6 +8,7 @@ import io
 import json
 import warnings
 import zipfile
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -233,3 +234,14 @@ def test_other_files_are_named() -> None:
     with pytest.raises(NotImplementedError, match=r"no operator torch\.ops\.aten\.lineal\.default"):
         changed = _rewritten(archive, lambda d: d.replace(b"aten.linear.default", b"aten.lineal.default"))
         export.load(changed, map_location="cpu").module()
+
+
+def test_files_of_plans_are_handed_on(tmp_path: Path) -> None:
+    """By path, as bytes, and as a file object."""
+    model = tabtorch.nn.Linear(4, 3, device="cpu")
+    x = tabtorch.ones(2, 4, device="cpu")
+    path = tmp_path / "model.safetensors"
+    export.save(path, {"predict": (model, (x,))}, model=model)
+    with path.open("rb") as file:
+        for given in (path, str(path), path.read_bytes(), file):
+            assert type(export.load(given, map_location="cpu")).__name__ == "PlanFile"

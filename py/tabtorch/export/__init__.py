@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tabtorch.base.device import device as torch_device
 from tabtorch.export import archive, exported_program
 from tabtorch.export.exported_program import ExportedProgram
 from tabtorch.export.fields import SerializeError
@@ -22,7 +23,7 @@ from tabtorch.export.signature import (
     ModuleCallSignature,
 )
 from tabtorch.utils import _pytree
-from tabtorch.utils.fetch import drive, drive_async, open_reader, open_reader_async
+from tabtorch.utils.fetch import Work, drive, drive_async, open_reader, open_reader_async
 
 if TYPE_CHECKING:
     from tabtorch.export.dims import Dim, UserError
@@ -59,8 +60,9 @@ def load(
     map_location: Any = None,
     progress: Any = None,
     cache: bool = True,
-) -> ExportedProgram:
-    """The program of an archive that `torch.export.save` wrote.
+) -> Any:
+    """The ExportedProgram of an archive that PyTorch's `torch.export.save` wrote. Of a file of plans, which `save` with a mapping writes,
+    the `tabtorch.plan_files.PlanFile`.
 
     f: a path, a URL, bytes, a file object, or a file that was chosen in the page. extra_files: filled with the files of these names that
     were saved along. map_location: where its tensors go, as in `torch.load`; None is the default device. progress, cache: as in
@@ -69,6 +71,9 @@ def load(
     """
     with open_reader(_existing(f), cache=cache, random=True) as reader:
         reader.whole()
+        if drive(_has_plans(reader.size or 0), reader):
+            file = f if isinstance(f, (str, os.PathLike)) else drive(_all(reader.size or 0), reader, progress)
+            return _plans(_existing(file), map_location)
         names = extra_files if extra_files is not None else {}
         contents = drive(archive.read(reader.size or 0, map_location, names.__contains__), reader, progress)
     return _program(contents, extra_files)
@@ -81,13 +86,30 @@ async def load_async(
     map_location: Any = None,
     progress: Any = None,
     cache: bool = True,
-) -> ExportedProgram:
+) -> Any:
     """As `load`, without blocking: for hosts that have no JSPI."""
     with await open_reader_async(_existing(f), cache=cache, random=True) as reader:
         await reader.whole_async()
+        if await drive_async(_has_plans(reader.size or 0), reader):
+            return _plans(await drive_async(_all(reader.size or 0), reader, progress), map_location)
         names = extra_files if extra_files is not None else {}
         contents = await drive_async(archive.read(reader.size or 0, map_location, names.__contains__), reader, progress)
     return _program(contents, extra_files)
+
+
+def _has_plans(size: int) -> Work:
+    """Whether it is a safetensors file: the length of a header, and the header, which is JSON. An archive begins with "PK"."""
+    start = bytes((yield 0, min(size, 9)))
+    return start[8:] == b"{" and not start.startswith(b"PK")
+
+
+def _all(size: int) -> Work:
+    return bytes((yield 0, size))
+
+
+def _plans(file: Any, map_location: Any) -> Any:
+    device = None if map_location is None else torch_device(map_location).type
+    return importlib.import_module("tabtorch.plan_files").load(file, device)
 
 
 def _program(contents: archive.Contents, extra_files: dict[str, Any] | None) -> ExportedProgram:

@@ -86,37 +86,6 @@ def with_effects(token: Any, op: Callable[..., Any], *args: Any, **kwargs: Any) 
     return [token, *(() if found is None else _list(found))]
 
 
-def flex_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    score: Graph,
-    block_mask: Sequence[Any],
-    scale: float,
-    kernel_options: Any = None,
-    score_buffers: Sequence[Any] = (),
-    mask_buffers: Sequence[Any] = (),
-) -> list[Any]:
-    """(output, logarithms of the sums, largest scores): by the whole table of scores."""
-    b, h, q, k = query.shape[0], query.shape[1], query.shape[2], key.shape[2]
-    groups = h // key.shape[1]
-    if groups != 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    if key.shape[0] != b:
-        key, value = key.expand(b, -1, -1, -1), value.expand(b, -1, -1, -1)
-    scores = (query.float() @ key.float().transpose(-2, -1)) * scale
-    places = [torch.arange(n, device=query.device) for n in (b, h, q, k)]
-    at = [p.reshape([-1 if d == i else 1 for d in range(4)]).expand(b, h, q, k) for i, p in enumerate(places)]
-    scores = _list(score(scores, *at, *score_buffers))[0]
-    mask = next((x for x in block_mask if callable(x)), None)
-    if mask is not None:
-        scores = scores.masked_fill(~_list(mask(*at, *mask_buffers))[0], float("-inf"))
-    highest = scores.amax(-1)
-    sums = scores.logsumexp(-1)
-    weights = (scores - sums.unsqueeze(-1)).exp().masked_fill((sums == float("-inf")).unsqueeze(-1), 0.0)
-    return [(weights.to(query.dtype) @ value), sums / 0.6931471805599453, highest / 0.6931471805599453]
-
-
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cond": cond,
     "while_loop": while_loop,
@@ -131,5 +100,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "strict_mode": _run,
     "wrap": _run,
     "with_effects": with_effects,
-    "flex_attention": flex_attention,
 }

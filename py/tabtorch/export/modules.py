@@ -39,8 +39,10 @@ class GraphModule(Module):
         find = Finder(graph)
         runner = Runner(graph, find)
         if find.missing:
+            vmap = any(name.startswith("torch._functorch.") for name in find.missing)
             raise NotImplementedError(
                 f"tabtorch has no operator {', '.join(sorted(find.missing))}, which the program calls"
+                + ("; ep.run_decompositions() in PyTorch, before it is saved, takes them away" if vmap else "")
             )
         object.__setattr__(self, "graph", graph)
         object.__setattr__(self, "meta", {})
