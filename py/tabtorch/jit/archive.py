@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import re
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -42,19 +41,6 @@ def _read(records: Any, name: str) -> Work:
     return (yield from zip_archive.whole(name, record))
 
 
-#: functions whose results changed, and the version of archives that have the new meaning: PyTorch writes no lower one with them
-_CHANGED = {"div": 4, "div_": 4, "full": 5}
-
-
-def _require_version(number: int, text: str, name: str) -> None:
-    for call in re.findall(r"\btorch\.(div_?|full)\(", text):
-        if number < _CHANGED[call]:
-            raise RuntimeError(
-                f"{name} calls torch.{call} as it was before version {_CHANGED[call]} of archives, with other results: "
-                "save it again in PyTorch"
-            )
-
-
 def _work(size: int, map_location: Any, extra: dict[str, Any] | None) -> Work:
     records = yield from zip_archive.directory(size)
     if "model.json" in records:
@@ -67,7 +53,7 @@ def _work(size: int, map_location: Any, extra: dict[str, Any] | None) -> Work:
         raise RuntimeError(f"Attempted to read a PyTorch file with version {version[:40]!r}, which is not supported")
     loading = Loading(map_location, None)
     place = loading.places.device("cpu", dtypes.float32)
-    program = Program(place if place is not None else placed(dtypes.float32, None))
+    program = Program(place if place is not None else placed(dtypes.float32, None), number)
     total = 0
     for name in records.names:
         if name.startswith("code/") and name.endswith(".py"):
@@ -79,7 +65,6 @@ def _work(size: int, map_location: Any, extra: dict[str, Any] | None) -> Work:
                 text = source.decode()
             except UnicodeDecodeError:
                 raise RuntimeError(f"{name} is no text") from None
-            _require_version(number, text, name)
             program.add(name[5:-3].replace("/", "."), text, name)
     program.compile()
     constants, data = (yield from _read(records, "constants.pkl")), (yield from _read(records, "data.pkl"))

@@ -14,6 +14,7 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
 from tabtorch.core.tensor import Tensor
 from tabtorch.jit import Error
+from tabtorch.jit.upgraders import upgraded
 from tabtorch.jit.values import EnumMember
 from tabtorch.ops import aten
 
@@ -368,8 +369,8 @@ PRIM: dict[str, Callable[..., Any]] = {
 
 
 @cache
-def find(name: str) -> Callable[..., Any]:
-    """`torch.NAME` of an archive. RuntimeError for what is no operator; one that is not here raises when it is called."""
+def find(name: str, version: int) -> Callable[..., Any]:
+    """`torch.NAME` of an archive of `version`. RuntimeError for what is no operator; one that is not here raises when it is called."""
     if name in ANY:
         return ANY[name]
     host = HOST.get(name)
@@ -387,6 +388,6 @@ def find(name: str) -> Callable[..., Any]:
 
     @cache
     def operation() -> Callable[..., Any]:
-        return _operator(name)
+        return upgraded(name, version, _operator(name))
 
     return call

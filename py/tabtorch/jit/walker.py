@@ -37,9 +37,11 @@ def path(node: ast.AST) -> str | None:
 
 
 class Program:
-    """All code of an archive. `device`: where what the code creates on "cpu" or "cuda" goes; None for the default."""
+    """All code of an archive. `device`: where what the code creates on "cpu" or "cuda" goes; None for the default. `version`: the
+    archive's, which says what its operators mean."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, version: int) -> None:
+        self.version = version
         self.classes: dict[str, ScriptType] = {}
         self.functions: dict[str, Callable[..., Any]] = {}
         self.bodies: list[tuple[ast.FunctionDef, str, ScriptType | None, str]] = []
@@ -352,7 +354,7 @@ class Scope:
         if space == "torch" and name == "device":
             return self._apply(n, self.program.place)
         if space in ("torch", "ops.aten"):
-            return self._apply(n, operators.find(name))
+            return self._apply(n, operators.find(name, self.program.version))
         if space == "ops.prim" and name in operators.PRIM:
             return self._apply(n, operators.PRIM[name])
         if head != "__torch__":
