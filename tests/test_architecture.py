@@ -104,6 +104,8 @@ def test_the_table_of_layers() -> None:
 ATEN = ("ops/aten/activation_gradients.py", "ops/aten/loss_functions.py")
 #: how it is called in an exported program, and the table of ATen's schemas, which is generated
 EXPORT = {"export/lowering.py", "export/schemas_table.py"}
+#: what ONNX has an operator of the same name for
+ONNX = "onnx/exporting/elementwise.py"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,14 @@ EXPORT = {"export/lowering.py", "export/schemas_table.py"}
         ("erfcx", {"ops/rows/special.py", "engine/special_functions.py"}),
         (
             "hardswish",
-            {"ops/rows/activations.py", "ops/functional/activation.py", "nn/modules/activation.py", ATEN[0], *EXPORT},
+            {
+                "ops/rows/activations.py",
+                "ops/functional/activation.py",
+                "nn/modules/activation.py",
+                ATEN[0],
+                ONNX,
+                *EXPORT,
+            },
         ),
         ("huber_loss", {"ops/functional/loss.py", "nn/modules/loss.py", "amp/_policies.py", ATEN[1], *EXPORT}),
     ],

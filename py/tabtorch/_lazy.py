@@ -117,6 +117,7 @@ _MODULES = {
     "tape": "tabtorch.autograd.tape",
     "tensor": "tabtorch.core.tensor",
     "tensor_base": "tabtorch.core.tensor_base",
+    "block_products": "tabtorch.engine.block_products",
     "tiles": "tabtorch.engine.tiles",
     "to_host": "tabtorch.core.to_host",
     "torch": "tabtorch",

@@ -109,6 +109,17 @@ class _Safetensors(importlib.abc.MetaPathFinder):
         return found
 
 
+class _Torchao(importlib.abc.MetaPathFinder):
+    """`torchao.quantization` is tabtorch's names for packed weights, where no torchao is installed."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("torchao", "torchao.quantization", "torchao.quantization.quant_api"):
+            return None
+        return importlib.machinery.ModuleSpec(fullname, _Alias("tabtorch.packed.torchao"), is_package=True)
+
+
 class _Adapting(importlib.abc.Loader):
     """The loader of the installed `safetensors`."""
 
@@ -149,6 +160,7 @@ def _adapt(module: Any) -> None:
 
 _finder = _Finder()
 _safetensors = _Safetensors()
+_torchao = _Torchao()
 
 
 def install(cuda: bool = True) -> None:
@@ -166,6 +178,7 @@ def install(cuda: bool = True) -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
         sys.meta_path.insert(0, _safetensors)
+        sys.meta_path.append(_torchao)  # after those that find what is installed
         loaded = sys.modules.get("safetensors")
         if loaded is not None:
             _adapt(loaded)

@@ -14,6 +14,6 @@ def uninstall() -> None:
     for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
         del sys.modules[name]
     module = sys.modules["tabtorch.install"]
-    sys.meta_path[:] = [f for f in sys.meta_path if f not in (module._finder, module._safetensors)]
+    sys.meta_path[:] = [f for f in sys.meta_path if f not in (module._finder, module._safetensors, module._torchao)]
     tabtorch.__name__ = "tabtorch"
     sys.modules["tabtorch.base.device"]._cuda_alias = False

@@ -316,10 +316,21 @@ class Builder:
     def emit_row(self, g: Group) -> None:
         if g.O == 0:
             return
+        if g.kind == "contract" and self._of_blocks(g) and _lazy.block_products.emit(self, g):
+            return
         if g.kind == "contract" and _lazy.tiles.serves(self.target, self.nodes[_lazy.tiles.contraction(self, g)].inst):
             _lazy.tiles.emit(self, g)
         else:
             _lazy.rows.emit(self, g)
+
+    def _of_blocks(self, g: Group) -> bool:
+        """Whether an operand of a contraction is unpacked from blocks by who reads it, on a device with workgroups."""
+        return self.target.barriers and any(
+            s.buf is None and s.inst.op.blocks is not None
+            for p in g.nodes
+            if self.nodes[p].inst.op.rereads
+            for s in self.nodes[p].srcs
+        )
 
     # ---- the whole
 

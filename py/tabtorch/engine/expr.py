@@ -207,6 +207,8 @@ def _binary(op: str, a: Any, b: Any) -> Any:
         raise TypeError(f"{op} of {a.type} and {b.type}")
     if a.type == "u32" and a.op == "const" and b.op == "const" and op in ("add", "mul"):
         return const(a.value + b.value if op == "add" else a.value * b.value, "u32")
+    if a.type == "u32" and a.op == "const" and b.op == "const" and op in ("idiv", "imod") and b.value:
+        return const(a.value // b.value if op == "idiv" else a.value % b.value, "u32")
     if op == "add" and a.type == "u32":  # index arithmetic: keep the text short
         if a.op == "const" and a.value == 0:
             return b

@@ -24,6 +24,17 @@ class Over(NamedTuple):
     turned: bool = False  # the operands in the other order
 
 
+class Blocks(NamedTuple):
+    """What a map that unpacks blocks of `size` elements in `nbytes` bytes says of itself (`Op.blocks`).
+
+    value(block, place) is an element as an expression: `block.u8(at)` and `block.f16(at)` are its numbers, u32 and f32.
+    """
+
+    size: int
+    nbytes: int
+    value: Callable[[Any, Any], Any]
+
+
 class Op:
     """What a node does, and how the engine treats it: see the subclasses. `kind`: the name of that.
 
@@ -52,6 +63,8 @@ class Op:
     sliding = True
     #: the output starts as input 0, in whose place it is written where nobody else reads that
     in_place = False
+    #: of a map that unpacks bytes: its elements come in blocks (`Blocks`)
+    blocks: Any = None
     #: how much work an element is, in elements of a map
     weight = 1
 

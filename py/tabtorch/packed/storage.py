@@ -10,16 +10,23 @@ from typing import Any
 
 from tabtorch.engine.expr import cast, idiv, imod, minimum, where
 from tabtorch.engine.graph import Inst, Map, Node
+from tabtorch.engine.kinds import Blocks
 from tabtorch.engine.view import Meta
 from tabtorch.packed.formats import FORMATS, Block, Format, u
+from tabtorch.packed.schemes import SEPARATE, unpacking
 from tabtorch.storage import Storage
 
 
 class Unpack(Map):
     """A map from packed bytes to weights. It counts as no work: it is done where it is read, never by itself."""
 
-    __slots__ = ()
+    __slots__ = ("blocks",)
     weight = 0
+
+    def __init__(self, name: str, expr: Any, blocks: Blocks | None = None) -> None:
+        """cost: one, so that what a reader does before it multiplies (a conversion under autocast) leaves it what is computed again"""
+        super().__init__(name, expr, indexed=True, cost=1, sized=True)
+        self.blocks = blocks
 
 
 class PackedStorage(Storage):
@@ -104,5 +111,6 @@ def _at(f: Format) -> Any:
     return expr
 
 
-#: cost: one, so that what a reader does before it multiplies (a conversion under autocast) leaves it what is computed again
-BLOCKS = {name: Unpack("unpack " + name, _at(f), indexed=True, cost=1, sized=True) for name, f in FORMATS.items()}
+BLOCKS = {name: Unpack("unpack " + name, _at(f), Blocks(f.weights, f.nbytes, f.value)) for name, f in FORMATS.items()}
+#: of the schemes of several parts
+SEPARATED = {name: Unpack("unpack " + name, unpacking(s)) for name, s in SEPARATE.items()}

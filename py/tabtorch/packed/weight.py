@@ -14,7 +14,8 @@ from tabtorch.engine.graph import inst
 from tabtorch.engine.view import Meta, Size, contiguous_meta
 from tabtorch.nn.parameter import Parameter
 from tabtorch.packed.formats import FORMATS
-from tabtorch.packed.storage import BLOCKS, PackedStorage, Unpack
+from tabtorch.packed.schemes import SEPARATE, checking, require
+from tabtorch.packed.storage import BLOCKS, SEPARATED, PackedStorage, Unpack
 
 #: the types that a weight may show its values in
 SHOWN = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
@@ -27,19 +28,6 @@ class Scheme(NamedTuple):
     unpack: Unpack
     check: Callable[[Sequence[Tensor], tuple[int, ...], tuple[Any, ...]], None]
     halves: bool = False  # its parts are bytes, which are seen as half-precision numbers as well
-
-
-def require(holds: bool, what: str) -> None:
-    """ValueError unless it holds."""
-    if not holds:
-        raise ValueError(what)
-
-
-def require_part(part: Tensor, dtype: Any, shape: tuple[int, ...], what: str) -> None:
-    """ValueError unless a part is of that type and shape, and contiguous from the beginning of its memory."""
-    m = part._meta
-    have = f"{m.dtype} of {list(m.shape)}"
-    require(m.dtype is dtype and tuple(m.shape) == shape, f"{what} must be {dtype} of {list(shape)}, but is {have}")
 
 
 def _check_blocks(name: str) -> Callable[..., None]:
@@ -64,6 +52,7 @@ def _check_blocks(name: str) -> Callable[..., None]:
 
 #: every way to pack, by name
 SCHEMES = {name: Scheme(name, op, _check_blocks(name), halves=True) for name, op in BLOCKS.items()}
+SCHEMES |= {s.name: Scheme(s.name, SEPARATED[s.name], checking(s)) for s in SEPARATE.values()}
 
 
 class Packed(Parameter):  # type: ignore[metaclass]
