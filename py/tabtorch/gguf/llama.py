@@ -1,80 +1,22 @@
-"""Models of the llama family (llama, qwen2, qwen3) over the tensors of a GGUF file, with keys and values kept in place.
+"""Models of the llama family over the tensors of a GGUF file, with keys and values kept in place.
 
 A step of decoding does the same to the same buffers at every position, for the position is a tensor: its plan is made once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import tabtorch as torch
 from tabtorch import nn
+from tabtorch.gguf.config import Config, angles, config
+from tabtorch.gguf.generating import Generating
 from tabtorch.gguf.header import GGUFError
-from tabtorch.gguf.reader import GGUF, load
+from tabtorch.gguf.reader import GGUF, load, load_async
+from tabtorch.gguf.tokenizer import Tokenizer
 from tabtorch.nn import functional as F
 from tabtorch.packed import Packed
-
-#: architecture -> whether the two numbers that a rotation turns are half a head apart (NeoX), and not neighbours
-_NEOX = {"llama": False, "qwen2": True, "qwen3": True}
-
-
-class Config(NamedTuple):
-    """Sizes of a model. base: of the angles of positions, which are divided by `scale`; context: what it was made for."""
-
-    arch: str
-    blocks: int
-    width: int
-    inner: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    base: float
-    scale: float
-    eps: float
-    context: int
-
-
-def _config(metadata: dict[str, Any]) -> Config:
-    arch = metadata.get("general.architecture")
-    if arch not in _NEOX:
-        raise GGUFError(f"the architecture {arch!r} is not supported; {', '.join(_NEOX)} are")
-
-    def number(key: str, default: Any = None, kind: Any = int) -> Any:
-        value = metadata.get(f"{arch}.{key}", default)
-        if isinstance(value, bool) or not isinstance(value, (int, kind)) or not 0 < value < 2**31:
-            raise GGUFError(f"{arch}.{key} must be a positive number, and not {value!r}")
-        return kind(value)
-
-    if metadata.get(f"{arch}.expert_count"):
-        raise GGUFError("mixtures of experts are not supported")
-    scaling = metadata.get(f"{arch}.rope.scaling.type", "none")
-    if scaling not in ("none", "linear"):
-        raise GGUFError(f"positions that are scaled by {scaling!r} are not supported")
-    width, heads = number("embedding_length"), number("attention.head_count")
-    head_dim = number("attention.key_length", width // heads)
-    if number("attention.value_length", head_dim) != head_dim:
-        raise GGUFError("heads of keys and values must have one size")
-    if number("rope.dimension_count", head_dim) != head_dim:
-        raise GGUFError("positions that turn a part of each head are not supported")
-    if metadata.get(f"{arch}.rope.scale_linear", 1.0) != 1.0 or metadata.get(f"{arch}.attention.sliding_window"):
-        raise GGUFError("rope.scale_linear and attention.sliding_window are not supported")
-    c = Config(
-        arch,
-        number("block_count"),
-        width,
-        number("feed_forward_length"),
-        heads,
-        number("attention.head_count_kv", heads),
-        head_dim,
-        number("rope.freq_base", 10000.0, float),
-        number("rope.scaling.factor", 1.0, float) if scaling == "linear" else 1.0,
-        number("attention.layer_norm_rms_epsilon", 1e-6, float),
-        number("context_length"),
-    )
-    if c.heads % c.kv_heads or c.head_dim % 2:
-        raise GGUFError(f"{c.heads} heads, {c.kv_heads} of keys, of {c.head_dim} numbers do not fit")
-    return c
 
 
 class _Taking:
@@ -111,15 +53,22 @@ class Linear(nn.Module):
 
 
 class Norm(nn.Module):
-    """Root mean square normalization over the last dimension."""
+    """Root mean square normalization over the last dimension, or LayerNorm where the architecture has that."""
 
-    def __init__(self, weight: Any, eps: float) -> None:
+    def __init__(self, take: _Taking, name: str, size: int, c: Config) -> None:
         super().__init__()
-        self.weight = weight
-        self.eps = eps
+        self.weight = take(name + ".weight", size)
+        self.bias = take(name + ".bias", size, optional=True) if c.family.layer_norm else None
+        self.centred = c.family.layer_norm
+        self.eps = c.eps
 
     def forward(self, x: Any) -> Any:
-        return F.rms_norm(x, (x.shape[-1],), self.weight.to(x.dtype), self.eps)
+        weight = self.weight.to(x.dtype)
+        if self.centred:
+            return F.layer_norm(
+                x, (x.shape[-1],), weight, None if self.bias is None else self.bias.to(x.dtype), self.eps
+            )
+        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
 
 
 class Attention(nn.Module):
@@ -128,73 +77,127 @@ class Attention(nn.Module):
     keys: Any
     values: Any
 
-    def __init__(self, take: _Taking, name: str, c: Config, length: int, device: Any) -> None:
+    def __init__(self, take: _Taking, number: int, c: Config, length: int, device: Any) -> None:
         super().__init__()
         self.c = c
-        self.neox = _NEOX[c.arch]
-        self.q = Linear(take, name + "attn_q", c.width, c.heads * c.head_dim)
-        self.k = Linear(take, name + "attn_k", c.width, c.kv_heads * c.head_dim)
-        self.v = Linear(take, name + "attn_v", c.width, c.kv_heads * c.head_dim)
-        self.output = Linear(take, name + "attn_output", c.heads * c.head_dim, c.width)
+        name, outs, kv = f"blk.{number}.", c.heads * c.head_dim, c.kv_heads * c.head_dim
+        if c.family.fused:
+            self.qkv = Linear(take, name + "attn_qkv", c.width, outs + 2 * kv)
+        else:
+            self.q = Linear(take, name + "attn_q", c.width, outs)
+            self.k = Linear(take, name + "attn_k", c.width, kv)
+            self.v = Linear(take, name + "attn_v", c.width, kv)
+        self.output = Linear(take, name + "attn_output", outs, c.width)
         self.q_norm = self.k_norm = None
-        if c.arch == "qwen3":
-            self.q_norm = Norm(take(name + "attn_q_norm.weight", c.head_dim), c.eps)
-            self.k_norm = Norm(take(name + "attn_k_norm.weight", c.head_dim), c.eps)
+        if c.family.head_norms:
+            self.q_norm = Norm(take, name + "attn_q_norm", c.head_dim, c)
+            self.k_norm = Norm(take, name + "attn_k_norm", c.head_dim, c)
+        self.turned = not c.family.unturned or (number + 1) % c.family.unturned != 0
         for held in ("keys", "values"):
             room = torch.zeros(1, c.kv_heads, length, c.head_dim, device=device)
             self.register_buffer(held, room, persistent=False)
 
     def _rotated(self, x: Any, cos: Any, sin: Any) -> Any:
-        """(1, heads, T, head_dim), turned by the angles (T, head_dim / 2)."""
-        if self.neox:
-            a, b = x.chunk(2, -1)
-            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+        """(1, heads, T, head_dim), whose first numbers are turned by the angles (T, rotated / 2)."""
+        if not self.turned:
+            return x
+        n = self.c.rotated
+        rest = (x[..., n:],) if n < self.c.head_dim else ()
+        if self.c.family.neox:
+            a, b = x[..., :n].chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin, *rest), -1)
+        a, b = x[..., 0:n:2], x[..., 1:n:2]
+        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+        return torch.cat((turned, *rest), -1) if rest else turned
 
     def forward(self, x: Any, at: Any, cos: Any, sin: Any, mask: Any) -> Any:
         """x (1, T, width), whose keys and values are written to the places `at` (T,)."""
         c, n = self.c, x.shape[1]
-        q = self.q(x).view(1, n, c.heads, c.head_dim)
-        k = self.k(x).view(1, n, c.kv_heads, c.head_dim)
+        if c.family.fused:
+            q, k, v = self.qkv(x).split([c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim], -1)
+        else:
+            q, k, v = self.q(x), self.k(x), self.v(x)
+        q, k = q.reshape(1, n, c.heads, c.head_dim), k.reshape(1, n, c.kv_heads, c.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        v = self.v(x).view(1, n, c.kv_heads, c.head_dim)
+        v = v.reshape(1, n, c.kv_heads, c.head_dim)
         q = self._rotated(q.transpose(1, 2), cos, sin)
         self.keys.index_copy_(2, at, self._rotated(k.transpose(1, 2), cos, sin))
         self.values.index_copy_(2, at, v.transpose(1, 2))
-        y = F.scaled_dot_product_attention(q, self.keys, self.values, mask, enable_gqa=True)
+        y = self._capped(q, mask) if c.attention_cap else self._attended(q, mask)
         return self.output(y.transpose(1, 2).reshape(1, n, c.heads * c.head_dim))
+
+    def _attended(self, q: Any, mask: Any) -> Any:
+        return F.scaled_dot_product_attention(q, self.keys, self.values, mask, scale=self.c.query, enable_gqa=True)
+
+    def _capped(self, q: Any, mask: Any) -> Any:
+        """As `_attended`, where products of queries and keys are kept below a number."""
+        c, n = self.c, q.shape[2]
+        grouped = q.reshape(1, c.kv_heads, c.heads // c.kv_heads, n, c.head_dim)
+        score = (grouped * c.query) @ self.keys.unsqueeze(2).transpose(-1, -2)
+        score = (score / c.attention_cap).tanh() * c.attention_cap
+        weights = score.masked_fill(~mask, -float("inf")).softmax(-1)
+        return (weights @ self.values.unsqueeze(2)).reshape(1, c.heads, n, c.head_dim)
+
+
+class Network(nn.Module):
+    """The network of a block: gated, but for architectures with LayerNorm."""
+
+    def __init__(self, take: _Taking, name: str, c: Config) -> None:
+        super().__init__()
+        self.gelu = c.family.gemma or c.family.layer_norm
+        self.gate = None if c.family.fused or c.family.layer_norm else Linear(take, name + "ffn_gate", c.width, c.inner)
+        self.halves = c.family.fused
+        self.up = Linear(take, name + "ffn_up", c.width, 2 * c.inner if self.halves else c.inner)
+        self.down = Linear(take, name + "ffn_down", c.inner, c.width)
+
+    def _activated(self, x: Any) -> Any:
+        return F.gelu(x, approximate="tanh") if self.gelu else F.silu(x)
+
+    def forward(self, x: Any) -> Any:
+        """(1, T, width) to the same."""
+        h = self.up(x)
+        if self.halves:
+            gate, h = h.chunk(2, -1)
+            return self.down(self._activated(gate) * h)
+        if self.gate is None:
+            return self.down(self._activated(h))
+        return self.down(self._activated(self.gate(x)) * h)
 
 
 class Block(nn.Module):
-    """Attention and a gated network, each added to what comes in."""
+    """Attention and a network, each added to what comes in."""
 
-    def __init__(self, take: _Taking, name: str, c: Config, length: int, device: Any) -> None:
+    def __init__(self, take: _Taking, number: int, c: Config, length: int, device: Any) -> None:
         super().__init__()
-        self.attn_norm = Norm(take(name + "attn_norm.weight", c.width), c.eps)
-        self.attn = Attention(take, name, c, length, device)
-        self.ffn_norm = Norm(take(name + "ffn_norm.weight", c.width), c.eps)
-        self.gate = Linear(take, name + "ffn_gate", c.width, c.inner)
-        self.up = Linear(take, name + "ffn_up", c.width, c.inner)
-        self.down = Linear(take, name + "ffn_down", c.inner, c.width)
+        name = f"blk.{number}."
+        self.attn_norm = Norm(take, name + "attn_norm", c.width, c)
+        self.attn = Attention(take, number, c, length, device)
+        self.ffn_norm = Norm(take, name + "ffn_norm", c.width, c)
+        self.network = Network(take, name, c)
+        self.attn_post = self.ffn_post = None
+        if c.family.post_norms:
+            self.attn_post = Norm(take, name + "post_attention_norm", c.width, c)
+            self.ffn_post = Norm(take, name + "post_ffw_norm", c.width, c)
 
     def forward(self, x: Any, *places: Any) -> Any:
         """(1, T, width) to the same."""
-        x = x + self.attn(self.attn_norm(x), *places)
-        h = self.ffn_norm(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        y = self.attn(self.attn_norm(x), *places)
+        x = x + (y if self.attn_post is None else self.attn_post(y))
+        y = self.network(self.ffn_norm(x))
+        return x + (y if self.ffn_post is None else self.ffn_post(y))
 
 
-class Llama(nn.Module):
-    """A model of the llama family for one sequence at a time, of at most `length` tokens. It computes in float32."""
+class Llama(Generating, nn.Module):
+    """A model of the llama family for one sequence at a time, of at most `length` tokens. It computes in float32.
 
-    cos: Any
-    sin: Any
+    `generate` writes texts, of a prompt or of a talk; `forward` gives logits.
+    """
 
     def __init__(self, file: GGUF, length: int | None = None) -> None:
         super().__init__()
-        c = self.config = _config(file.metadata)
+        c = self.config = config(file.metadata)
+        self.metadata = file.metadata
         self.length = min(c.context, 4096) if length is None else length
         if not 0 < self.length <= c.context:
             raise ValueError(f"length must be from 1 to the model's context of {c.context}, and not {length}")
@@ -202,23 +205,37 @@ class Llama(nn.Module):
             raise GGUFError(f"a model of {c.blocks} blocks has more than {len(file.tensors)} tensors")
         take = _Taking(file.tensors)
         embd = file.tensors.get("token_embd.weight")
-        vocabulary = embd.shape[0] if embd is not None and embd.ndim == 2 else 0
-        self.token_embd = take("token_embd.weight", vocabulary, c.width)
+        self.vocabulary = embd.shape[0] if embd is not None and embd.ndim == 2 else 0
+        self.token_embd = take("token_embd.weight", self.vocabulary, c.width)
         device = self.token_embd.device
-        self.blocks = nn.ModuleList(Block(take, f"blk.{k}.", c, self.length, device) for k in range(c.blocks))
-        self.output_norm = Norm(take("output_norm.weight", c.width), c.eps)
-        output = take("output.weight", vocabulary, c.width, optional=True)
+        self.blocks = nn.ModuleList(Block(take, k, c, self.length, device) for k in range(c.blocks))
+        self.output_norm = Norm(take, "output_norm", c.width, c)
+        output = take("output.weight", self.vocabulary, c.width, optional=True)
         self.output = self.token_embd if output is None else output
-        factors = take("rope_freqs.weight", c.head_dim // 2, optional=True)
+        self.output_bias = take("output.bias", self.vocabulary, optional=True)
+        factors = take("rope_freqs.weight", c.rotated // 2, optional=True)
+        long, short = (take(f"rope_factors_{n}.weight", c.rotated // 2, optional=True) for n in ("long", "short"))
+        if long is not None and short is not None:
+            factors = long if self.length > c.original else short
+        elif c.scaling == "longrope":
+            raise GGUFError("the file has no tensors 'rope_factors_long.weight' and 'rope_factors_short.weight'")
         if take.left:
             raise GGUFError(f"the file has tensors that no {c.arch} has: {', '.join(sorted(take.left)[:4])}")
-        even = torch.arange(0, c.head_dim, 2, dtype=torch.float32, device=device)
-        inverse = 1.0 / (c.base ** (even / c.head_dim))
-        if factors is not None:
-            inverse = inverse / factors
-        angles = torch.outer(torch.arange(self.length, dtype=torch.float32, device=device) / c.scale, inverse)
-        self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
+        for name, local in (("", False), ("local_", True)):
+            if not local or any(c.windows):
+                cos, sin = angles(c, self.length, factors, device, local)
+                self.register_buffer(name + "cos", cos, persistent=False)
+                self.register_buffer(name + "sin", sin, persistent=False)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The file's vocabulary. GGUFError where it has none that is supported."""
+        return Tokenizer(self.metadata)
+
+    @property
+    def device(self) -> Any:
+        """Where it computes."""
+        return self.token_embd.device
 
     @torch.no_grad()
     def forward(self, ids: Any, position: Any = 0) -> Any:
@@ -227,72 +244,30 @@ class Llama(nn.Module):
         Keys and values of the tokens before must have been written, by calls with them. ValueError where a number reaches
         beyond `length`.
         """
+        self.forget()
         return self._logits(self._hidden(ids, position))
 
     def _logits(self, x: Any) -> Any:
-        return F.linear(self.output_norm(x), self.output.to(x.dtype))
+        bias, cap = self.output_bias, self.config.final_cap
+        y = F.linear(self.output_norm(x), self.output.to(x.dtype), None if bias is None else bias.to(x.dtype))
+        return (y / cap).tanh() * cap if cap else y
 
     def _hidden(self, ids: Any, position: Any) -> Any:
-        n = ids.shape[1]
+        n, c = ids.shape[1], self.config
         if not isinstance(position, torch.Tensor) and not 0 <= position <= self.length - n:
             raise ValueError(f"{n} tokens from {position} on are more than the model's {self.length}")
         at = torch.arange(n, device=ids.device) + position
-        mask = torch.arange(self.length, device=ids.device) <= at[:, None]
-        cos, sin = self.cos[at], self.sin[at]
+        before = torch.arange(self.length, device=ids.device)
+        mask = before <= at[:, None]
+        seen = {0: (at, self.cos[at], self.sin[at], mask)}
+        for window in set(c.windows) - {0}:
+            seen[window] = (at, self.local_cos[at], self.local_sin[at], mask & (before > at[:, None] - window))
         x = F.embedding(ids, self.token_embd).float()
-        for block in self.blocks:
-            x = block(x, at, cos, sin, mask)
+        if c.family.gemma:
+            x = x * c.width**0.5
+        for block, window in zip(self.blocks, c.windows):
+            x = block(x, *seen[window])
         return x
-
-    @torch.no_grad()
-    def generate(
-        self,
-        ids: Sequence[int],
-        max_new_tokens: int,
-        *,
-        temperature: float = 0.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int | None = None,
-        stop: Collection[int] = (),
-    ) -> Iterator[int]:
-        """The tokens after `ids`, as they come; one of `stop` is the last, and so is the one that fills `length`.
-
-        temperature: 0 takes the likeliest. top_k: of the k likeliest only (0: of all). top_p: of the likeliest that have this
-        probability together. seed: of the draws. ValueError for no tokens, or more than `length`.
-        """
-        if not len(ids):
-            raise ValueError("there must be a token to begin with")
-        device = self.cos.device
-        generator = None
-        if temperature > 0 and seed is not None:
-            generator = torch.Generator(device=device).manual_seed(seed)
-        hidden = self._hidden(torch.tensor([list(ids)], device=device), 0)
-        token = _pick(self._logits(hidden[:, -1:])[0, 0], temperature, top_k, top_p, generator)
-        position = torch.tensor(len(ids), device=device)
-        for left in range(min(max_new_tokens, self.length - len(ids) + 1) - 1, -1, -1):
-            chosen = int(token.item())
-            yield chosen
-            if chosen in stop or not left:
-                return
-            with torch.no_grad():
-                logits = self._logits(self._hidden(token.view(1, 1), position))
-                token = _pick(logits[0, 0], temperature, top_k, top_p, generator)
-                position = position + 1
-
-
-def _pick(logits: Any, temperature: float, top_k: int, top_p: float, generator: Any) -> Any:
-    """A token (a tensor of one number), as the logits (vocabulary,) have it."""
-    if temperature <= 0:
-        return logits.argmax(-1)
-    logits = logits / temperature
-    if 0 < top_k < logits.shape[0]:
-        logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], -float("inf"))
-    if top_p >= 1:
-        return torch.multinomial(logits.softmax(-1), 1, generator=generator)
-    p, order = logits.softmax(-1).sort(descending=True)
-    p = torch.where(p.cumsum(-1) - p < top_p, p, 0.0)
-    return order[torch.multinomial(p, 1, generator=generator)]
 
 
 def model(source: Any, *, length: int | None = None, **options: Any) -> Llama:
@@ -302,3 +277,8 @@ def model(source: Any, *, length: int | None = None, **options: Any) -> Llama:
     model of an architecture that is supported, or tensors that do not fit.
     """
     return Llama(source if isinstance(source, GGUF) else load(source, **options), length)
+
+
+async def model_async(source: Any, *, length: int | None = None, **options: Any) -> Llama:
+    """As `model`, without blocking while the file comes."""
+    return Llama(source if isinstance(source, GGUF) else await load_async(source, **options), length)
