@@ -116,7 +116,7 @@ endef
 # Fresh seeds, for so long each; one that fails is printed, and can be asked for again.
 FUZZERS := "fuzz.aliases" "fuzz.compiled" "fuzz.compiled --device webgpu" \
   "wasm -m fuzz.aliases" "wasm -m fuzz.compiled" "wasm -m fuzz.compiled --device webgpu" \
-  "fuzz.backend" "fuzz.threads --programs 1000000" "fuzz.files --programs 1000000 -j $(JOBS)"
+  "fuzz.backend" "fuzz.scripted" "fuzz.threads --programs 1000000" "fuzz.files --programs 1000000 -j $(JOBS)"
 
 fuzz: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
 	$(call each,$(FUZZERS),--seconds $(SECONDS) --results $(RESULTS)/fuzz.jsonl)

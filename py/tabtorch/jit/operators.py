@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
 from tabtorch.core.tensor import Tensor
-from tabtorch.jit import Error
+from tabtorch.jit import Error, numbers, texts
 from tabtorch.jit.upgraders import upgraded
 from tabtorch.jit.values import EnumMember
 from tabtorch.ops import aten
@@ -29,10 +28,16 @@ NUMBER_OF = {d: n for n, d in NUMBERS.items() if d is not None}
 #: what gives a list where the function here gives a tuple
 LISTS = set(
     "size stride split split_with_sizes chunk unbind tensor_split hsplit vsplit dsplit meshgrid broadcast_tensors "
-    "unsafe_chunk unsafe_split unsafe_split_with_sizes sym_size nonzero_numpy".split()
+    "unsafe_chunk unsafe_split unsafe_split_with_sizes sym_size".split()
 )
 #: where a type stands by position
-_DTYPE_AT = {"softmax": 2, "log_softmax": 2, "special_softmax": 2}
+_DTYPE_AT = {
+    "softmax": 2,
+    "log_softmax": 2,
+    "special_softmax": 2,
+    "_softmax_backward_data": 3,
+    "_log_softmax_backward_data": 3,
+}
 #: functions that `lookup` finds and that are no operators of ATen: they take functions or memory, or are of Python
 REFUSED = set(
     "apply_ map_ map2_ as_subclass from_dlpack from_numpy frombuffer from_file save importlib guard read numpy storage "
@@ -128,79 +133,6 @@ _SCALED = ("add", "sub", "add_", "sub_", "rsub")
 
 # ---- on the host
 
-_LOW, _SPAN = -(2**63), 2**64
-
-
-def _wrap(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of whole numbers of 64 bits, which go round; of others, as it is."""
-
-    def call(*args: Any) -> Any:
-        made = f(*args)
-        return (made - _LOW) % _SPAN + _LOW if type(made) is int else made
-
-    return call
-
-
-def _ieee(f: Any, pole: float = math.inf) -> Callable[..., float]:
-    """A function of floats that gives what C does where Python's raises."""
-
-    def call(*args: Any) -> float:
-        try:
-            return f(*args)
-        except OverflowError:
-            return math.inf
-        except ValueError:
-            return pole if args == (0,) else math.nan
-
-    return call
-
-
-def _div(a: Any, b: Any) -> float:
-    if b == 0:
-        return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
-    return float(a / b)
-
-
-def _whole(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def call(a: Any, b: Any) -> Any:
-        if b == 0 and type(a) is int and type(b) is int:
-            raise RuntimeError("division by 0")
-        return f(a, b) if b else math.nan
-
-    return call
-
-
-def _power(a: Any, b: Any) -> Any:
-    try:
-        return math.pow(a, b)
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.inf if a == 0 else math.nan
-
-
-def text(x: Any, inside: bool = False) -> str:
-    """A value as TorchScript prints it: 2.0 is `2.`."""
-    if type(x) is float:
-        if x != x or math.isinf(x):
-            return str(x)
-        shown = format(x, ".17g") if float(format(x, ".6g")) != x or inside else format(x, ".6g")
-        shown = format(x, ".6g") if float(format(x, ".6g")) == x and "e" not in format(x, ".6g") else shown
-        return shown + ("." if shown.lstrip("-").isdigit() else "")
-    if isinstance(x, (list, tuple)):
-        a, b = "[]" if isinstance(x, list) else "()"
-        return a + ", ".join(text(v, True) for v in x) + b
-    if isinstance(x, dict):
-        return "{" + ", ".join(f"{text(k, True)}: {text(v, True)}" for k, v in x.items()) + "}"
-    return str(x)
-
-
-def _format(pattern: str, *values: Any) -> str:
-    parts = pattern.split("{}")
-    if len(parts) - 1 > len(values):
-        raise RuntimeError("Too few arguments for format string: " + pattern)
-    return "".join(p + (text(v) if i < len(parts) - 1 else "") for i, (p, v) in enumerate(zip(parts, [*values, ""])))
-
 
 def _set_item(c: Any, i: Any, v: Any) -> Any:
     c[i] = v
@@ -235,10 +167,6 @@ def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
-def _slot(name: str) -> Callable[..., Any]:
-    return lambda x, *args: getattr(x, name)(*args)
-
-
 #: for whatever values
 ANY: dict[str, Callable[..., Any]] = {
     "__is__": operator.is_,
@@ -247,8 +175,9 @@ ANY: dict[str, Callable[..., Any]] = {
     "len": len,
     "list": list,
     "dict": dict,
-    "str": text,
-    "format": _format,
+    "str": texts.text,
+    "format": texts.FUNCTIONS["format"],
+    "percentFormat": texts.FUNCTIONS["percentFormat"],
     "append": lambda x, v: x.append(v),
     "extend": lambda x, v: x.extend(v),
     "insert": lambda x, i, v: x.insert(i, v),
@@ -270,6 +199,7 @@ ANY: dict[str, Callable[..., Any]] = {
     "ScalarImplicit": lambda x: x.item(),
     "wait": lambda x: x,
     "device": lambda *a: Device(*a),
+    "nonzero_numpy": lambda x: list(x.nonzero(as_tuple=True)),
 }
 
 
@@ -279,42 +209,19 @@ def _unwrap(x: Any) -> Any:
     return x
 
 
+def _shared(name: str, of_text: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A function that lists and dicts have, and texts too, by other rules."""
+    return lambda x, *args: of_text(x, *args) if of_text and isinstance(x, str) else getattr(x, name)(*args)
+
+
 #: for numbers, texts, lists and dicts; a tensor among the first two goes to ATen's operator
 HOST: dict[str, Callable[..., Any]] = {
-    "add": _wrap(operator.add),
-    "sub": _wrap(operator.sub),
-    "mul": _wrap(operator.mul),
-    "neg": _wrap(operator.neg),
-    "div": _div,
-    "floordiv": _whole(operator.floordiv),
-    "remainder": _whole(operator.mod),
-    "divmod": _whole(divmod),
-    "pow": _power,
-    "round": lambda x: float(round(x)) if math.isfinite(x) else x,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "sum": sum,
+    **numbers.FUNCTIONS,
+    **texts.FUNCTIONS,
+    "sum": lambda x: sum(x) if x else 0,
     "any": any,
     "all": all,
     "sorted": sorted,
-    "gcd": math.gcd,
-    "isnan": math.isnan,
-    "isinf": math.isinf,
-    "isfinite": math.isfinite,
-    "fabs": lambda x: float(abs(x)),
-    "fmod": _ieee(math.fmod),
-    "atan2": _ieee(math.atan2),
-    "log": _ieee(math.log, -math.inf),
-    "log2": _ieee(math.log2, -math.inf),
-    "log10": _ieee(math.log10, -math.inf),
-    "log1p": _ieee(math.log1p),
-    **{n: _ieee(getattr(math, n)) for n in "sqrt exp expm1 sin cos tan asin acos atan sinh cosh tanh erf erfc".split()},
-    **{n: getattr(operator, n) for n in ("eq", "ne", "lt", "le", "gt", "ge")},
-    "__and__": operator.and_,
-    "__or__": operator.or_,
-    "__xor__": operator.xor,
-    "__lshift__": _wrap(operator.lshift),
-    "__rshift__": operator.rshift,
     "__contains__": operator.contains,
     "select": operator.getitem,
     "slice": _slice,
@@ -324,15 +231,12 @@ HOST: dict[str, Callable[..., Any]] = {
     "keys": lambda x: list(x.keys()),
     "values": lambda x: list(x.values()),
     "get": lambda d, k, default=None: d.get(k, default),
-    "ord": ord,
-    "chr": chr,
     "add_": lambda x, y: x.__iadd__(y),
+    "Size": list,
+    "hash": hash,
     **{
-        n: _slot(n)
-        for n in (
-            "pop remove reverse clear index count update setdefault popitem lower upper strip lstrip rstrip split join find "
-            "replace startswith endswith title capitalize isdigit isalpha isupper islower"
-        ).split()
+        n: _shared(n, texts.FUNCTIONS.get(n))
+        for n in "pop remove reverse clear index count update setdefault popitem".split()
     },
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tabtorch.base.device import device as Device
-from tabtorch.jit import operators
+from tabtorch.jit import numbers, operators, texts
 from tabtorch.jit.values import EnumMember, ScriptObject, ScriptType, attribute, is_a, named_tuple, set_attribute
 
 Frame = dict[str, Any]
@@ -406,7 +406,7 @@ class Scope:
         if name in ("annotate", "unchecked_cast") and len(n.args) == 2:
             of, kind = self.value(n.args[1]), path(n.args[0])
             if kind in ("int", "float", "bool"):
-                to = {"int": int, "float": float, "bool": bool}[kind]
+                to: Callable[[Any], Any] = {"int": numbers.whole, "float": float, "bool": bool}[kind]  # type: ignore[assignment]
                 return lambda f: v if isinstance(v := of(f), (int, float, str, type(None))) else to(v)
             script = find(kind or "")
             if script is not None and script.kind == "NamedTuple":
@@ -423,11 +423,19 @@ class Scope:
         if name == "fork" and len(n.args) == 1:
             of = self.value(n.args[0])
             return lambda f: _function(of(f))()
-        simple = {"int": int, "float": float, "bool": bool, "str": operators.text, "range": range, "complex": complex}
+        simple = {
+            "int": numbers.whole,
+            "float": numbers.floating,
+            "bool": bool,
+            "str": texts.text,
+            "range": range,
+            "complex": complex,
+            "sorted": sorted,
+        }
         if name in simple:
             return self._apply(n, simple[name])
         if name == "print":
-            return self._apply(n, lambda *a: print(*[operators.text(x) for x in a]))
+            return self._apply(n, lambda *a: print(*[texts.text(x) for x in a]))
         raise refuse(f"the function {name!r}", n)
 
 

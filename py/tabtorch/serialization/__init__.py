@@ -307,7 +307,10 @@ def _record(records: zip_archive.Directory, name: str) -> zip_archive.Record:
 def _check_head(records: zip_archive.Directory) -> Work:
     """The records in which an archive says what it is. RuntimeError, ValueError, NotImplementedError for what is not read."""
     if "constants.pkl" in records.names:
-        raise RuntimeError("the file is a TorchScript archive, which tabtorch cannot run: save its state_dict instead")
+        raise RuntimeError(
+            "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``: it is a module with its code, which "
+            "torch.jit.load reads"
+        )
     found: dict[str, bytes | None] = {}
     for name in (
         ".data/version",

@@ -142,6 +142,7 @@ def _bounded(suffix: str) -> Any:
                 " * (Tensor input, Number min = None, Number max = None, *, Tensor out = None)\n"
             ) from None
 
+    clamp.__name__ += suffix
     return clamp
 
 

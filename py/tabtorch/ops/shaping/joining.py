@@ -329,11 +329,16 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of vectors, as views: "ij" is matrix order; "xy" exchanges the first two dimensions."""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
+    if not tensors:
+        raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in tensors:
         if t._meta.ndim > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got:  {t._meta.ndim}")
+        for what in ("dtype", "device"):
+            if getattr(t, what) != getattr(tensors[0], what):
+                raise RuntimeError(f"meshgrid expects all tensors to have the same {what}")
     ts = list(tensors)
     swap = indexing == "xy" and len(ts) >= 2
     if swap:
