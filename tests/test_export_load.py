@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
-import json
 import warnings
-import zipfile
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +15,7 @@ import export_models
 import tabtorch
 from conformance.compare import same
 from conformance.translate import Translator, tensors
+from fuzz.exported_files import rewritten
 from tabtorch import export
 
 CASES = export_models.cases(torch)
@@ -145,84 +142,6 @@ def test_checks_of_inputs() -> None:
         ep(1)
 
 
-def _rewritten(archive: bytes, change: Any) -> bytes:
-    """The archive with another program."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            new.writestr(name, change(data) if name.endswith("models/model.json") else data)
-    return out.getvalue()
-
-
-def _mutated(value: Any, random: Random) -> Any:
-    """JSON with something else at one place."""
-    if isinstance(value, (dict, list)) and value and random.random() < 0.93:
-        key = random.choice(list(value)) if isinstance(value, dict) else random.randrange(len(value))
-        found = dict(value) if isinstance(value, dict) else list(value)
-        if random.random() < 0.05:
-            del found[key]
-        else:
-            found[key] = _mutated(found[key], random)
-        return found
-    if isinstance(value, str):
-        return random.choice(["", value + "x", "torch.ops.aten.add.Tensor", "os.system", "9**9**9", "(" * 500, 3])
-    return random.choice([None, -1, 2**70, 1e400, "x", [], {}, [value], {"as_int": 2**40}, True])
-
-
-HOSTILE = (
-    RuntimeError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    IndexError,
-    AssertionError,
-    KeyError,
-    OverflowError,
-)
-
-
-@pytest.mark.parametrize("name", ["cnn", "gpt", "containers", "numbers_of_sizes"])
-def test_mutated_programs(name: str) -> None:
-    """Of a program with something else in it: another program, or an error of reading; of running only where it could be read."""
-    archive, _, args, _ = exported(name, False)
-    given = tuple(map(Translator("cpu"), args))
-    refused = 0
-    for seed in range(150):
-        random = Random(seed)
-
-        def change(data: bytes, random: Random = random) -> bytes:
-            program = json.loads(data)
-            for _ in range(random.randint(1, 3)):
-                program = _mutated(program, random)
-            return json.dumps(program).encode()
-
-        try:
-            module = export.load(_rewritten(archive, change), map_location="cpu").module()
-        except (RuntimeError, NotImplementedError, TypeError):
-            refused += 1
-            continue
-        with contextlib.suppress(*HOSTILE), tabtorch.no_grad():
-            module(*given)
-    assert refused > 10
-
-
-def test_damaged_archives() -> None:
-    """Bytes that are others, or not all there: an error, or a program."""
-    archive, _, _, _ = exported("linear", False)
-    for seed in range(150):
-        random = Random(seed)
-        data = bytearray(archive[: random.randrange(len(archive))] if seed % 3 == 0 else archive)
-        for _ in range(random.randint(1, 8)):
-            if data:
-                data[random.randrange(len(data))] = random.randrange(256)
-        with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):
-            export.load(bytes(data), map_location="cpu").module()
-    with pytest.raises(RuntimeError):
-        export.load(b"", map_location="cpu")
-
-
 def test_other_files_are_named() -> None:
     saved = io.BytesIO()
     torch.save({"a": torch.ones(2)}, saved)
@@ -230,9 +149,9 @@ def test_other_files_are_named() -> None:
         export.load(saved.getvalue())
     archive, _, _, _ = exported("linear", False)
     with pytest.raises(export.SerializeError, match=r"Serialized schema version 9\.20 does not match"):
-        export.load(_rewritten(archive, lambda d: d.replace(b'"major": 8', b'"major": 9')), map_location="cpu")
+        export.load(rewritten(archive, lambda d: d.replace(b'"major": 8', b'"major": 9')), map_location="cpu")
     with pytest.raises(NotImplementedError, match=r"no operator torch\.ops\.aten\.lineal\.default"):
-        changed = _rewritten(archive, lambda d: d.replace(b"aten.linear.default", b"aten.lineal.default"))
+        changed = rewritten(archive, lambda d: d.replace(b"aten.linear.default", b"aten.lineal.default"))
         export.load(changed, map_location="cpu").module()
 
 

@@ -81,3 +81,35 @@ def test_equal(name: str, core: bool) -> None:
             same(w, g.detach(), lambda dtype: (2e-4, 2e-5), where=name, values=True)
         first = next(k for k in want if isinstance(want[k], torch.Tensor))
         same(want[first], got[first].detach(), lambda dtype: (2e-4, 2e-5), where=first, values=True)
+
+
+def test_cache() -> None:
+    """A cache of keys and values goes in as a dict of its parts, or as what an earlier call gave."""
+    from transformers.integrations import executorch
+
+    executorch.register_dynamic_cache_export_support()
+    torch.manual_seed(0)
+    model = hf.Qwen2ForCausalLM(hf.Qwen2Config(**TEXT, num_key_value_heads=2)).eval()
+    with torch.no_grad():
+        cache = model(input_ids=ids(), use_cache=True).past_key_values
+        given = {"input_ids": ids()[:, :1], "past_key_values": cache, "use_cache": True}
+        file = io.BytesIO()
+        with warnings.catch_warnings():  # theirs, of their own code
+            warnings.simplefilter("ignore")
+            torch.export.save(torch.export.export(model, (), given, strict=False), file)
+        parts = {"key_cache": [x.keys for x in cache.layers], "value_cache": [x.values for x in cache.layers]}
+        parts = {k: [t.clone() for t in v] for k, v in parts.items()}
+        want = model(**given)
+    ours, to = export.load(file.getvalue(), map_location="cpu").module(), Translator("cpu")
+    mine = {k: [to(t) for t in v] for k, v in parts.items()}
+    got = ours(input_ids=to(ids()[:, :1]), past_key_values=mine, use_cache=True)
+    same(want.logits, got["logits"].detach(), lambda dtype: (2e-4, 2e-5), where="logits", values=True)
+    made = got["past_key_values"]
+    for k, layer in enumerate(want.past_key_values.layers):
+        same(layer.keys, made["key_cache"][k].detach(), lambda dtype: (2e-4, 2e-5), where="keys", values=True)
+    shorter = type(made)(key_cache=[t[:, :, :8] for t in made["key_cache"]], value_cache=mine["value_cache"])
+    shorter.class_name = made.class_name
+    again = ours(input_ids=to(ids()[:, :1]), past_key_values=shorter, use_cache=True)
+    tabtorch.testing.assert_close(again["logits"], got["logits"])
+    with pytest.raises(ValueError, match="exported input tree spec"):
+        ours(input_ids=to(ids()[:, :1]), past_key_values={"keys": [], "values": []}, use_cache=True)

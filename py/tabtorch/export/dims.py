@@ -95,8 +95,14 @@ class Axis:
         self.places: list[tuple[int, int, int, int]] = []
 
 
-def axes(leaves: Sequence[Any], specs: Sequence[Any], static: set[tuple[int, int]]) -> list[Axis]:
-    """The symbols of an export. static: sizes (leaf, dimension) that AUTO has found to be constants. UserError."""
+def axes(
+    leaves: Sequence[Any],
+    specs: Sequence[Any],
+    static: set[tuple[int, int]],
+    same: Mapping[tuple[int, int], tuple[int, int]],
+) -> list[Axis]:
+    """The symbols of an export. static: sizes (leaf, dimension) that AUTO has found to be constants; same: those that it has found to
+    be an earlier one. UserError."""
     found: dict[Any, Axis] = {}
     for i, (x, spec) in enumerate(zip(leaves, specs, strict=True)):
         if not isinstance(x, Tensor) or spec is None:
@@ -128,15 +134,19 @@ def axes(leaves: Sequence[Any], specs: Sequence[Any], static: set[tuple[int, int
                     )
                 axis.places.append((i, d, dim.factor, dim.offset))
             elif isinstance(dim, _DimHint):
-                if dim.kind == "STATIC" or (i, d) in static:
+                place = (i, d)
+                while place in same:
+                    place = same[place]
+                if dim.kind == "STATIC" or place in static:
                     continue
                 if n < 2 and dim.kind == "DYNAMIC":
                     raise UserError(f"a size is marked DYNAMIC, but its example has the size {n}, which is a constant")
                 if n >= 2:
                     high = float("inf") if dim.max is None else dim.max
-                    axis = Axis(f"s{i}_{d}", n, 2 if dim.min is None else dim.min, high, dim.kind == "AUTO")
+                    low = 2 if dim.min is None else dim.min
+                    axis = found.setdefault(place, Axis(f"s{i}_{d}", n, low, high, dim.kind == "AUTO"))
+                    axis.low, axis.high = max(axis.low, low), min(axis.high, high)
                     axis.places.append((i, d, 1, 0))
-                    found[i, d] = axis
             elif type(dim) is int:
                 if dim != n:
                     raise UserError(f"Static shape constraint of {dim} does not match input size of {n}")

@@ -10,6 +10,7 @@ from copy import copy
 from typing import Any
 
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.graph import flush
 from tabtorch.engine.symbols import Symbol, given
 from tabtorch.engine.trace import Trace
 from tabtorch.engine.view import concrete_meta, contiguous_strides, symbolic_meta
@@ -32,6 +33,7 @@ from tabtorch.export.signature import (
 from tabtorch.export.tracing import Tracer
 from tabtorch.func.modules import functional_call
 from tabtorch.nn.modules.module import Module
+from tabtorch.random import fork_rng
 from tabtorch.utils._pytree import tree_flatten, tree_flatten_with_path
 
 _TRIES = 40
@@ -40,10 +42,13 @@ _UNLIKELY = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 13, 17, 19, 11, 7, 
 
 
 class _Again(Exception):
-    """These sizes, which AUTO left open, are constants."""
+    """Of sizes that AUTO left open, these are constants, or these are the same."""
 
-    def __init__(self, places: set[tuple[int, int]]) -> None:
+    def __init__(
+        self, places: set[tuple[int, int]], same: dict[tuple[int, int], tuple[int, int]] | None = None
+    ) -> None:
         self.places = places
+        self.same = same or {}
 
 
 def export(
@@ -74,24 +79,36 @@ def export(
     if len(specs) != len(leaves):
         raise UserError("dynamic_shapes for inputs in containers that are neither tuples, lists, nor dicts")
     static: set[tuple[int, int]] = set()
+    same: dict[tuple[int, int], tuple[int, int]] = {}
     for _ in range(_TRIES):
+        found = axes(leaves, specs, static, same)
         try:
-            found = axes(leaves, specs, static)
-            try:
-                return _exported(mod, args, kwargs, names, leaves, in_spec, found)
-            except (UserError, _Again):
-                # a size may have the value of a constant by chance: others tell
-                others = _others(found, leaves)
-                if others is None:
-                    raise
-                try:
-                    return _exported(mod, args, kwargs, names, others, in_spec, found)
-                except (RuntimeError, IndexError, ValueError):
-                    pass
-                raise
+            with fork_rng():  # the forward is looked at, not run: who draws after it draws what they would have drawn
+                return _settled(mod, args, kwargs, names, leaves, in_spec, found)
         except _Again as e:
             static |= e.places
+            same |= e.same
     raise UserError("torch.export.export: sizes that are AUTO were not settled")
+
+
+def _settled(
+    mod: Module, args: Any, kwargs: Any, names: list[str], leaves: list[Any], in_spec: Any, found: list[Axis]
+) -> ExportedProgram:
+    """The program; where a size of the example is that of a constant, which may be chance, by an example of others. The error is that
+    of the example which was given: with others a forward may fail that would not for the user."""
+    try:
+        return _exported(mod, args, kwargs, names, leaves, in_spec, found)
+    except (UserError, _Again):
+        others = _others(found, leaves)
+        if others is None:
+            raise
+        try:
+            return _exported(mod, args, kwargs, names, others, in_spec, found)
+        except _Again:
+            raise
+        except Exception:
+            pass
+        raise
 
 
 def _others(found: Sequence[Axis], leaves: Sequence[Any]) -> list[Any] | None:
@@ -177,7 +194,7 @@ class _Sized:
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        for t, m, shown, node, own in self.before:
+        for t, m, shown, node, own in reversed(self.before):  # equal inputs can be one node
             t._meta = m if t._meta is shown else concrete_meta(t._meta)
             node.inst = own
 
@@ -237,6 +254,7 @@ def _exported(
         i, d, factor, offset = min(axis.places, key=lambda p: (p[2], abs(p[3])))
         tracer.sources[k] = (shorts[i], d, factor, offset)
 
+    flush()  # what the inputs wait for has sizes that are numbers
     with sized:
         for t, short in held:
             tracer.name(t, short)
@@ -300,6 +318,15 @@ def _result(tracer: Tracer, r: Any) -> tuple[Any, Any]:
 
 def _check(trace: Trace, found: list[Axis]) -> None:
     """UserError where sizes in their ranges would have led elsewhere; `_Again` where AUTO left that open."""
+    same: dict[tuple[int, int], tuple[int, int]] = {}
+    for op, a, b, answer in trace.guards.values():
+        if op == "==" and answer:
+            first, second = (_axis(trace, x, found) for x in (a, b))
+            if first is not None and second is not None and first is not second:
+                (i, d, _, _), (j, e, _, _) = first.places[0], second.places[0]
+                same[max((i, d), (j, e))] = min((i, d), (j, e))
+    if same:
+        raise _Again(set(), same)
     for op, a, b, answer in trace.guards.values():
         difference = trace._sum(a, b, -1)
         low, high = _bounds(trace, difference, found)
@@ -322,6 +349,15 @@ def _check(trace: Trace, found: list[Axis]) -> None:
             f"agree with: {', '.join(f'{found[k].name} = {found[k].value}' for k in used)} in the example. Give a narrower range, or "
             "Dim.AUTO, or Dim.STATIC."
         )
+
+
+def _axis(trace: Trace, x: Any, found: list[Axis]) -> Axis | None:
+    """The axis that a number is, if it is one, and AUTO."""
+    if type(x) is not Symbol or len(x.terms) != 1:
+        return None
+    ((mono, factor),) = x.terms.items()
+    what = trace.atoms[mono[0]] if len(mono) == 1 and factor == 1 else None
+    return found[what] if isinstance(what, int) and found[what].auto else None
 
 
 def _used(trace: Trace, x: Any) -> list[int]:

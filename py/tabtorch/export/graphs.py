@@ -200,8 +200,6 @@ class Graph:
         self.single = False
         #: of numbers: what kind, and (as sympy writes it, in the example), where the program was exported here
         self.sorts: dict[str, tuple[str, tuple[str, Any]]] = {}
-        #: nodes that give a list of tensors
-        self.lists: set[str] = set()
 
     @property
     def nodes(self) -> list[Node]:

@@ -174,6 +174,39 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
     _pooling(_name)
 
 
+def _adaptive(n: int) -> None:
+    def pool(t: Any, input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * n
+        sizes = [input.shape[i - n] if x is None else x for i, x in enumerate(sizes)]
+        found = t.call(f"adaptive_max_pool{n}d", input, sizes)
+        return tuple(found) if return_indices else found[0]
+
+    RULES[f"adaptive_max_pool{n}d"] = pool
+
+
+for _n in (1, 2, 3):
+    _adaptive(_n)
+
+
+@rule("local_response_norm")
+def _local_response_norm(t: Any, input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+    """As PyTorch has it: squares, averaged over neighbouring channels by a pool."""
+    dim = input.dim()
+    if dim < 3 or not input.is_floating_point():
+        return OTHERWISE
+    squares = t.call("unsqueeze", t.call("mul", input, input), 1)
+    around = [size // 2, (size - 1) // 2]
+    if dim == 3:
+        mean = t.call("avg_pool2d", t.call("pad", squares, [0, 0, *around]), [size, 1], 1)
+    else:
+        shape = list(input.shape)
+        flat = t.call("view", squares, [shape[0], 1, shape[1], shape[2], -1])
+        mean = t.call("avg_pool3d", t.call("pad", flat, [0, 0, 0, 0, *around]), [size, 1, 1], 1)
+        mean = t.call("view", mean, [shape[0], 1, *shape[1:]])
+    scale = t.call("pow", t.call("add", t.call("mul", t.call("squeeze", mean, 1), alpha), k), beta)
+    return t.call("div", input, scale)
+
+
 def _softmax(name: str) -> None:
     def soft(t: Any, input: Any, dim: Any = None, *rest: Any, dtype: Any = None, _stacklevel: int = 3) -> Any:
         if dim is None:
@@ -323,7 +356,9 @@ def _plain_index(x: Any) -> bool:
 def _views(t: Any, x: Any, index: Any) -> tuple[Any, list[Any] | None]:
     """A tensor by its basic indices, and the tensors among them by dimension, if any."""
     items = list(index) if isinstance(index, tuple) else [index]
-    for i in items:
+    for k, i in enumerate(items):
+        if isinstance(i, list) and i and all(type(n) is int for n in i):
+            items[k] = i = t.constant(i, x.device)
         if (
             isinstance(i, (list, Real))
             or type(i) is bool

@@ -14,7 +14,7 @@ from tabtorch.export.input_checks import InputChecks
 from tabtorch.export.operators import Finder
 from tabtorch.export.running import Runner
 from tabtorch.export.signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
-from tabtorch.export.treespecs import reordered, same
+from tabtorch.export.treespecs import dressed, reordered, same
 from tabtorch.nn.modules.module import Module
 from tabtorch.utils._pytree import TreeSpec, tree_flatten
 
@@ -158,7 +158,7 @@ class GraphModule(Module):
     # ---- calling it
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        leaves, received = tree_flatten((args, reordered(kwargs, self._in_spec)))
+        leaves, received = tree_flatten(dressed((args, reordered(kwargs, self._in_spec)), self._in_spec))
         if not same(received, self._in_spec):
             raise ValueError(
                 f"Trying to flatten user inputs with exported input tree spec: \n{self._in_spec}\nbut actually got inputs with "

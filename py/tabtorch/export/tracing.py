@@ -39,6 +39,9 @@ _HERE = os.path.dirname(tabtorch.__file__)
 #: operators that look up what is known of the values of their indices
 _INDEXED = ("embedding", "gather", "index", "index_select", "one_hot")
 
+#: operators that write to buffers without a name that says so
+_WRITERS = ("batch_norm", "instance_norm")
+
 #: functions that layers of ours call beneath the public ones; they are met while a tracer is entered
 _BENEATH = (linear, softmax, dropout, scan)
 
@@ -99,6 +102,7 @@ class Tracer(TorchFunctionMode):
         self._free: set[int] = set()  # tensors made of nothing that the graph knows
         self._taken: set[str] = set()
         self._numbers: dict[int, Ref] = {}
+        self._written: dict[int, int] = {}  # storages by id, and how often nodes have written to them
 
     def __enter__(self) -> Any:
         if not _beneath:
@@ -156,6 +160,13 @@ class Tracer(TorchFunctionMode):
             self.name(t, name)
             self.constants[target] = t.detach().clone()
         return Ref(name)
+
+    def constant(self, numbers: list[int], device: Any) -> Tensor:
+        """A tensor of these numbers, which becomes a constant of the program."""
+        made = tabtorch.tensor(numbers, device=device)
+        self._free.add(id(made))
+        self._kept.append(made)
+        return made
 
     # ---- nodes
 
@@ -280,6 +291,10 @@ class Tracer(TorchFunctionMode):
             made = bind(name, args, kwargs)
             if made is not None:
                 return self.record(*made, lambda: func(*args, **kwargs))
+        out = kwargs.get("out")
+        if known and out is not None:
+            return self._put(out, func, args, {k: v for k, v in kwargs.items() if k != "out"})
+        before = self._unaccounted(_tensors((args, kwargs))) if known else []
         STATE.modes.append(self)
         STATE.skip = True
         try:
@@ -287,6 +302,8 @@ class Tracer(TorchFunctionMode):
         finally:
             STATE.modes.pop()
             STATE.skip = False
+        if known and self._unaccounted(_tensors((args, kwargs))) != before:
+            self.refuse(f"{name!r}, which writes to a tensor")
         for t in _tensors(result):
             if not self.knows(t) and id(t) not in self._free:
                 if known:
@@ -294,6 +311,19 @@ class Tracer(TorchFunctionMode):
                 self._free.add(id(t))
                 self._kept.append(t)
         return result
+
+    def _put(self, out: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A call with `out=`: one without, whose result is copied there."""
+        if not isinstance(out, Tensor):
+            self.refuse(f"{getattr(func, '__name__', '')!r} with several tensors as `out`")
+        made = self.__torch_function__(func, (), args, kwargs)
+        if tuple(made.shape) != tuple(out.shape):
+            self.refuse("an `out` of another shape than the result")
+        return self.call("copy_", out, made)
+
+    def _unaccounted(self, tensors: Sequence[Tensor]) -> list[int]:
+        """Of each tensor how often it was written to by no node."""
+        return [t._storage.version - self._written.get(id(t._storage), 0) for t in tensors]
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """A call of ATen's operator of that name."""
@@ -317,17 +347,27 @@ class Tracer(TorchFunctionMode):
                 self.refuse(f"{schema.name!r} of a tensor that was computed by no public function")
         operands = {k: self.operand(v) for k, v in bound.items()}
         before = dict(self.trace.guards)
-        self.trace.lenient = True  # what an operator compares in its tables is not what the program does
+        given = _tensors(list(bound.values()))
+        versions = self._unaccounted(given)
+        # The program has the operator itself, which compares again with the sizes that it gets. What is asked here only tells the
+        # shape of the result, and there sizes that are unequal are an error, or a 1 that has to be looked at: squeeze's
+        self.trace.lenient = not schema.name.startswith("squeeze")
         try:
             result = run()
         finally:
             self.trace.lenient = False
-        if schema.name in _INDEXED:  # whether indices are in bounds is no way that the program takes
+        if (
+            schema.name in _INDEXED
+        ):  # whether indices are in bounds is no way that the program takes: the operator looks again
             for key in self.trace.guards.keys() - before.keys():
                 if self.trace.guards[key][0] != "==":
                     del self.trace.guards[key]
-        given = [id(t) for t in _tensors(list(bound.values()))]
-        if not writes and isinstance(result, Tensor) and id(result) in given:
+        if not writes and schema.name not in _WRITERS and self._unaccounted(given) != versions:
+            self.refuse(f"{schema.name!r}, which writes to a tensor")
+        for t, old in {id(t._storage): (t, v) for t, v in zip(given, versions)}.values():
+            (now,) = self._unaccounted([t])
+            self._written[id(t._storage)] = self._written.get(id(t._storage), 0) + now - old
+        if not writes and isinstance(result, Tensor) and any(result is t for t in given):
             return result
         names = {p.name for p in schema.parameters}
         if "device" in names and not given:
@@ -342,8 +382,6 @@ class Tracer(TorchFunctionMode):
         made = [node] if single else [self.fresh("getitem") for _ in results]
         args, kwargs = _placed(schema, operands)
         self.add(schema.target, args, kwargs, made[0] if single else made, node)
-        if schema.results == 0:
-            self.graph.lists.add(node)
         for t, n in zip(results, made):
             self.name(t, n)
             if self.grad and not grad_mode.is_grad_enabled() and t.dtype.is_floating_point and not writes:

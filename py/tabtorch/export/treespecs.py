@@ -15,7 +15,7 @@ from typing import Any
 
 from tabtorch.export.fields import bad, field, items, parse_json, table, text
 from tabtorch.utils import _pytree
-from tabtorch.utils._pytree import TreeSpec, treespec_leaf
+from tabtorch.utils._pytree import MappingKey, TreeSpec, treespec_leaf
 
 _DEEPEST = 200
 _MOST = 1 << 20
@@ -88,6 +88,10 @@ def _register_unknown() -> None:
             Unregistered,
             lambda x: (list(x.values()), _Unknown(x.class_name, list(x), len(x))),
             _put,
+            flatten_with_keys_fn=lambda x: (
+                [(MappingKey(k), v) for k, v in x.items()],
+                _Unknown(x.class_name, list(x), len(x)),
+            ),
         )
 
 
@@ -226,9 +230,23 @@ def same(a: TreeSpec, b: TreeSpec) -> bool:
     if a.type is namedtuple:
         if a.context._fields != b.context._fields:
             return False
+    elif a.type is Unregistered:
+        if (a.context.type_name, a.context.names) != (b.context.type_name, b.context.names):
+            return False
     elif a.context != b.context:
         return False
     return all(same(x, y) for x, y in zip(a.children(), b.children(), strict=True))
+
+
+def dressed(x: Any, spec: TreeSpec) -> Any:
+    """Inputs, with the dicts among them that stand for containers whose classes are not registered made those."""
+    if spec.type is Unregistered and isinstance(x, dict) and list(x) == spec.context.names:
+        return _put([dressed(x[k], c) for k, c in zip(spec.context.names, spec.children(), strict=True)], spec.context)
+    if spec.type in (list, tuple) and type(x) is spec.type and len(x) == spec.num_children:
+        return spec.type([dressed(y, c) for y, c in zip(x, spec.children(), strict=True)])
+    if spec.type is dict and type(x) is dict and list(x) == spec.context:
+        return {k: dressed(y, c) for (k, y), c in zip(x.items(), spec.children(), strict=True)}
+    return x
 
 
 def is_call(spec: TreeSpec) -> bool:
@@ -244,4 +262,4 @@ def table_of_names(x: Any) -> dict[str, list[str]]:
     return {name: [text(f) for f in items(field(entry, "field_names"))] for name, entry in table(x).items()}
 
 
-__all__ = ["Unregistered", "dumps", "is_call", "loads", "reordered", "same", "table_of_names"]
+__all__ = ["Unregistered", "dressed", "dumps", "is_call", "loads", "reordered", "same", "table_of_names"]
