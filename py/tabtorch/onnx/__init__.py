@@ -1,15 +1,20 @@
 """`torch.onnx`, and `tabtorch.onnx.load`: models that are ONNX files.
 
-`load(f)` gives an `nn.Module`, which runs, trains and compiles. See https://onnx.ai/onnx/operators for the operators.
+`load(f)` gives an `nn.Module`, which runs, trains and compiles; `export` writes one of a model of ours.
+See https://onnx.ai/onnx/operators for the operators.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tabtorch.onnx.model import Model, load, load_async
 
-__all__ = ["Model", "export", "is_in_onnx_export", "load", "load_async"]
+if TYPE_CHECKING:
+    from tabtorch.onnx.exporting import ONNXProgram, export
+
+__all__ = ["Model", "ONNXProgram", "export", "is_in_onnx_export", "load", "load_async"]
 
 
 def is_in_onnx_export() -> bool:
@@ -17,6 +22,10 @@ def is_in_onnx_export() -> bool:
     return False
 
 
-def export(model: Any, args: Any = (), f: Any = None, **kwargs: Any) -> Any:
-    """RuntimeError: save the weights (torch.save, or tabtorch.safetensors), and export in PyTorch."""
-    raise RuntimeError("torch.onnx.export is not available in tabtorch: save the weights, and export them with PyTorch")
+def __getattr__(name: str) -> Any:
+    """What exports is loaded when it is asked for."""
+    if name in ("export", "ONNXProgram"):
+        return getattr(importlib.import_module("tabtorch.onnx.exporting"), name)
+    if name == "errors":
+        return importlib.import_module("tabtorch.onnx.exporting.errors")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -313,7 +313,7 @@ def _lift_constants(graph: Message) -> None:
             graph.initializer.append(t.but(name=node.output[0]))
         else:
             kept.append(node)
-    graph.node = kept
+    graph.node[:] = kept
 
 
 def _folder(source: Any) -> Any:

@@ -295,7 +295,7 @@ def _walk(window: _Window, kind: str, at: int, end: int | None) -> Work:
         if wire == 2 and (kind, name) in _WALKED:
             _put(message, name, of, [(yield from _walk(window, of.rstrip("*"), at, at + n))])
         elif wire == 2 and kind == "Tensor" and name == "raw_data" and n >= LEFT:
-            message.raw_data = Place(at, n)
+            setattr(message, name, Place(at, n))
         else:
             value = yield from window.bytes(at, n)
             if len(value) < n:
@@ -328,8 +328,12 @@ def pieces(message: Message) -> list[Any]:
     for number, (name, of) in TABLE[message.kind].items():
         value = getattr(message, name)
         if of in ("int", "float", "double"):
-            if not value and not (message.kind == "Attribute" and name in ("i", "f")):
-                continue
+            # a nought is left out, but of an attribute that is a number, and of a size
+            if not value and name != {("Attribute", 1): "f", ("Attribute", 2): "i"}.get(
+                (message.kind, getattr(message, "type", 0))
+            ):
+                if not (message.kind == "Dimension" and not message.dim_param):
+                    continue
             if of == "int":
                 out.append(_number(number << 3) + _number(value))
             else:

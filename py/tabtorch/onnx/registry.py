@@ -12,14 +12,18 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tabtorch.core.tensor import Tensor
+from tabtorch.core import tensor
 from tabtorch.onnx.values import Known, to_known
 
+# what an input is given as: names for annotations, which `described` reads as text
+Tensor = Any
 Ints = list[int]
 Floats = list[float]
 Int = int
 Float = float
 Bool = bool
+Number = float
+Host = Known
 
 #: what the host is to know of an input, by annotation
 _HOST: dict[str, Callable[[Known], Any]] = {
@@ -117,6 +121,6 @@ def converted(kind: str, value: Any, device: Any) -> Any:
         return host(to_known(value))
     if kind != "Any" and isinstance(value, Known):
         return value.tensor(device)
-    if kind == "Tensor" and not isinstance(value, Tensor):
+    if kind == "Tensor" and not isinstance(value, tensor.Tensor):
         raise TypeError(f"a tensor is wanted, not a {type(value).__name__}")
     return value

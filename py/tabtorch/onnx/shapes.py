@@ -53,7 +53,7 @@ def _elementwise(name: str, f: Callable[..., Any], type: int | None = None) -> N
     FOLDS[name] = run
 
 
-for _name, _f in {
+_NUMBERS: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mul": operator.mul,
@@ -72,9 +72,8 @@ for _name, _f in {
     "BitwiseXor": operator.xor,
     "BitwiseNot": operator.invert,
     "BitShift": lambda x, n, direction: x << min(n, 64) if direction == "LEFT" else x >> min(n, 64),
-}.items():
-    _elementwise(_name, _f)
-for _name, _f in {
+}
+_TRUTHS: dict[str, Callable[..., Any]] = {
     "Equal": operator.eq,
     "Less": operator.lt,
     "LessOrEqual": operator.le,
@@ -84,7 +83,10 @@ for _name, _f in {
     "Or": lambda a, b: a or b,
     "Xor": operator.ne,
     "Not": operator.not_,
-}.items():
+}
+for _name, _f in _NUMBERS.items():
+    _elementwise(_name, _f)
+for _name, _f in _TRUTHS.items():
     _elementwise(_name, _f, BOOL)
 
 
@@ -331,8 +333,10 @@ def _reduction(name: str, f: Callable[[list[Any]], Any]) -> None:
     FOLDS[name] = run
 
 
-for _name, _g in {"ReduceProd": math.prod, "ReduceSum": sum, "ReduceMax": max, "ReduceMin": min}.items():
-    _reduction(_name, _g)
+_reduction("ReduceProd", math.prod)
+_reduction("ReduceSum", sum)
+_reduction("ReduceMax", max)
+_reduction("ReduceMin", min)
 
 
 def foldable(x: Any) -> bool:

@@ -7,8 +7,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 from tabtorch.onnx.values import dtype_of
 
 

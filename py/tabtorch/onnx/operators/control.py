@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Bool, Host, Int, Tensor, operator
 from tabtorch.onnx.values import BOOL, INT64, Known, Unsupported, to_known
 
-Ints = list[int]
-Int = int
-Bool = bool
-Host = Known
 #: of a Loop that is told no count, and whose condition stays true
 MOST_TURNS = 1 << 31
 
@@ -24,7 +19,8 @@ def if_(cond: Bool, *, then_branch: Any, else_branch: Any) -> Any:
 
 @operator("Loop")
 def loop(trips: Int | None, cond: Bool | None, *carried: Any, body: Any, run: Any) -> Any:
-    state, scanned = list(carried), None
+    state = list(carried)
+    scanned: Any = None
     turn, going = 0, cond is not False
     while going and turn < (MOST_TURNS if trips is None else trips):
         going_on, *found = body(Known([turn], (), INT64), Known([True], (), BOOL), *state)

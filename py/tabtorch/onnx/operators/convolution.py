@@ -7,9 +7,8 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
 from tabtorch.onnx.operators.shaping import spread
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 from tabtorch.onnx.values import Unsupported
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -137,7 +136,7 @@ def max_pool(
         return f(filled, at.kernel, at.strides, 0, at.dilations).to(x.dtype)
     y, i = f(filled, at.kernel, at.strides, 0, at.dilations, return_indices=True)
     # PyTorch's indices are into a plane with its padding, ONNX's into the whole tensor
-    axes = []
+    axes: list[Any] = []
     for a in reversed(range(n)):
         axes.insert(0, i % filled.shape[2 + a] - at.low[a])
         i = i // filled.shape[2 + a]

@@ -9,8 +9,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 from tabtorch.onnx.shapes import FOLDS
 from tabtorch.onnx.values import DTYPES, NUMBERS, STRING, Known, Unsupported, dtype_of, to_known, type_name
 

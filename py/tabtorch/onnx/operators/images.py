@@ -8,11 +8,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
-
-Ints = list[int]
-Floats = list[float]
+from tabtorch.onnx.registry import Floats, Ints, Tensor, operator
 
 
 def _source(i: int, mode: str, scale: float, size: int, out: int, start: float, end: float) -> float:

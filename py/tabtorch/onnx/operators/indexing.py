@@ -6,12 +6,8 @@ import math
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Float, Int, Tensor, operator
 
-Ints = list[int]
-Int = int
-Float = float
 _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 

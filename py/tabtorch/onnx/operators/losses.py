@@ -6,8 +6,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 
 
 def _loss(

@@ -6,11 +6,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
-
-Float = float
-Bool = bool
+from tabtorch.onnx.registry import Bool, Float, Tensor, operator
 
 
 @operator("BatchNormalization", since=14)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 
 
 @operator("MatMul")

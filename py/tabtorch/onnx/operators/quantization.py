@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.core.tensor import Tensor
 from tabtorch.onnx.operators.convolution import conv
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Tensor, operator
 from tabtorch.onnx.values import NUMBERS, Known, Unsupported, dtype_of, type_name
 
 

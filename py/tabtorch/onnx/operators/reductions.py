@@ -6,11 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
-
-Ints = list[int]
-Int = int
+from tabtorch.onnx.registry import Int, Ints, Tensor, operator
 
 
 def _product(x: Tensor, axes: list[int], keep: bool) -> Tensor:

@@ -7,15 +7,9 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.core.tensor import Tensor
-from tabtorch.onnx.registry import operator
+from tabtorch.onnx.registry import Host, Int, Ints, Number, Tensor, operator
 from tabtorch.onnx.shapes import slices, split_evenly
 from tabtorch.onnx.values import FLOAT, INT64, STRING, Known, dtype_of
-
-Ints = list[int]
-Int = int
-Number = float
-Host = Known
 
 
 @operator("Shape")
