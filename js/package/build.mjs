@@ -12,8 +12,10 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = resolve(here, "..", "..");
 const source = join(root, "js", "src");
 
-/** entry point of the package -> its source; those whose source is not there are left out */
+/** module of the package -> its source */
 const ENTRIES = { tabtorch: "model/index.ts", "wasi-nn": "wasi-nn/index.ts" };
+/** Modules of threads, each whole by itself: a bundler copies the file that a URL names, and nothing with it. */
+const THREADS = { "wasi-nn-worker": "wasi-nn/thread.ts", "wasi-nn-python": "wasi-nn/python.ts" };
 const PATHS = { tabtorch: ".", "wasi-nn": "./wasi-nn" };
 
 /** A page has one of these, and loads no other. */
@@ -70,13 +72,11 @@ function types(out, entries) {
 export async function pack(out = join(root, "dist", "npm"), withTypes = true) {
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  const entries = Object.entries(ENTRIES).filter(([, file]) => existsSync(join(source, file)));
-  await build({
-    entryPoints: Object.fromEntries(entries.map(([name, file]) => [name, join(source, file)])),
+  const entries = Object.entries(ENTRIES);
+  const points = (files) => Object.fromEntries(Object.entries(files).map(([name, file]) => [name, join(source, file)]));
+  const common = {
     outdir: out,
     bundle: true,
-    splitting: true,
-    chunkNames: "[name]-[hash]",
     minify: true,
     format: "esm",
     target: "es2022",
@@ -84,7 +84,9 @@ export async function pack(out = join(root, "dist", "npm"), withTypes = true) {
     logLevel: "warning",
     external: ["node:*"],
     plugins: [devices([], LAZY), absent],
-  });
+  };
+  await build({ ...common, entryPoints: points(ENTRIES), splitting: true, chunkNames: "[name]-[hash]" });
+  await build({ ...common, entryPoints: points(THREADS) });
   const [, version] = /^version = "(.*)"$/m.exec(readFileSync(join(root, "pyproject.toml"), "utf8"));
   const description = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
   for (const [name, file] of entries)

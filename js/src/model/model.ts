@@ -281,6 +281,17 @@ export class Model {
     if (complaint !== null) throw complaint;
   }
 
+  /**
+   * For guests of wasi-nn, whose inputs have no names: calls a method with its tensors in the order of `methods[name].inputs`. What an
+   * earlier call's indices did wrong is an error of that call's results alone.
+   * @internal
+   */
+  // biome-ignore lint/suspicious/noExplicitAny: as `Method`
+  runInOrder(name: string, inputs: readonly Tensor[]): Promise<any> {
+    this.#complaint = null;
+    return this.run(name, inOrder({ dict: this.plan.methods[name]?.tree.dict ?? {} }, inputs));
+  }
+
   /** Calls a method by its name. */
   // biome-ignore lint/suspicious/noExplicitAny: as `Method`
   async run(name: string, ...inputs: unknown[]): Promise<any> {
@@ -605,6 +616,16 @@ export class Model {
 }
 
 const PIECE = 4 << 20;
+
+/** What a function takes, of its tensors; constants are left out. */
+function inOrder(tree: Tree, tensors: readonly Tensor[]): unknown {
+  const [[kind, x]] = Object.entries(tree) as [[string, unknown]];
+  if (kind === "tensor") return tensors[x as number];
+  if (kind === "list" || kind === "tuple") return (x as Tree[]).map((y) => inOrder(y, tensors));
+  if (kind !== "dict") return null;
+  const parts = Object.entries(x as Record<string, Tree>).filter(([, y]) => !("value" in y));
+  return Object.fromEntries(parts.map(([name, y]) => [name, inOrder(y, tensors)]));
+}
 
 /** What a function returned, of its tensors. */
 function built(tree: Tree, tensors: Tensor[], sizes: number[]): unknown {
