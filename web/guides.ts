@@ -46,7 +46,13 @@ interface Group {
 const root = join(import.meta.dirname, "..");
 const folder = join(root, "docs");
 /** Where a link between files of the repository leads in the site, which has pages of these too. */
-const ELSEWHERE: Record<string, string> = { "../COMPATIBILITY.md": "../compatibility.html", "README.md": "index.html" };
+const ELSEWHERE: Record<string, string> = {
+  "../COMPATIBILITY.md": "../compatibility.html",
+  "../web/draw.html": "../draw.html",
+  "../web/write.html": "../write.html",
+  "../web/chat.html": "../chat.html",
+  "README.md": "index.html",
+};
 
 /** All pages, by their paths in the site, and the index for search. `template` is the page with places to be filled. */
 export function guides(template: string): Map<string, string> {
@@ -65,10 +71,14 @@ export function guides(template: string): Map<string, string> {
   return made.set("docs/search.json", JSON.stringify(all.flatMap(entries)));
 }
 
-function referenceText(): string {
+/** The Python that has the project's requirements. */
+export function python(root: string): string {
   const own = join(root, ".venv", "bin", "python");
-  const python = process.env.TABTORCH_PYTHON ?? (existsSync(own) ? own : "python3");
-  return execFileSync(python, [join(import.meta.dirname, "reference.py")], { encoding: "utf8" });
+  return process.env.TABTORCH_PYTHON ?? (existsSync(own) ? own : "python3");
+}
+
+function referenceText(): string {
+  return execFileSync(python(root), [join(import.meta.dirname, "reference.py")], { encoding: "utf8" });
 }
 
 /** Every guide is in the lists of docs/README.md, and nothing else. */

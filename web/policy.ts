@@ -22,9 +22,18 @@ const BARE: Record<string, string> = {
   "connect-src": "* data: blob:", // Pyodide's distribution, PyPI, and any file that a script reads by its address
 };
 
+/** The pages whose models run without Python. */
+const MODELS: Record<string, string> = {
+  ...PAGE,
+  // Where there is no WebGPU, the cpu device makes functions of the text of the site's own plans, or of a file that the reader opens.
+  "script-src": "'self' 'unsafe-eval'",
+};
+
+const OTHERS: Record<string, Record<string, string>> = { "run.html": BARE, "draw.html": MODELS, "write.html": MODELS };
+
 /** The policy of the page of this file name. */
 export function policy(page: string): string {
-  const directives = page === "run.html" ? BARE : PAGE;
+  const directives = OTHERS[page] ?? PAGE;
   return Object.entries(directives)
     .map(([name, value]) => `${name} ${value}`)
     .join("; ");

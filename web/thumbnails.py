@@ -1,8 +1,9 @@
-"""Runs the demos in the page, and keeps a small picture of what each shows: `make thumbnails`.
+"""Runs the demos, and keeps a small picture of what each shows: `make thumbnails`.
 
     python web/thumbnails.py [NAME ...]
 
-Chromium takes the pictures and makes them small; the site must be built. A demo that loops until Stop is stopped.
+Chromium takes the pictures and makes them small; the site must be built. A demo that loops until Stop is stopped. Those that are
+pages of their own are used a little.
 """
 
 from __future__ import annotations
@@ -71,8 +72,51 @@ def run(page: Any, address: str, name: str) -> None:
         page.wait_for_selector(ready, timeout=60_000)
 
 
+def draw(page: Any) -> str:
+    box = page.locator("#pad canvas").bounding_box()
+    corners = [
+        (box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in ((0.3, 0.2), (0.7, 0.2), (0.4, 0.85))
+    ]
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    for corner in corners[1:]:
+        page.mouse.move(*corner, steps=8)
+    page.mouse.up()
+    page.get_by_title("This is a 7").click()
+    page.locator("#says", has_text="It has learnt").wait_for()
+    return ".parts"
+
+
+def write(page: Any) -> str:
+    page.click("#write")
+    page.locator("#stop:enabled").wait_for()
+    page.locator("#write:enabled").wait_for(timeout=120_000)
+    return ".parts > section"
+
+
+def chat(page: Any) -> str:
+    page.evaluate(TALK)
+    return "main"
+
+
+#: there is no model here that could talk
+TALK = """() => {
+  const said = ["What are you?", "A GGUF file, in a tab of yours.", "And who listens?", "Nobody."];
+  for (const [k, words] of said.entries()) {
+    const item = Object.assign(document.createElement("div"), { className: ["user", "assistant"][k % 2] });
+    item.append(Object.assign(document.createElement("p"), { textContent: words }));
+    document.getElementById("talk").append(item);
+  }
+  document.getElementById("source").remove();
+  document.querySelector("main > p").remove();
+}"""
+
+#: what is done in a page of its own, before an element is taken
+PAGES = {"draw": draw, "write": write, "chat": chat}
+
+
 def main() -> None:
-    names = sys.argv[1:] or sorted(path.stem for path in DEMOS.glob("*.py"))
+    names = sys.argv[1:] or [*sorted(path.stem for path in DEMOS.glob("*.py")), *PAGES]
     folder = DEMOS / "thumbnails"
     folder.mkdir(exist_ok=True)
     with (
@@ -82,11 +126,18 @@ def main() -> None:
     ):
         page, plain = browser.new_page(viewport={"width": 1280, "height": 1600}), browser.new_page()
         for name in names:
-            run(page, f"{url}/", name)
-            chosen = page.evaluate_handle(CHOOSE).as_element()
-            small = shrunk(plain, chosen.screenshot())
+            if name in PAGES:
+                page.set_viewport_size({"width": 1280, "height": 800})
+                page.goto(f"{url}/{name}.html")
+                page.wait_for_selector("html[data-state=ready]", timeout=120_000)
+                shot = page.locator(PAGES[name](page)).first.screenshot()
+            else:
+                page.set_viewport_size({"width": 1280, "height": 1600})
+                run(page, f"{url}/", name)
+                shot = page.evaluate_handle(CHOOSE).as_element().screenshot()
+            small = shrunk(plain, shot)
             (folder / f"{name}.webp").write_bytes(small)
-            print(f"{name}: {page.locator('#state').inner_text()}, {len(small):,} bytes", flush=True)
+            print(f"{name}: {len(small):,} bytes", flush=True)
 
 
 if __name__ == "__main__":

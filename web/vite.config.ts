@@ -7,6 +7,7 @@ import { defineConfig, type Plugin } from "vite";
 import { brotli } from "./brotli.ts";
 import { guides } from "./guides.ts";
 import { excerpt } from "./library.ts";
+import { models } from "./models.ts";
 import { packages } from "./packages.ts";
 import { policy } from "./policy.ts";
 import type { Manifest } from "./src/manifest.ts";
@@ -26,7 +27,10 @@ function findWheel(): string {
   return join(dist, newest);
 }
 
-/** What Python is made of, by its path in the site, and that the manifest names: Pyodide's core, the wheel, the demos' data. */
+/**
+ * What Python is made of, by its path in the site, and that the manifest names: Pyodide's core, the wheel, the demos' data.
+ * And what the pages without Python have: the npm package, and models.
+ */
 async function collect(): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   for (const name of ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"]) {
@@ -41,6 +45,7 @@ async function collect(): Promise<Map<string, Buffer>> {
   files.set("pyodide/python_start.zip", await excerpt(bytes));
   const data = join(here, "demos", "data");
   for (const name of readdirSync(data)) files.set(`data/${name}`, readFileSync(join(data, name)));
+  for (const [path, bytes] of await models(root)) files.set(path, bytes);
   return files;
 }
 
@@ -100,7 +105,7 @@ function siteFiles(): Plugin {
     configureServer(server) {
       server.middlewares.use(async (request, response, next) => {
         const path = (request.url ?? "").split("?")[0]?.slice(1) ?? "";
-        if (!/^(pyodide|packages|wheel|data)\/|^(manifest\.json|offline\.js)$/.test(path)) return next();
+        if (!/^(pyodide|packages|wheel|data|npm|models)\/|^(manifest\.json|offline\.js)$/.test(path)) return next();
         const file = (await complete(new Map())).get(path);
         if (!file) return next();
         response.setHeader("Content-Type", types[path.split(".").at(-1) ?? ""] ?? "application/octet-stream");
@@ -191,7 +196,7 @@ function section(html: string): string {
 }
 
 const TEMPLATE = "docs/template.html";
-const PAGES = ["index", "embed", "cells", "run", "compatibility"];
+const PAGES = ["index", "embed", "cells", "run", "compatibility", "draw", "write", "chat"];
 const TAG = "tabtorch-cell";
 
 export default defineConfig({

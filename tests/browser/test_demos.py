@@ -207,20 +207,23 @@ def test_the_list_is_the_folder(loaded: Editor) -> None:
     assert all(re.match(r"\d+\. \w", title) for title in titles), titles  # "k-means" keeps its small letter
 
 
+PAGES = "draw", "write", "chat"
 FETCHED = "() => performance.getEntriesByType('resource').filter(({ name }) => name.includes('.webp')).length"
 DRAWN = "() => [...document.querySelectorAll('#gallery img')].filter((e) => e.naturalWidth === 240).length"
 
 
 def test_the_gallery(running: Any, address: str) -> None:
     """Every demo with its picture, by pointer, by keyboard and on a phone; no picture is fetched before."""
-    assert {path.stem for path in (DEMOS / "thumbnails").iterdir()} == set(NAMES)
+    assert {path.stem for path in (DEMOS / "thumbnails").iterdir()} == {*NAMES, *PAGES}
     assert all(path.stat().st_size <= 8_000 for path in (DEMOS / "thumbnails").iterdir())
     page = running.new_page(viewport={"width": 1280, "height": 800})
     page.goto(f"{address}#demo=01-digits")
     page.wait_for_function("() => document.getElementById('file').textContent === '01-digits.py'")
     assert page.evaluate(FETCHED) == 0
     page.click("#gallery-open")
-    cards = page.locator("#gallery a")
+    cards = page.locator("#gallery a[data-demo]")
+    pages = page.locator("#gallery a:not([data-demo])").evaluate_all("links => links.map(({ href }) => href)")
+    assert pages == [f"{address}{name}.html" for name in PAGES]
     assert cards.evaluate_all("links => links.map((link) => link.dataset.demo)") == NAMES
     assert cards.first.get_attribute("aria-current") == "page"
     cards.nth(1).focus()

@@ -9,11 +9,22 @@ const thumbnails = import.meta.glob<string>("../demos/thumbnails/*.webp", {
   eager: true,
 });
 
+/** Demos that are pages of their own. */
+const pages = [
+  {
+    name: "draw",
+    words: "A classifier that keeps learning",
+    detail: "draw digits, and teach it: a page with no Python",
+  },
+  { name: "write", words: "A small GPT that writes", detail: "and learns from text of yours: a page with no Python" },
+  { name: "chat", words: "Chat with a model of your own", detail: "a GGUF file, in a page of its own" },
+];
+
 /** `open`: which script is open, by its id. */
 export function gallery(button: HTMLElement, dialog: HTMLDialogElement, open: () => string): void {
   const list = dialog.querySelector("ul") as HTMLElement;
   button.addEventListener("click", () => {
-    if (!list.childElementCount) list.append(...demos.map(card));
+    if (!list.childElementCount) list.append(...demos.map(card), ...pages.map(pageCard));
     for (const link of list.querySelectorAll("a"))
       link.ariaCurrent = open() === `demo-${link.dataset.demo}` ? "page" : null;
     dialog.showModal();
@@ -25,11 +36,19 @@ export function gallery(button: HTMLElement, dialog: HTMLDialogElement, open: ()
 }
 
 function card(demo: Demo): HTMLElement {
-  const { words, detail } = wordsOf(demo);
+  const item = cardOf(`#demo=${demo.name}`, demo.name, wordsOf(demo));
+  (item.firstElementChild as HTMLElement).dataset.demo = demo.name;
+  return item;
+}
+
+function pageCard({ name, ...words }: (typeof pages)[number]): HTMLElement {
+  return cardOf(`./${name}.html`, name, words);
+}
+
+function cardOf(href: string, name: string, { words, detail }: { words: string; detail: string }): HTMLElement {
   const link = document.createElement("a");
-  link.href = `#demo=${demo.name}`;
-  link.dataset.demo = demo.name;
-  const address = thumbnails[`../demos/thumbnails/${demo.name}.webp`];
+  link.href = href;
+  const address = thumbnails[`../demos/thumbnails/${name}.webp`];
   if (address) link.append(picture(address));
   const title = document.createElement("strong");
   title.textContent = words;

@@ -16,7 +16,13 @@ interface Point {
   y: number;
 }
 
-export function pad(control: Control, { label, height, width }: About): Parts {
+/** What is drawn on: `numbers` has its pixels, row by row, and `changed` is called when they are others. */
+export type Surface = Pick<Control, "element" | "numbers" | "changed">;
+
+export function pad(
+  control: Surface,
+  { label, height, width }: Pick<About, "label" | "height" | "width">,
+): Required<Pick<Parts, "clear" | "live">> {
   const drawing = new Drawing(control, height, width);
   const { element } = drawing;
   const hint = "Arrow keys move, with Shift they draw, Space draws a dot, and Delete clears.";
@@ -53,7 +59,7 @@ class Drawing {
   #last: Point | undefined; // where the pointer was, while it is down
 
   constructor(
-    private readonly control: Control,
+    private readonly control: Surface,
     private readonly height: number,
     private readonly width: number,
   ) {
