@@ -364,8 +364,6 @@ def test_what_is_not_there_says_so() -> None:
         tabtorch.fx.Proxy("x")
     with pytest.raises(RuntimeError, match="one process"):
         tabtorch.multiprocessing.spawn(print, nprocs=2)
-    with pytest.raises(RuntimeError, match="export them with PyTorch"):
-        tabtorch.onnx.export(tabtorch.nn.Linear(1, 1), (tabtorch.ones(1),), "m.onnx")
 
 
 @pytest.mark.parametrize(
