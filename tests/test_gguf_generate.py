@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import threading
 from typing import Any
@@ -14,6 +15,7 @@ import transformers
 from gguf import GGMLQuantizationType as Kind
 
 import tabtorch as torch
+import tiny_gguf
 from gguf_models import pair
 from gguf_templates import FAMILIES
 from slices import whole
@@ -258,6 +260,27 @@ def test_a_step_is_one_plan_that_is_kept(device: str, file: Any, options: Any, m
     # of the device: the token, and with it whether an index was out of range
     assert made == [] and (count.planned, count.kernels, waits) == (0, 0, steps)
     assert count.reads <= 2 * steps
+
+
+def test_a_token_of_a_deep_model_is_one_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its nodes fill several windows; and another text has the plan of the first."""
+    monkeypatch.setattr(tiny_gguf, "BLOCKS", 12)
+    with torch.device("cpu"):
+        deep = model(tiny_gguf.write(tmp_path / "deep.gguf"))
+        first = list(deep.generate([1, 2, 3], 14))
+        tokens = deep.generate([1, 2, 3], 14)
+        assert next(tokens) == first[0]
+        with counted() as count:
+            rest = list(tokens)
+    assert rest == first[1:]
+    assert (count.planned, count.kernels, count.runs) == (0, 0, len(rest))
+    with counted() as count:  # nothing is copied between texts, and nothing kept of them
+        for k in range(10):
+            list(deep.generate([1, 2, 3, k], 6))
+    assert (count.planned, count.copies, count.buffersCreated) == (0, 0, 0)
+    other = copy.deepcopy(deep)  # has a step of its own
+    assert list(other.generate([1, 2, 3], 14)) == first
+    assert list(deep.generate([1, 2, 3], 14)) == first
 
 
 def test_a_whole_model_takes_the_bytes_of_its_file(device: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

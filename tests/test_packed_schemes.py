@@ -10,6 +10,7 @@ import pytest
 
 import tabtorch as torch
 from tabtorch import nn
+from tabtorch.base.device import default_device
 from tabtorch.engine import graph
 from tabtorch.nn import functional as F
 from tabtorch.packed import SCHEMES, Packed
@@ -113,6 +114,18 @@ MADE: dict[str, Callable[[Any], tuple[list[Any], Any]]] = {
 OPTIONS = {"BNB4": (64,), "BNB4_NESTED": (64, 8)}
 
 
+#: whose value adds to a product that is rounded. WGSL lets a compiler round such a sum once, as NVIDIA's does
+CONTRACTED = ("INT4", "BNB4_NESTED")
+
+
+def same(got: Any, want: Any, name: str) -> bool:
+    """Bit for bit; to the last place or two where a GPU may contract."""
+    got, want = np.asarray(got.numpy(), np.float64), np.asarray(want, np.float64)
+    loose = name in CONTRACTED and default_device().type == "webgpu"
+    eps = 1e-6 if loose else 0
+    return bool((np.abs(got - want) <= eps * np.abs(want).max()).all())
+
+
 def made(name: str, seed: int = 0, **kw: Any) -> tuple[Packed, Any]:
     parts, want = MADE[name](np.random.default_rng(seed))
     tensors = [torch.from_numpy(np.ascontiguousarray(p)) for p in parts]
@@ -128,10 +141,13 @@ def test_every_scheme_is_here() -> None:
 @pytest.mark.parametrize("name", MADE)
 def test_each_value_is_as_published(device: str, name: str) -> None:
     w, want = made(name)
-    assert np.array_equal(w.dequantize().numpy(), want)
+    assert same(w.dequantize(), want, name)
     half = w.to(torch.float16)
     assert isinstance(half, Packed) and half.packed_nbytes == w.packed_nbytes
-    assert np.array_equal(half.dequantize().numpy(), want.astype(np.float16))
+    if name in CONTRACTED:  # what is rounded to float16 may come of either side of a middle
+        assert np.allclose(half.dequantize().numpy(), want.astype(np.float16), rtol=1e-3, atol=0)
+    else:
+        assert np.array_equal(half.dequantize().numpy(), want.astype(np.float16))
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -151,9 +167,9 @@ def test_products_and_embeddings_unpack_in_their_own_kernels(device: str, name: 
     with counted() as n:
         y = F.embedding(ids, w) * 2
     assert (n.dispatches, n.temporaries) == (1, 0)
-    assert torch.equal(y, dense[ids] * 2)
-    assert torch.equal(w[5], dense[5])
-    assert torch.equal(w[2:4, ::2], dense[2:4, ::2])
+    assert same(y, (dense[ids] * 2).numpy(), name)
+    assert same(w[5], dense[5].numpy(), name)
+    assert same(w[2:4, ::2], dense[2:4, ::2].numpy(), name)
 
 
 @pytest.mark.parametrize("name", ["GPTQ4", "AWQ4", "INT4", "BNB4_NESTED"])

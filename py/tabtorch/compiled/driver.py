@@ -293,6 +293,13 @@ class Compiled:
         if shapes.astray > TRIES:
             shapes.never = True
 
+    def let_go(self) -> None:
+        """Holds no values until it is called again: others can write in place to what it writes to."""
+        with graph.LOCK:
+            for entry in self.entries.values():
+                for replay in entry.replays:
+                    replay.let_go()
+
     def reset(self) -> None:
         """Forgets all that was recorded."""
         self.entries.clear()

@@ -244,6 +244,11 @@ class Replay:
 
     # ---- running
 
+    def let_go(self) -> None:
+        """Holds no value that the last run found: whoever writes over one is its only holder then."""
+        self.tensors = None
+        self.roots = self.nodes = self.kept_roots = self.kept_nodes = self.loose_roots = self.leaf = self.grads = []
+
     def run(self, arguments: Sequence[Tensor]) -> Any:
         """The result of the function. Raises Stale, before anything is done, if it has to run itself."""
         for q in graph.all_queues():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
 import tabtorch as torch
+from tabtorch.compiled.driver import Compiled
 from tabtorch.engine import graph
 
 #: tokens of a prompt that go in at once; fewer are filled up to a power of two, so that there are few plans
@@ -71,6 +73,35 @@ class Sampling(NamedTuple):
         return (p if kept is None else torch.where(kept, p, 0.0)), order
 
 
+class _Step(NamedTuple):
+    """What makes a token of the one before: one compiled call, whatever the position. It draws from `generator`."""
+
+    call: Compiled
+    generator: Any
+
+    @staticmethod
+    def of(model: Any, sampling: Sampling) -> _Step:
+        generator = torch.Generator(device=model.device) if sampling.temperature > 0 else None
+
+        def step(token: Any, position: Any, seen: Any) -> tuple[Any, Any]:
+            if seen is not None:
+                seen.index_fill_(0, token, True)
+            logits = model._logits(model._hidden(token.view(1, 1), position))
+            return sampling.pick(logits[0, 0], seen, generator), position + 1
+
+        return _Step(Compiled(step, dynamic=False), generator)
+
+
+class _Text:
+    """What a model's keys and values are of. Not an attribute of the model: the compiled step would be made anew for each text."""
+
+    owner: object | None = None  # the text that is being written
+    written: Sequence[int] = ()  # the tokens whose keys and values are there
+
+
+_TEXTS: weakref.WeakKeyDictionary[Any, _Text] = weakref.WeakKeyDictionary()
+
+
 class _Writer:
     """Makes texts of tokens, up to the first of the texts that end them; what may become one of those is held back."""
 
@@ -107,8 +138,14 @@ class Generating:
     tokenizer: Any
     device: Any
 
-    _owner: object | None = None  # the text that is being written
-    _written: tuple[list[int], ...] = ()  # the tokens whose keys and values are there
+    _step: tuple[Sampling, _Step] | None = None  # of the last text
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_step"}  # which writes to this model's keys and values
+
+    @property
+    def _text(self) -> _Text:
+        return _TEXTS.setdefault(self, _Text())
 
     def _hidden(self, ids: Any, position: Any) -> Any:
         raise NotImplementedError
@@ -119,7 +156,7 @@ class Generating:
     def forget(self) -> None:
         """Nothing that was written before is taken for the beginning of the next text."""
         with _CHANGING:
-            self._owner, self._written = None, ()
+            self._text.owner, self._text.written = None, ()
 
     @overload
     def generate(
@@ -202,10 +239,9 @@ class _Run:
             raise ValueError(f"{len(ids)} tokens are more than the model's {model.length}")
         self.ids = ids
         self.most = min(max_new_tokens, model.length - len(ids) + 1)
-        self.generator = None
-        if temperature > 0:  # its own, on the device; what follows `torch.manual_seed` is its seed
-            drawn = int(torch.randint(2**31, (), device="cpu").item()) if seed is None else seed
-            self.generator = torch.Generator(device=model.device).manual_seed(drawn)
+        self.seed = seed
+        if seed is None and temperature > 0:  # what follows `torch.manual_seed`
+            self.seed = int(torch.randint(2**31, (), device="cpu").item())
 
     # ---- on the device
 
@@ -219,9 +255,14 @@ class _Run:
             seen = torch.zeros(model.vocabulary, dtype=torch.bool, device=device)
             seen[torch.tensor(sorted(set(self.ids)), device=device)] = True
         with _CHANGING:
-            model._owner = self
-            there = model._written[0] if model._written else []
-            model._written = ()
+            text = model._text
+            text.owner = self
+            if model._step is None or model._step[0] != self.sampling:
+                model._step = self.sampling, _Step.of(model, self.sampling)
+            step, generator = model._step[1]
+            if generator is not None:
+                generator.manual_seed(self.seed)
+            there, text.written = text.written, ()
             at = 0
             while at < min(len(there), len(self.ids) - 1) and there[at] == self.ids[at]:
                 at += 1
@@ -240,19 +281,15 @@ class _Run:
                 if not done:
                     yield None
             with self._own(), torch.no_grad():
-                token = self.sampling.pick(model._logits(hidden)[0, 0], seen, self.generator)
+                token = self.sampling.pick(model._logits(hidden)[0, 0], seen, generator)
                 position = torch.tensor(len(self.ids), device=device)
             for left in range(self.most - 1, -1, -1):
                 chosen = yield token
                 if not left:
                     return
                 with self._own(), torch.no_grad():
-                    if seen is not None:
-                        seen.index_fill_(0, token, True)
-                    logits = model._logits(model._hidden(token.view(1, 1), position))
+                    token, position = step(token, position, seen)
                     known.append(chosen)
-                    token = self.sampling.pick(logits[0, 0], seen, self.generator)
-                    position = position + 1
         except GeneratorExit:
             raise
         except BaseException:
@@ -260,8 +297,9 @@ class _Run:
             raise
         finally:
             with _CHANGING:
-                if model._owner is self:
-                    model._owner, model._written = None, (known,)
+                if text.owner is self:
+                    text.owner, text.written = None, known
+                    step.let_go()
 
     def _own(self) -> Any:
         """Held while the model computes for this text. RuntimeError if it computes for another one by now."""
@@ -352,7 +390,7 @@ class _Owned:
 
     def __enter__(self) -> None:
         _CHANGING.acquire()
-        if self.run.model._owner is not self.run:
+        if self.run.model._text.owner is not self.run:
             _CHANGING.release()
             raise RuntimeError("the model has begun another text: it has room for the keys and values of one")
 
