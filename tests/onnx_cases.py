@@ -1,4 +1,5 @@
-"""ONNX's own cases, which its package brings: `python tests/onnx_cases.py [--device cpu|webgpu] [--only WORD] [-v]` runs all of them.
+"""ONNX's own cases, which its package brings: `python onnx_cases.py [--device cpu|webgpu] [--only WORD] [-v]`, in tests, runs all of
+them. `--page ../COMPATIBILITY.md` runs them on both devices, and writes that page's section on ONNX.
 
 The node cases are those of `onnx.backend.test` without their `_expanded` twins; the rest are its models with given results.
 """
@@ -6,7 +7,6 @@ The node cases are those of `onnx.backend.test` without their `_expanded` twins;
 from __future__ import annotations
 
 import argparse
-import collections
 import functools
 import os
 import traceback
@@ -21,6 +21,7 @@ from onnx import numpy_helper
 from onnx.backend.test import loader
 
 import tabtorch as torch
+from conformance import sections
 from tabtorch.onnx.values import DTYPES, STRING
 
 DATA = Path(loader.DATA_DIR)
@@ -177,31 +178,88 @@ def cases(only: str = "") -> Iterator[Case]:
     yield from (c for c in light() if only in c.name)
 
 
+class Tally(NamedTuple):
+    """How many cases of a kind there are, have only types that are here, and pass; and passing ones of those with such types."""
+
+    every: int = 0
+    here: int = 0
+    passed: int = 0
+    passed_here: int = 0
+
+
+KINDS = {
+    "node": "single operators",
+    "pytorch-converted": "layers converted by PyTorch",
+    "pytorch-operator": "operators exported by PyTorch",
+    "simple": "small graphs",
+    "light": "well-known networks",
+}
+
+
+def tallied(device: str, only: str = "", kind: str = "", tracebacks: bool = False) -> tuple[dict[str, Tally], set[str]]:
+    """The counts by kind, and the names of cases that fail though their types are here."""
+    found: dict[str, Tally] = {}
+    failed: set[str] = set()
+    for case in cases(only):
+        if kind not in case.kind:
+            continue
+        passed = True
+        try:
+            run(case, device)
+        except Exception as e:
+            passed = False
+            told = [line for line in str(e).splitlines() if line.strip()]
+            print(f"{case.name}: {type(e).__name__}: {' '.join(told)[:160]}", flush=True)
+            if tracebacks:
+                traceback.print_exc()
+            if case.here:
+                failed.add(case.name)
+        t = found.get(case.kind, Tally())
+        found[case.kind] = Tally(
+            t.every + 1, t.here + case.here, t.passed + passed, t.passed_here + (passed and case.here)
+        )
+    return found, failed
+
+
+def section(devices: dict[str, tuple[dict[str, Tally], set[str]]]) -> str:
+    """The section of the page, as Markdown, from the counts of each device."""
+    lines = [
+        sections.ONNX,
+        "",
+        f"`tabtorch.onnx.load` on the cases of ONNX {onnx.__version__} itself, without those of single operators that are the same again "
+        "as a function's body (`_expanded`). *Types*: cases all of whose inputs and outputs have types that tensors have here. "
+        "`python onnx_cases.py --page ../COMPATIBILITY.md` (in tests) makes this section.",
+        "",
+        "| cases | on | pass | of those with types that are here |",
+        "|---|---|---|---|",
+    ]
+    for kind, title in KINDS.items():
+        for device, (found, _) in devices.items():
+            if kind in found:
+                t = found[kind]
+                lines.append(f"| {title} | {device} | {t.passed} of {t.every} | {t.passed_here} of {t.here} |")
+    lines += ["", "With types that are here, these do not pass:", "", "| case | on |", "|---|---|"]
+    names = sorted(set().union(*(failed for _, failed in devices.values())))
+    lines += [f"| {n} | {', '.join(d for d, (_, failed) in devices.items() if n in failed)} |" for n in names]
+    return "\n".join([*lines, "", ""])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default=os.environ.get("TABTORCH_DEVICE", "cpu"))
     parser.add_argument("--only", default="")
     parser.add_argument("--kind", default="")
+    parser.add_argument("--page", type=Path)
     parser.add_argument("-v", action="store_true")
     args = parser.parse_args()
-    passed: collections.Counter[str] = collections.Counter()
-    every: collections.Counter[str] = collections.Counter()
-    here = 0
-    for case in cases(args.only):
-        if args.kind not in case.kind:
-            continue
-        every[case.kind] += 1
-        here += case.kind == "node" and case.here
-        try:
-            run(case, args.device)
-            passed[case.kind] += 1
-        except Exception as e:
-            told = [line for line in str(e).splitlines() if line.strip()]
-            print(f"{case.name}: {type(e).__name__}: {' '.join(told)[:160]}")
-            if args.v:
-                traceback.print_exc()
-    for kind, n in every.items():
-        print(f"{kind}: {passed[kind]} of {n}" + (f" ({here} have only types that are here)" if kind == "node" else ""))
+    if args.page:
+        counts = {d: tallied(d) for d in ("cpu", "webgpu")}
+        text = sections.put(args.page.read_text(encoding="utf-8"), sections.ONNX, section(counts))
+        args.page.write_text(text, encoding="utf-8")
+        return 0
+    found, _ = tallied(args.device, args.only, args.kind, args.v)
+    for kind, t in found.items():
+        print(f"{kind}: {t.passed} of {t.every}; of those with types that are here {t.passed_here} of {t.here}")
     return 0
 
 

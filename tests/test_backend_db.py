@@ -6,6 +6,7 @@ import pytest
 
 from backend_db import left_out, page, workers
 from backend_db.workers import Answer
+from conformance import sections
 from sidebyside import DEVICES
 from slices import slice_of
 
@@ -74,6 +75,11 @@ def test_the_page() -> None:
     assert "| float32 | cpu | 1/2 | ✓ (1) |" in text and "there is no complex32" in text
     assert "SGD" in text and "off" in text
     whole = "# Top\n\n## Modules\n\nold\n"
-    once = page.put(whole, text)
-    assert page.put(once, text) == once and once.startswith("# Top\n") and once.endswith("## Modules\n\nold\n")
-    assert page.kept(once) == text
+    once = sections.put(whole, sections.PYTORCH, text)
+    assert once.startswith("# Top\n") and once.endswith("## Modules\n\nold\n")
+    assert sections.put(once, sections.PYTORCH, text) == once and sections.kept(once, sections.PYTORCH) == text
+    other = f"{sections.ONNX}\n\nmany\n\n"
+    assert sections.put(once, sections.ONNX, other) == once.replace("## Modules", other + "## Modules")
+    assert sections.put_all(whole, sections.put(sections.put(whole, sections.ONNX, other), sections.PYTORCH, text)) == (
+        sections.put(once, sections.ONNX, other)
+    )

@@ -9,6 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from conformance import sections
+
 from . import __doc__ as about
 from . import left_out, page, workers
 from .workers import Answer
@@ -36,7 +38,7 @@ def main() -> int:
         if not a.json:
             p.error("--page is of --json")
         latest = {(x.table, x.name, x.device, x.dtype): x for x in map(_read, a.json.read_text().splitlines())}
-        text = page.put(a.page.read_text(encoding="utf-8"), page.section(latest.values()))
+        text = sections.put(a.page.read_text(encoding="utf-8"), sections.PYTORCH, page.section(latest.values()))
         a.page.write_text(text, encoding="utf-8")
         return 0
     k, _, n = a.part.partition("/")

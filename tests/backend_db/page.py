@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
+
+from conformance import sections
 
 from . import left_out
 from .workers import CHECKS, Answer
 
-HEADING = "## Real PyTorch on device webgpu"
-_SECTION = re.compile(rf"^{HEADING}$.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-#: it goes before the first of these that a page has
-_BEFORE = ("## Modules", "## Every operator")
 _TABLES = (
     ("operators", "operators of `op_db`"),
     ("compiled", "operators of `op_db`, compiled"),
@@ -25,7 +22,7 @@ def section(answers: Iterable[Answer]) -> str:
     """The section, as Markdown."""
     every = list(answers)
     lines = [
-        HEADING,
+        sections.PYTORCH,
         "",
         'The same tables where PyTorch itself is installed, and its tensors are on its `device="webgpu"` (`tabtorch.backend`): '
         "each entry on the device against PyTorch's CPU, with its first samples. `python -m backend_db` (in tests) asks them, "
@@ -78,17 +75,3 @@ def _wrong(every: list[Answer]) -> list[str]:
 def _plain(text: str) -> str:
     """As Markdown's cells have it."""
     return text.replace("|", "\\|").replace("__", r"\_\_").replace("<", "&lt;")
-
-
-def kept(page: str) -> str:
-    """The section that a page has, or ""."""
-    found = _SECTION.search(page)
-    return found.group() if found else ""
-
-
-def put(page: str, text: str) -> str:
-    """The page with this section instead of its own."""
-    if kept(page):
-        return _SECTION.sub(lambda _: text, page)
-    at = next((page.index(h) for h in _BEFORE if h in page), len(page))
-    return page[:at] + text + page[at:]

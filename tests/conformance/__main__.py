@@ -15,9 +15,7 @@ from pathlib import Path
 
 import torch
 
-from backend_db import page as real_pytorch
-
-from . import checks, left_out, modules, mutate, optimizers, report, slices
+from . import checks, left_out, modules, mutate, optimizers, report, sections, slices
 from .workers import Question, ask
 
 DEVICES = ("cpu", "webgpu")
@@ -81,7 +79,7 @@ def main() -> int:
             p.error("--page is of a whole run")
         page = report.compatibility(answers, _adapter(), modules.rows(), optimizers.rows(), a.samples)
         if a.page.exists():  # what another command wrote stays
-            page = real_pytorch.put(page, real_pytorch.kept(a.page.read_text(encoding="utf-8")))
+            page = sections.put_all(page, a.page.read_text(encoding="utf-8"))
         a.page.write_text(page, encoding="utf-8")
     return int(bool(bad or idle))
 

@@ -247,7 +247,8 @@ class Replay:
     def let_go(self) -> None:
         """Holds no value that the last run found: whoever writes over one is its only holder then."""
         self.tensors = None
-        self.roots = self.nodes = self.kept_roots = self.kept_nodes = self.loose_roots = self.leaf = self.grads = []
+        for name in ("roots", "nodes", "kept_roots", "kept_nodes", "loose_roots", "leaf", "grads"):
+            setattr(self, name, [])
 
     def run(self, arguments: Sequence[Tensor]) -> Any:
         """The result of the function. Raises Stale, before anything is done, if it has to run itself."""
