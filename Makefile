@@ -9,6 +9,7 @@
 #   make conformance-check  as much of it as 100 seconds take, another part with each commit
 #   make conformance-mutate disturbs every operator, and sees whether the run notices
 #   make fuzz    random programs, in CPython and in Pyodide, SECONDS=60 of each kind: RESULTS=folder
+#   make fuzz-files         10,000 damaged files of each kind of model
 #   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make thumbnails         runs the demos, and keeps a picture of each for the gallery (NAMES=...: of these)
@@ -49,11 +50,11 @@ PYODIDE_SECONDS ?= 20
 PYODIDE_TIMEOUT ?= 1200
 SECONDS ?= 60
 
-.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers fuzz-files
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -14
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
@@ -120,6 +121,12 @@ FUZZERS := "fuzz.aliases" "fuzz.compiled" "fuzz.compiled --device webgpu" \
 
 fuzz: .venv/.dev $(RUNTIME) $(HOST) $(WHEEL)
 	$(call each,$(FUZZERS),--seconds $(SECONDS) --results $(RESULTS)/fuzz.jsonl)
+
+# 10,000 damaged files of each kind that models come in: an error each, or a model; nothing hangs, nothing of a file is run
+FILES := "fuzz.plan_files" "fuzz.exported_files" "fuzz.script_files" "fuzz.onnx_files" "fuzz.gguf_files"
+
+fuzz-files: .venv/.dev $(RUNTIME) $(HOST)
+	$(call each,$(FILES),)
 
 # All of it: every slice, every operator, the fuzzers and the soak. Hours; says at the end what ran, and how it ended.
 everything: .venv/.dev $(SITE) browsers
