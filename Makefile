@@ -54,7 +54,7 @@ SECONDS ?= 60
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -15
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -17
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
