@@ -5,7 +5,6 @@ A step of decoding does the same to the same buffers at every position, for the 
 
 from __future__ import annotations
 
-import gc
 from functools import cached_property
 from typing import Any
 
@@ -277,11 +276,9 @@ def model(source: Any, *, length: int | None = None, **options: Any) -> Llama:
     length: tokens that there is room for (None: what the model was made for, at most 4096). GGUFError where the file has no
     model of an architecture that is supported, or tensors that do not fit.
     """
-    gc.collect()  # a model that wrote is in a cycle with its compiled step: its memory is to be free for this one
     return Llama(source if isinstance(source, GGUF) else load(source, **options), length)
 
 
 async def model_async(source: Any, *, length: int | None = None, **options: Any) -> Llama:
     """As `model`, without blocking while the file comes."""
-    gc.collect()
     return Llama(source if isinstance(source, GGUF) else await load_async(source, **options), length)

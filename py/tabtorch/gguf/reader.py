@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from math import prod
 from typing import Any, NamedTuple
 
@@ -77,6 +78,7 @@ def _held(work: Work, header: Header) -> Work:
 
 def _all(reader: Reader, device: Any, dtype: Any) -> Work:
     header = yield from read_header(reader.size)
+    gc.collect()  # a model that wrote is in a cycle with its compiled step: its memory is to be free for this one
     making = _Making(device, dtype)
     tensors = {e.name: making.tensor(e) for e in header.entries}
     try:
