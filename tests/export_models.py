@@ -324,6 +324,21 @@ def cases(torch: Any) -> dict[str, Callable[[], Case]]:
 
         return Counting(), (x(3, 4),), _batch()
 
+    @case
+    def pools_of_one_size() -> Case:
+        def pool(a: Any) -> Any:
+            y, at = F.max_pool2d(a, 2, return_indices=True)
+            return F.adaptive_avg_pool2d(a, 1), F.adaptive_avg_pool2d(a, (None, 2)), F.max_unpool2d(y, at, 2)
+
+        return _named(nn, pool, 1), (x(2, 3, 4, 4),), _batch()
+
+    @case
+    def shifts_and_products() -> Case:
+        def both(a: Any, b: Any) -> Any:
+            return a << 1, a >> 1, torch.tensordot(b, b.t(), 1), torch.tensordot(b, b, ([0], [0]))
+
+        return _named(nn, both, 2), (ids(3), x(3, 4)), {}
+
     return found
 
 

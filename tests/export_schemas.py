@@ -13,7 +13,7 @@ TARGET = Path(__file__).parent.parent / "py/tabtorch/export/schemas_table.py"
 _LEFT_OUT = re.compile(
     r"^_|backward|_copy$|^(_foreach|cudnn|miopen|mkldnn|quantize|fake_quant|fbgemm|sparse|to_sparse|xlogy_|qu|q_|dequ|int_repr|segment|"
     r"batch_norm_|native_(batch|channel|norm)|mps|dense|coo|crow|col_|row_|ccol|slow_|thnn|rename|align|refine|names|is_|set_|resize_|tensor$|as_tensor|nonzero|masked_select|unique|bincount|repeat_interleave|argwhere|"
-    r"choose|from_file|frac_|to_mkl|vulkan|nested|unsafe|values$|indices$|item|data$|retain|requires|record|chain_matmul|max_pool\dd_with|"
+    r"choose|from_file|frac_|to_mkl|vulkan|nested|unsafe|values$|indices$|item|data$|retain|requires|record|chain_matmul|"
     r"gru_cell_|rnn_tanh_cell_|clip$|special_(gammainc|multi|log_sof|soft|xlog1|polygamma|psi|expit$|ndtr$)|linalg_(cond|ldl|lu|tensor|eig|"
     r"svdvals|matrix_norm|multi)|fft_(h|ihfft|rfftn|irfftn|fftn|ifftn|rfft2|irfft2)|fused_moving|feature_|alpha_dropout_|fractional)"
 )

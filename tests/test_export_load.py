@@ -142,6 +142,22 @@ def test_checks_of_inputs() -> None:
         ep(1)
 
 
+class Starred(torch.nn.Module):
+    def forward(self, x: Any, *rest: Any) -> Any:
+        return x + rest[1].view(-1, 2).sum()
+
+
+def test_guards_of_starred_arguments() -> None:
+    """PyTorch's guards call them by the name that has the star."""
+    auto, file = torch.export.Dim.AUTO, io.BytesIO()
+    given = (torch.ones(2), torch.ones(3), torch.ones(6))
+    torch.export.save(torch.export.export(Starred(), given, dynamic_shapes=(None, (None, {0: auto}))), file)
+    ours = export.load(file.getvalue(), map_location="cpu").module()
+    assert ours(*[tabtorch.ones(n, device="cpu") for n in (2, 3, 10)]).tolist() == [11, 11]
+    with pytest.raises(AssertionError, match=r"Guard failed: .*'rest'.* % 2"):
+        ours(*[tabtorch.ones(n, device="cpu") for n in (2, 3, 7)])
+
+
 def test_other_files_are_named() -> None:
     saved = io.BytesIO()
     torch.save({"a": torch.ones(2)}, saved)

@@ -313,3 +313,70 @@ def test_operators_mean_what_they_meant(version: int, kinds: str) -> None:
     for w, h in zip(want, have, strict=True):
         assert str(w.dtype) == str(h.dtype)
         same(w, h)
+
+
+class Odds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Named(), Named()])
+        self.named = nn.ModuleDict({"a": Named()})
+
+    def forward(self, x: torch.Tensor, i: int, k: str):  # type: ignore[no-untyped-def]
+        layer: Layer = self.layers[i]
+        other: Layer = self.named[k]
+        with torch.autograd.profiler.record_function("here"):
+            y = layer.forward(x) + other.forward(x)
+        return y, "%d of %s" % (i, k), torch.view_as_real(x * (1.5 - 2j))  # noqa: UP031 (it is what is read)
+
+
+class Named(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[empty-body]
+        pass
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch.jit.interface(Layer)
+
+
+def test_modules_by_index_and_complex_constants() -> None:
+    check(torch.jit.script(Odds()), torch.randn(3), 1, "a")
+
+
+class Packing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor):  # type: ignore[no-untyped-def]
+        packed = nn.utils.rnn.pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False)
+        y, h = self.inner(packed)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True), h
+
+
+def test_packed_sequences() -> None:
+    check(torch.jit.script(Packing()), torch.randn(3, 6, 3), torch.tensor([3, 6, 2]))
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_padding_on_the_fast_path(traced: bool) -> None:
+    """There PyTorch's encoder makes a nested tensor of what is not padding."""
+    net = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+    x, mask = torch.randn(2, 5, 8), torch.zeros(2, 5, dtype=torch.bool)
+    mask[0, 3:] = True
+    with torch.no_grad(), tabtorch.no_grad(), tabtorch.device("cpu"):
+        check(torch.jit.trace(Masked(net), (x, mask)) if traced else torch.jit.script(Masked(net)), x, mask)
+
+
+class Masked(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.net(x, src_key_padding_mask=mask)

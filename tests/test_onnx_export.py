@@ -70,6 +70,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Any]]] = {
     "transposed": (lambda: nn.Sequential(nn.ConvTranspose2d(3, 2, 3, stride=2, output_padding=1, padding=1), nn.Tanh()), image()),
     "group norm": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True)), image(4, 5, 5)),
     "layer norm": (lambda: nn.Sequential(nn.LayerNorm(8), nn.RMSNorm(8), nn.LayerNorm([5, 8], elementwise_affine=False)), sequence),
+    "outer": (lambda: Of(lambda x: torch.outer(torch.arange(3), x[0]) + x.sum()), rows),
     "resize": (
         lambda: Of(lambda x: F.interpolate(F.interpolate(x, scale_factor=2.0), size=(11, 7), mode="bilinear")),
         image(),
@@ -131,6 +132,40 @@ def test_model(name: str) -> None:
                 assert str(w.dtype) == f"torch.{g.dtype}"
                 np.testing.assert_allclose(g, w.detach().numpy(), rtol=1e-4, atol=1e-5)
                 np.testing.assert_allclose(h.detach().numpy(), w.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def written(x: Any) -> Any:
+    """Writes to views, and reads by others."""
+    y = x.clone()
+    a, t = y[1:], y.t()
+    b = a[:, 1]
+    b.mul_(3)
+    y[-1] = 7.0
+    y[:, ::2] += x[:, :3]
+    a[0, 1:3] = x[0, :2]
+    c = y[0].clone()
+    y.relu_()
+    y[..., -1].zero_()
+    return y, a, b, c, t
+
+
+def test_writes_in_place() -> None:
+    with torch.device("cpu"):
+        rows_ = torch.export.Dim("rows", min=3, max=64)
+        data = torch.onnx.export(Of(written).eval(), rows(4), dynamic_shapes=({0: rows_},)).tobytes()
+        for n in (4, 7):
+            args = rows(n)
+            for w, g in zip(written(*args), run(data, args), strict=True):
+                np.testing.assert_allclose(g, w.numpy(), rtol=1e-5)
+        data = torch.onnx.export(Of(lambda x: torch.relu_((x * 2).flatten()) + 1).eval(), rows(2)).tobytes()
+        np.testing.assert_allclose(run(data, (torch.ones(2, 6),))[0], 3)
+
+        def both(x: Any) -> Any:
+            z = x * 2
+            return torch.relu_(z.flatten()), z
+
+        with pytest.raises(torch.onnx.errors.OnnxExporterError, match="may share memory"):
+            torch.onnx.export(Of(both).eval(), rows(2))
 
 
 def test_names_files_and_weights(tmp_path: Any) -> None:

@@ -256,7 +256,7 @@ class Expression:
         """The value where symbols (and "L", the inputs by name) have these. SerializeError for what cannot be computed."""
         try:
             return _value(self.tree, values)
-        except (ArithmeticError, TypeError, ValueError, KeyError, IndexError) as e:
+        except (ArithmeticError, TypeError, ValueError, KeyError, IndexError, AttributeError) as e:
             raise bad(f"the expression {self} cannot be computed: {type(e).__name__}: {e}") from None
 
     @property

@@ -12,6 +12,8 @@ from typing import Any
 import tabtorch as torch
 from tabtorch.amp import autocast
 from tabtorch.autograd import grad_mode
+from tabtorch.autograd.grad_mode import STATE
+from tabtorch.func.batch import Level, enter, leave
 
 Graph = Callable[..., Any]
 
@@ -83,7 +85,64 @@ def _run(f: Graph, *args: Any) -> Any:
 
 def with_effects(token: Any, op: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
     found = op(*args, **kwargs)
-    return [token, *(() if found is None else _list(found))]
+    return [token, *_list(found)]  # None, too, has its place
+
+
+# ---- `torch._functorch.predispatch`: the steps of a `vmap`, as the training dialect has them
+
+
+class _Opened(Level):
+    """A `vmap` of a program, from one of its nodes to another. `given`: what was batched, and how: it may be written to."""
+
+    def __init__(self, size: int, randomness: str) -> None:
+        super().__init__(size, randomness)
+        self.given: list[tuple[Any, int, Any, int]] = []
+
+
+def _opened() -> list[_Opened]:
+    return [x for x in STATE.levels if isinstance(x, _Opened)]
+
+
+def _increment(size: int, randomness: str) -> None:
+    _Opened(size, randomness).__enter__()
+
+
+def _decrement() -> None:
+    level = _opened()[-1]
+    for x, dim, t, version in level.given:
+        if t._storage.version != version:
+            x.copy_(leave(t, level, dim))
+    level.__exit__()
+
+
+def _add(x: Any, dim: int, number: int) -> Any:
+    level, dim = _opened()[number - 1], dim % x.dim()
+    t = enter(x, level, dim)
+    level.given.append((x, dim, t, t._storage.version))
+    return t
+
+
+def _remove(x: Any, number: int, size: int, dim: int) -> Any:
+    return leave(x, _opened()[number - 1], dim % (x.dim() + 1))
+
+
+def close(before: int) -> None:
+    """Ends what a program that failed has left open: all but so many levels."""
+    for level in reversed(STATE.levels[before:]):
+        level.__exit__()
+
+
+def levels() -> int:
+    return len(STATE.levels)
+
+
+PREDISPATCH: dict[str, Callable[..., Any]] = {
+    "lazy_load_decompositions": lambda: None,
+    "_vmap_increment_nesting": _increment,
+    "_vmap_decrement_nesting": _decrement,
+    "_add_batch_dim": _add,
+    "_remove_batch_dim": _remove,
+}
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

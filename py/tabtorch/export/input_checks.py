@@ -161,6 +161,8 @@ class _Named:
 
     def __getitem__(self, key: Any) -> Any:
         path = (*self.path, key)
+        if len(path) == 2 and not any(s[:1] == path[:1] for s in self.sources):  # of `*args` or `**kwargs`
+            path = (f"{path[0]}_{key}",) if isinstance(key, int) else (key,)
         if path[0] == "flat_args" and len(path) == 2:
             return self.leaves[int(key)]
         for source, x in zip(self.sources, self.leaves, strict=True):

@@ -19,7 +19,7 @@ RULES: dict[str, Callable[..., Any]] = {}
 #: functions of torch.nn.functional whose arguments are ATen's
 SAME = frozenset(
     "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d layer_norm group_norm rms_norm "
-    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d pad pixel_shuffle "
+    "avg_pool1d avg_pool2d avg_pool3d pad pixel_shuffle "
     "pixel_unshuffle scaled_dot_product_attention prelu softplus hardshrink gelu tanh sigmoid one_hot glu cosine_similarity "
     "pairwise_distance channel_shuffle softshrink relu relu6 selu silu mish hardswish hardsigmoid elu celu leaky_relu hardtanh "
     "threshold".split()
@@ -48,6 +48,7 @@ def _named(name: str, to: str) -> None:
 for _from, _to in {
     "__invert__": "bitwise_not", "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor", "__eq__": "eq",
     "__floordiv__": "floor_divide", "__rsub__": "rsub", "true_divide": "div", "logsigmoid": "log_sigmoid", "_where": "where",
+    "__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right_shift",
     "get T": "t", "get real": "real", "get imag": "imag", "get data": "detach",
 }.items():  # fmt: skip
     _named(_from, _to)
@@ -162,10 +163,11 @@ def _pooling(name: str) -> None:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        if return_indices:
-            return OTHERWISE
         stride = kernel_size if stride is None or stride == () else stride
-        return t.call(name, input, kernel_size, stride, padding, dilation, ceil_mode)
+        found = t.call(
+            name + "_with_indices" * return_indices, input, kernel_size, stride, padding, dilation, ceil_mode
+        )
+        return tuple(found) if return_indices else found
 
     RULES[name] = pool
 
@@ -174,18 +176,21 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
     _pooling(_name)
 
 
-def _adaptive(n: int) -> None:
+def _adaptive(kind: str, n: int) -> None:
     def pool(t: Any, input: Any, output_size: Any, return_indices: bool = False) -> Any:
         sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size] * n
         sizes = [input.shape[i - n] if x is None else x for i, x in enumerate(sizes)]
+        if kind == "avg":
+            return t.call(f"adaptive_avg_pool{n}d", input, sizes)
         found = t.call(f"adaptive_max_pool{n}d", input, sizes)
         return tuple(found) if return_indices else found[0]
 
-    RULES[f"adaptive_max_pool{n}d"] = pool
+    RULES[f"adaptive_{kind}_pool{n}d"] = pool
 
 
 for _n in (1, 2, 3):
-    _adaptive(_n)
+    _adaptive("avg", _n)
+    _adaptive("max", _n)
 
 
 @rule("local_response_norm")
@@ -308,6 +313,14 @@ def _einsum(t: Any, equation: Any, *operands: Any) -> Any:
         return OTHERWISE
     given = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
     return t.call("einsum", equation, given)
+
+
+@rule("tensordot")
+def _tensordot(t: Any, a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+    if out is not None or isinstance(dims, Tensor):
+        return OTHERWISE
+    first, second = (range(-dims, 0), range(dims)) if isinstance(dims, int) else dims
+    return t.call("tensordot", a, b, list(first), list(second))
 
 
 @rule("norm")

@@ -130,6 +130,8 @@ class Finder:
     def find(self, target: str) -> Function | None:
         if target in _NUMBERS:
             return _NUMBERS[target]
+        if target.startswith("torch._functorch.predispatch."):
+            return higher_order.PREDISPATCH.get(target.rpartition(".")[2])
         space, name, overload = split(target)
         if space == "aten":
             return _aten(name, overload, self.writes)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tabtorch.export import higher_order
 from tabtorch.export.fields import bad
 from tabtorch.export.graphs import DEVICE, Graph, OperatorName, Ref
 from tabtorch.export.operators import Finder, settled
@@ -89,10 +90,15 @@ class Runner:
             if n is not None:
                 values[n] = x
         del inputs
-        for f, args, kwargs, put, done in self.steps:
-            put(values, f(*[get(values) for get in args], **{k: get(values) for k, get in kwargs}))
-            for n in done:
-                values[n] = None
+        levels = higher_order.levels()
+        try:
+            for f, args, kwargs, put, done in self.steps:
+                put(values, f(*[get(values) for get in args], **{k: get(values) for k, get in kwargs}))
+                for n in done:
+                    values[n] = None
+        except BaseException:
+            higher_order.close(levels)
+            raise
         return [get(values) for get in self.results]
 
 

@@ -167,6 +167,38 @@ def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
 
 
+def _nested(x: Any, mask: Any, check: bool = True) -> Any:
+    """A tensor whose rows are of several lengths, as encoders make one on their fast path: the padded one, which knows its padding."""
+    if check and not _aligned(x, mask):
+        raise RuntimeError("Expected mask to be left-aligned without gaps")
+    made = x.detach().clone()
+    made._padding = ~mask
+    return made
+
+
+def _aligned(x: Any, mask: Any) -> bool:
+    return not bool((mask[:, 1:] & ~mask[:, :-1]).any())
+
+
+def _padded(x: Any, value: float, size: Any = None) -> Any:
+    if not _is_nested(x) or size is not None and tuple(size) != tuple(x.shape):
+        raise NotImplementedError("to_padded_tensor: tabtorch has no nested tensors but those of an encoder's padding")
+    return x.masked_fill(x._padding.unsqueeze(-1), value)
+
+
+def _is_nested(x: Any) -> bool:
+    return hasattr(x, "_padding")
+
+
+def _encoder_layer(x: Any, *args: Any) -> Any:
+    layer: Any = aten.lookup("_transformer_encoder_layer_fwd")
+    if not _is_nested(x):
+        return layer(x, *args)
+    made = layer(x, *args[:17], x._padding, 1)
+    made._padding = x._padding
+    return made
+
+
 #: for whatever values
 ANY: dict[str, Callable[..., Any]] = {
     "__is__": operator.is_,
@@ -200,6 +232,10 @@ ANY: dict[str, Callable[..., Any]] = {
     "wait": lambda x: x,
     "device": lambda *a: Device(*a),
     "nonzero_numpy": lambda x: list(x.nonzero(as_tuple=True)),
+    "_nested_tensor_from_mask": _nested,
+    "_nested_tensor_from_mask_left_aligned": _aligned,
+    "to_padded_tensor": _padded,
+    "_transformer_encoder_layer_fwd": _encoder_layer,
 }
 
 
@@ -259,7 +295,8 @@ PRIM: dict[str, Callable[..., Any]] = {
     "is_cuda": lambda x: x.device.type in ("cuda", "webgpu"),
     "is_cpu": lambda x: x.device.type == "cpu",
     "NumToTensor": lambda x: _torch().tensor(x),
-    **{n: lambda x: False for n in "is_nested is_sparse is_quantized is_mkldnn is_xla is_sparse_csr is_vulkan".split()},
+    **{n: lambda x: False for n in "is_sparse is_quantized is_mkldnn is_xla is_sparse_csr is_vulkan".split()},
+    "is_nested": _is_nested,
     "is_meta": lambda x: x.is_meta,
     "max": lambda *a: max(*a),
     "min": lambda *a: min(*a),

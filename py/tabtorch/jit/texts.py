@@ -30,7 +30,7 @@ def _format(pattern: str, *values: Any) -> str:
 
 
 def _percent(pattern: str, *values: Any) -> str:
-    left = list(values)
+    left = list(values[0] if values and isinstance(values[0], tuple) else values)
 
     def one(m: re.Match[str]) -> str:
         kind = m[1]

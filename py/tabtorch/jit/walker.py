@@ -12,7 +12,16 @@ from typing import Any
 
 from tabtorch.base.device import device as Device
 from tabtorch.jit import numbers, operators, texts
-from tabtorch.jit.values import EnumMember, ScriptObject, ScriptType, attribute, is_a, named_tuple, set_attribute
+from tabtorch.jit.values import (
+    EnumMember,
+    LoadedModule,
+    ScriptObject,
+    ScriptType,
+    attribute,
+    is_a,
+    named_tuple,
+    set_attribute,
+)
 
 Frame = dict[str, Any]
 Value = Callable[[Frame], Any]
@@ -303,6 +312,11 @@ class Scope:
         ):
             of = self.value(n.operand)
             return lambda f: -of(f)
+        if isinstance(n, ast.BinOp) and isinstance(n.right, ast.Constant) and isinstance(n.right.value, complex):
+            left, imaginary = self.value(n.left), n.right.value  # 1.+2.j
+            if isinstance(n.op, (ast.Add, ast.Sub)):
+                sign = 1 if isinstance(n.op, ast.Add) else -1
+                return lambda f: complex(left(f), sign * imaginary.imag)
         if isinstance(n, ast.Subscript):
             return self._subscript(n)
         if isinstance(n, ast.Call):
@@ -339,7 +353,7 @@ class Scope:
             ends = [self.value(e) if e is not None else (lambda f: None) for e in (n.slice.lower, n.slice.upper)]
             return lambda f: _contents(of(f))[ends[0](f) : ends[1](f)]
         at = self.value(n.slice)
-        return lambda f: _contents(of(f))[at(f)]
+        return lambda f: _item(of(f), at(f))
 
     def _call(self, n: ast.Call) -> Value:
         found = path(n.func)
@@ -357,6 +371,8 @@ class Scope:
             return self._apply(n, operators.find(name, self.program.version))
         if space == "ops.prim" and name in operators.PRIM:
             return self._apply(n, operators.PRIM[name])
+        if space.startswith("ops.profiler"):
+            return self._apply(n, lambda *args: args[1] if name.endswith("_fut") else 0)  # nothing is recorded
         if head != "__torch__":
             raise refuse(f"{found} is none of the operators that tabtorch has", n)
         script = self.program.classes.get(space if name == "__new__" else found)
@@ -471,6 +487,12 @@ def _contents(x: Any) -> Any:
     if not isinstance(x, (list, tuple, dict, str)):
         raise RuntimeError(f"a TorchScript value of type {type(x).__name__} has no elements")
     return x
+
+
+def _item(x: Any, at: Any) -> Any:
+    if isinstance(x, LoadedModule):  # a ModuleList or ModuleDict
+        return x._modules[at] if isinstance(at, str) else list(x._modules.values())[at]
+    return _contents(x)[at]
 
 
 def _tolist(x: Any) -> Any:

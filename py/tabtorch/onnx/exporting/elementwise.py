@@ -66,7 +66,7 @@ def _scaled(b: Builder, out: Out, x: Any, alpha: Any) -> Any:
     return b.op("Mul", *_pair(b, x, alpha, out.dtype))
 
 
-@aten("add", "add_")
+@aten("add")
 def add(b: Builder, out: Out, x: Any, other: Any, alpha: Any = 1) -> Value:
     if out.dtype == dtypes.bool_:
         return _binary("Or", b, out.dtype, x, other)

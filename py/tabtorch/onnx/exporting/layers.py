@@ -38,6 +38,7 @@ def addmm(b: Builder, out: Out, x: Value, first: Value, second: Value, beta: Any
 
 @aten("outer", "ger")
 def outer(b: Builder, out: Out, x: Value, vec2: Value) -> Value:
+    x, vec2 = b.cast(x, out.dtype), b.cast(vec2, out.dtype)
     return b.op("Mul", b.op("Unsqueeze", x, b.constant([1]), sizes=[*x.sizes, 1]), vec2, sizes=out.sizes)
 
 
@@ -114,7 +115,7 @@ for _n in (1, 2, 3):
         given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         return _convolution(b, out, n, x, weight, bias, transposed=True, output_padding=output_padding, **given)
 
-    @aten(f"max_pool{_n}d", f"max_pool{_n}d_with_indices")
+    @aten(f"max_pool{_n}d")
     def _max_pool(
         b: Builder, out: Out, x: Value, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
         n: int = _n,

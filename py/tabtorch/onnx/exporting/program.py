@@ -18,6 +18,13 @@ from tabtorch.onnx.proto import Message
 #: the version of the format by the operators' version; both are those that PyTorch's exporter writes
 IR_VERSION = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
 _FAMILIES = ("elementwise", "shaping", "reductions", "layers")
+#: what gives the same numbers, or some of them, seen otherwise
+_SEEN = frozenset(
+    "alias detach contiguous dropout view view_as reshape flatten unflatten t transpose swapaxes permute movedim unsqueeze squeeze "
+    "expand expand_as narrow select slice split split_with_sizes chunk tensor_split unbind diagonal unfold".split()
+)
+#: of these, what may be a copy
+_COPIES = ("contiguous", "reshape", "flatten")
 #: arithmetic of sizes
 _SIZES = {"add": "Add", "sub": "Sub", "mul": "Mul", "floordiv": "Div", "mod": "Mod"}
 
@@ -34,6 +41,16 @@ def name_of(target: str) -> str:
     return target.removeprefix("torch.ops.").removeprefix("aten.").partition(".")[0]
 
 
+def _writes(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _names(outputs: Any) -> list[str]:
+    if isinstance(outputs, str):
+        return [outputs]
+    return [n for o in outputs or () for n in _names(o)]
+
+
 def _sizes(meta: Any) -> list[int | None]:
     return [n if isinstance(n, int) else None for n in meta.sizes]
 
@@ -48,6 +65,10 @@ class Translation:
         self.values: dict[str, Any] = {}
         self.inputs: list[Message] = []
         self.rows = table()
+        #: a view's name -> (the name of what it sees, the node that made it, or None where it sees all)
+        self.views: dict[str, tuple[str, Node | None]] = {}
+        self.stale: set[str] = set()  # views of what was written to
+        self.lost: set[str] = set()  # what nobody can tell the numbers of
 
     def declared(self, name: str, meta: Any) -> Message:
         """An input or result. A size that varies has the name of its symbol."""
@@ -72,13 +93,26 @@ class Translation:
             {
                 n.target
                 for n in self.graph.calls
-                if not n.target.startswith("_operator.") and name_of(n.target) not in known
+                if not n.target.startswith("_operator.")
+                and (name_of(n.target)[:-1] if _writes(name_of(n.target)) else name_of(n.target)) not in known
             }
         )
 
     def value(self, x: Any) -> Any:
         """An argument: values of the graph for their names."""
         if isinstance(x, Ref):
+            if x.name in self.stale:
+                base, node = self.views[x.name]
+                if node is not None and name_of(node.target) in _COPIES:
+                    self.lost.add(x.name)
+                elif node is None:
+                    self.stale.discard(x.name)
+                    self.values[x.name] = self.value(Ref(base))
+                else:
+                    self.stale.difference_update(_names(node.outputs))
+                    self.node(node)
+            if x.name in self.lost:
+                raise OnnxExporterError(f"{x.name} may share memory with what was written to in place")
             return self.values[x.name]
         if isinstance(x, (list, tuple)):
             return [self.value(v) for v in x]
@@ -128,7 +162,41 @@ class Translation:
                 if k not in ("layout", "device", "pin_memory", "memory_format", "non_blocking", "copy")
             }
             kwargs.pop("dtype", None)
-            self.put(node.outputs, self.rows[name](self.b, self.out(node.outputs), *args, **kwargs))
+            writes = _writes(name)
+            row = self.rows[name[:-1] if writes else name]
+            self.put(node.outputs, row(self.b, self.out(node.outputs), *args, **kwargs))
+            if writes or name in _SEEN:
+                seen = node.args[0].name
+                for out in _names(node.outputs):
+                    self.views[out] = (seen, None if writes else node)
+                    if writes:
+                        self.update(seen, self.values[out])
+
+    def update(self, name: str, value: Value) -> None:
+        """After a write to `name`: what it is a part of is made anew, and other views of that when they are asked for."""
+        self.values[name] = value
+        self.stale.discard(name)
+        base, node = self.views.get(name, ("", None))
+        if node is not None and name_of(node.target) not in ("slice", "select", "alias", "detach", "dropout"):
+            root = self.root(name)
+            del self.views[name]  # and what it is a part of is not known any more
+            self.lost.update(v for v in (root, *self.views) if self.root(v) == root)
+            base = ""
+        if not base:
+            self.stale.update(v for v in self.views if self.root(v) == name)
+            return
+        if node is not None:
+            row = self.rows.get(name_of(node.target) + "_scatter")
+            if row is not None:
+                whole = self.value(Ref(base))
+                more = [self.value(a) for a in node.args[1:]]
+                value = row(self.b, Out(whole.dtype, whole.sizes), whole, value, *more)
+        self.update(base, value)
+
+    def root(self, name: str) -> str:
+        while name in self.views:
+            name = self.views[name][0]
+        return name
 
     def arithmetic(self, name: str, args: list[Any]) -> Any:
         if name == "neg":
@@ -200,7 +268,7 @@ class Translation:
             name = getattr(spec.arg, "name", None)
             if not name:
                 continue
-            value, meta = self.values[name], self.graph.metas.get(name)
+            value, meta = self.value(Ref(name)), self.graph.metas.get(name)
             wanted = self.b.name(names[len(found)] if len(found) < len(names) else name)
             self.b.nodes.append(
                 Message("Node", input=[value.name], output=[wanted], op_type="Identity", name=f"node_{wanted}")

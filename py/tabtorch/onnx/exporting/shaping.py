@@ -164,6 +164,35 @@ def select(b: Builder, out: Out, x: Value, dim: int, index: Any) -> Value:
     )
 
 
+@aten("slice_scatter")
+def slice_scatter(
+    b: Builder, out: Out, x: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Value:
+    dim %= x.rank
+    n = b.size(x, dim)
+    nought, one = b.constant(0), b.constant(1)
+    every = b.constant(list(range(n))) if isinstance(n, int) else b.op("Range", nought, b.scalar(n), one, sizes=(None,))
+    at = _cut(b, every, 0, 0 if start is None else start, _END if end is None else end, step)
+    order = [dim, *[d for d in range(x.rank) if d != dim]]
+    at = b.op("Unsqueeze", at, b.constant([1]), sizes=(None, 1))
+    made = b.op("ScatterND", b.transpose(x, order), at, b.transpose(b.cast(src, x.dtype), order))
+    return b.transpose(made, [order.index(d) for d in range(x.rank)])
+
+
+@aten("select_scatter")
+def select_scatter(b: Builder, out: Out, x: Value, src: Value, dim: int, index: Any) -> Value:
+    dim %= x.rank
+    if not isinstance(index, int):
+        raise NotImplementedError("select_scatter at an index that varies")
+    wide = b.op("Unsqueeze", src, b.constant([dim]), sizes=[*src.sizes[:dim], 1, *src.sizes[dim:]])
+    return slice_scatter(b, out, x, wide, dim, index, _END if index == -1 else index + 1)
+
+
+@aten("copy")
+def copy(b: Builder, out: Out, x: Value, src: Value, non_blocking: bool = False) -> Value:
+    return b.op("Expand", b.cast(src, x.dtype), b.shape(x), sizes=x.sizes)
+
+
 def _parts(b: Builder, x: Value, dim: int, lengths: list[int]) -> list[Value]:
     dim %= x.rank
     if len(lengths) == 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.nn.modules import rnn
+from tabtorch.nn.utils import rnn as packing
 from tabtorch.ops.aten.table import Tensor, aten
 
 
@@ -90,6 +91,23 @@ for _mode, _name in (("LSTM", "lstm"), ("GRU", "gru"), ("RNN_TANH", "rnn_tanh"),
 
 def _sum(gates: Tensor, bias: Tensor | None) -> Tensor:
     return gates if bias is None else gates + bias
+
+
+@aten("_pack_padded_sequence")
+def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    packed = packing.pack_padded_sequence(input, lengths, batch_first)
+    return packed.data, packed.batch_sizes
+
+
+@aten("_pad_packed_sequence")
+def _pad_packed_sequence(
+    data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
+) -> tuple[Tensor, Tensor]:
+    total = total_length if total_length > 0 else None
+    padded: tuple[Tensor, Tensor] = packing.pad_packed_sequence(
+        packing.PackedSequence(data, batch_sizes.cpu()), batch_first, padding_value, total
+    )
+    return padded
 
 
 @aten("_thnn_fused_lstm_cell")
