@@ -135,6 +135,8 @@ class Checked:
             t["plan"], "a plan", "name", "device", "slots", "outputs", "temps", "places", "scalars", "work", "steps"
         )
         slots = whole(p["slots"], 1 << 20)
+        for x in listed(p["scalars"], "scalars"):
+            require(among(x, _KINDS), "a scalar")
         lives, apart = listed(t["lives"], "lives"), listed(t["apart"], "apart")
         require(len(lives) == len(apart) and len(listed(p["places"], "places")) == 3 * len(lives), "its temporaries")
         steps = listed(p["steps"], "steps")
@@ -176,8 +178,6 @@ class Checked:
         outputs = table(p["outputs"], "outputs")
         for x in outputs:
             require(x.isdecimal() and int(x) < slots, "an output")
-        for x in listed(p["scalars"], "scalars"):
-            require(among(x, _KINDS), "a scalar")
         whole(p["work"], 2**63)
         whole(p["device"], 2)
         given = 1 << 20
