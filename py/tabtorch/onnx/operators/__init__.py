@@ -18,6 +18,12 @@ FAMILIES = (
     "recurrent",
     "losses",
     "images",
+    "signal",
+    "draws",
+    "texts",
+    "training",
+    "contrib",
+    "contrib_quantized",
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tabtorch as torch
 import tabtorch.nn.functional as F
 from tabtorch.onnx.operators.shaping import spread
-from tabtorch.onnx.registry import Tensor, operator
+from tabtorch.onnx.registry import Ints, Tensor, operator
 from tabtorch.onnx.values import Unsupported
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -147,6 +147,26 @@ def max_pool(
         flat = flat + axes[a] * step
         step *= x.shape[2 + a]
     return y.to(x.dtype), flat
+
+
+@operator("MaxUnpool")
+def max_unpool(
+    x: Tensor,
+    indices: Tensor,
+    output_shape: Ints | None = None,
+    *,
+    kernel_shape: list[int],
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    n = len(kernel_shape)
+    s, p = strides or [1] * n, pads or [0] * (2 * n)
+    sizes = [(x.shape[2 + i] - 1) * s[i] + kernel_shape[i] - p[i] - p[n + i] for i in range(n)]
+    shape = [*x.shape[:2], *sizes]
+    flat = torch.zeros(math.prod(shape), dtype=x.dtype, device=x.device)
+    y = flat.scatter(0, indices.reshape(-1).long(), x.reshape(-1)).reshape(shape)
+    # the indices are those of the size that follows from the windows, also where a larger one is asked for
+    return y if output_shape is None else spread(y, [0] * n, [a - b for a, b in zip(output_shape[2:], sizes)])
 
 
 def _sums(x: Tensor, at: Windows) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.onnx.registry import Floats, Ints, Tensor, operator
+from tabtorch.onnx.registry import Floats, Host, Ints, Tensor, operator
 
 
 def _source(i: int, mode: str, scale: float, size: int, out: int, start: float, end: float) -> float:
@@ -194,6 +194,11 @@ def upsample(x: Tensor, scales: Floats, *, mode: str = "nearest") -> Tensor:
 @operator("Upsample", since=7)
 def upsample_by_attribute(x: Tensor, *, scales: list[float], mode: str = "nearest") -> Tensor:
     return upsample(x, scales, mode=mode)
+
+
+@operator("Upsample")
+def upsample_by_two_attributes(x: Tensor, *, height_scale: float, width_scale: float, mode: str = "nearest") -> Tensor:
+    return upsample(x, [1.0, 1.0, height_scale, width_scale], mode=mode)
 
 
 @operator("AffineGrid")
@@ -394,3 +399,24 @@ def _roi_max(x: Tensor, ys: list[float], xs: list[float], per_h: int, per_w: int
             part = part * torch.tensor(fx, dtype=x.dtype, device=x.device)
             best = part if best is None else torch.maximum(best, part)
     return best.reshape(x.shape[0], oh, per_h, ow, per_w).amax((2, 4))
+
+
+@operator("MaxRoiPool")
+def max_roi_pool(x: Tensor, rois: Host, *, pooled_shape: list[int], spatial_scale: float = 1.0) -> Tensor:
+    """Boxes are whole pixels, both ends among them; a part that has no pixel is zero."""
+    found = []
+    for i in range(0, len(rois.values), 5):
+        plane = x[int(rois.values[i])]
+        left, top, right, bottom = (math.floor(v * spatial_scale + 0.5) for v in rois.values[i + 1 : i + 5])
+        for axis, first, last in ((1, top, bottom), (2, left, right)):
+            step = max(last - first + 1, 1) / pooled_shape[axis - 1]
+            parts = []
+            for j in range(pooled_shape[axis - 1]):
+                a, b = (
+                    min(max(n + first, 0), x.shape[axis + 1]) for n in (math.floor(j * step), math.ceil((j + 1) * step))
+                )
+                part = plane.narrow(axis, a, b - a) if b > a else torch.zeros_like(plane.narrow(axis, 0, 1))
+                parts.append(part.amax(axis))
+            plane = torch.stack(parts, axis)
+        found.append(plane)
+    return torch.stack(found) if found else x.new_zeros(0, x.shape[1], *pooled_shape)

@@ -1,4 +1,4 @@
-"""Normalizations, and dropout."""
+"""Normalizations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import tabtorch as torch
 import tabtorch.nn.functional as F
-from tabtorch.onnx.registry import Bool, Float, Tensor, operator
+from tabtorch.onnx.registry import Tensor, operator
 
 
 @operator("BatchNormalization", since=14)
@@ -80,13 +80,15 @@ def layer_normalization(
     return (y if bias is None else y + bias, mean, inverse)[:outputs]
 
 
-@operator("RMSNormalization")
+# onnxruntime has the second name for it, without a domain
+@operator("RMSNormalization", "SimplifiedLayerNormalization")
 def rms_normalization(
-    x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Tensor:
+    x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, outputs: int = 1
+) -> Any:
     axes = list(range(axis % x.dim(), x.dim()))
     wide = x.float() if stash_type == 1 and x.dtype in (torch.float16, torch.bfloat16) else x
-    return (wide * (wide * wide).mean(axes, keepdim=True).add(epsilon).rsqrt()).to(x.dtype) * scale
+    inverse = (wide * wide).mean(axes, keepdim=True).add(epsilon).rsqrt()
+    return ((wide * inverse).to(x.dtype) * scale, inverse)[:outputs]
 
 
 @operator("GroupNormalization")
@@ -120,26 +122,3 @@ def mean_variance_normalization(x: Tensor, *, axes: list[int] | None = None) -> 
     over = axes if axes is not None else [0, 2, 3]
     mean = x.mean(over, keepdim=True)
     return (x - mean) / (((x * x).mean(over, keepdim=True) - mean * mean).sqrt() + 1e-9)
-
-
-@operator("Dropout", since=12)
-def dropout(
-    x: Tensor,
-    ratio: Float | None = None,
-    training_mode: Bool | None = None,
-    *,
-    seed: int | None = None,
-    outputs: int = 1,
-) -> Any:
-    p = 0.5 if ratio is None else ratio
-    if not training_mode or p == 0:
-        return (x, torch.ones_like(x, dtype=torch.bool))[:outputs]
-    kept = F.dropout(torch.ones_like(x), p) != 0
-    return (torch.where(kept, x / (1 - p), torch.zeros_like(x)), kept)[:outputs]
-
-
-@operator("Dropout")
-def dropout_by_attribute(
-    x: Tensor, *, ratio: float = 0.5, is_test: int = 1, consumed_inputs: Any = None, outputs: int = 1
-) -> Any:
-    return (x, torch.ones_like(x, dtype=torch.bool))[:outputs]

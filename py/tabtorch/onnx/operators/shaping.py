@@ -264,7 +264,7 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
 
 
 @operator("Range")
-def range_(start: Host, limit: Host, delta: Host, *, run: Any) -> Tensor:
+def range_(start: Host, limit: Host, delta: Host, *, stash_type: int = 1, run: Any) -> Tensor:
     (a,), (b,), (d,) = start.values, limit.values, delta.values
     of = dtype_of(start.type)
     n = max(0, math.ceil((b - a) / d))
