@@ -87,6 +87,14 @@ export async function pack(out = join(root, "dist", "npm"), withTypes = true) {
   };
   await build({ ...common, entryPoints: points(ENTRIES), splitting: true, chunkNames: "[name]-[hash]" });
   await build({ ...common, entryPoints: points(THREADS) });
+  for (const name of readdirSync(out)) {
+    // What is only there in Node is not to be looked for by bundlers; the comments that say so are not left by esbuild.
+    const text = readFileSync(join(out, name), "utf8");
+    writeFileSync(
+      join(out, name),
+      text.replace(/\bimport\((?=[^"'])/g, "import(/* webpackIgnore: true *//* @vite-ignore */"),
+    );
+  }
   const [, version] = /^version = "(.*)"$/m.exec(readFileSync(join(root, "pyproject.toml"), "utf8"));
   const description = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
   for (const [name, file] of entries)

@@ -1,6 +1,6 @@
 /** What a method is called with: tensors of the types and shapes that its file names, and the sizes that follow. */
 
-import { count, type DType, type TypedArray } from "./dtypes";
+import { count, type DType, kindOfArray, type TypedArray } from "./dtypes";
 import type { InputSpec, PlanFile, Tree } from "./plan";
 import { type Nested, spread, Tensor } from "./tensor";
 
@@ -36,7 +36,7 @@ function named(method: string, tree: Record<string, Tree>, given: unknown[]): Re
     : Object.fromEntries(given.map((x, i) => [names[i] ?? `argument ${i}`, x]));
   for (const name of Object.keys(found))
     if (!names.includes(name))
-      throw new TypeError(`${method}() got an unexpected input '${name}': it takes ${names.join(", ")}`);
+      throw new TypeError(`${method}() got an unexpected input '${name}': it takes ${names.join(", ") || "none"}`);
   for (const name of names)
     if (found[name] === undefined)
       throw new TypeError(`${method}() missing required input '${name}': it takes ${names.join(", ")}`);
@@ -54,9 +54,12 @@ function flatten(tree: Tree, x: unknown, path: string, out: unknown[]): void {
       flatten(part, x[i], `${path}.${i}`, out);
     });
   }
-  if (kind === "dict")
-    for (const [name, part] of Object.entries(spec as Record<string, Tree>))
-      flatten(part, (x as Record<string, unknown> | null)?.[name], `${path}.${name}`, out);
+  if (kind !== "dict") return;
+  const parts = spec as Record<string, Tree>;
+  const given = (x ?? {}) as Record<string, unknown>;
+  for (const name of Object.keys(given))
+    if (!Object.hasOwn(parts, name)) throw new TypeError(`unexpected input '${path}.${name}'`);
+  for (const [name, part] of Object.entries(parts)) flatten(part, given[name], `${path}.${name}`, out);
 }
 
 /** One argument; where it is a flat array, its shape is left to `fit`. */
@@ -78,7 +81,7 @@ function one(method: string, { name, dtype, shape }: InputSpec, x: unknown): Arg
 
 /** Arrays that hold the bytes of a type that has no array of its own. */
 function isBits(x: ArrayBufferView, dtype: DType): boolean {
-  if (dtype.endsWith("float16")) return x instanceof Uint16Array || x instanceof Float32Array;
+  if (dtype.endsWith("float16")) return ["Uint16Array", "Float32Array", "Float16Array"].includes(kindOfArray(x));
   return (dtype === "bool" && x instanceof Uint8Array) || dtype.startsWith("complex");
 }
 

@@ -66,11 +66,16 @@ export function dtypeOf(x: unknown, where: string): DType {
   return x;
 }
 
+/** "Float32Array"; of a class of its own (Node's Buffer), that which it extends. */
+export const kindOfArray = (data: ArrayBufferView): string => (data as Float32Array)[Symbol.toStringTag];
+
 /** The type whose numbers a typed array holds; null where none is meant. */
 export function dtypeOfArray(data: ArrayBufferView): DType | null {
-  if (data instanceof Uint8ClampedArray) return "uint8";
-  if (data instanceof Uint16Array) return null;
-  const found = Object.entries(DTYPES).find(([, { array }]) => data.constructor.name === array.name);
+  const kind = kindOfArray(data);
+  if (kind === "Uint8ClampedArray") return "uint8";
+  if (kind === "Float16Array") return "float16";
+  if (kind === "Uint16Array") return null;
+  const found = Object.entries(DTYPES).find(([, { array }]) => kind === array.name);
   return (found?.[0] as DType) ?? null;
 }
 
@@ -133,6 +138,8 @@ export function encode(dtype: DType, numbers: ArrayLike<number | bigint | boolea
       if (typeof given === "number" && !Number.isSafeInteger(given))
         throw new RangeError(`value ${given} is no whole number that int64 can take from a JavaScript number`);
       out[i] = BigInt(given);
+      if (typeof given === "bigint" && out[i] !== given)
+        throw new RangeError(`value ${given} cannot be converted to type int64 without overflow`);
       continue;
     }
     const x = Number(given);

@@ -30,6 +30,9 @@ function mayCompile(): boolean {
 const FORBIDDEN =
   "the cpu device makes JavaScript functions of kernels, which the Content-Security-Policy of this page forbids ('unsafe-eval'); the webgpu device needs no such thing";
 
+/** How long the cpu device works on end, in milliseconds, before others of this thread have their turn: events, and what frees memory. */
+const TURN_MS = 50;
+
 /** Node has no WebGPU of its own. Its object is kept: Dawn ends with it. */
 let dawn: Promise<GPU | undefined> | null = null;
 
@@ -68,6 +71,7 @@ export class Engine {
   private sent = 0;
   private failure: { error: DeviceError; sent: number } | null = null;
   private reviving: Promise<void> | null = null;
+  private turn = performance.now();
   /** resolves with what the device says when it is lost */
   lost: Promise<string>;
   isLost = false;
@@ -220,9 +224,12 @@ export class Engine {
     return this.sent;
   }
 
-  /** Waits while more is on its way than the device does in a while. */
+  /** Waits while more is on its way than the device does in a while; where nothing ever is, for the events of this thread. */
   async room(): Promise<void> {
     if (this.runtime.behind) await this.runtime.caughtUp();
+    if (this.device === "webgpu" || performance.now() - this.turn < TURN_MS) return;
+    await new Promise((resolve) => setTimeout(resolve));
+    this.turn = performance.now();
   }
 
   /** The bytes of a buffer. made: when what is in it was sent. An error of the device from then on may be of that, and is thrown. */

@@ -69,12 +69,24 @@ class NodeFile implements ReadFile {
 
 /** An answer's body comes once, and a file may be read again: it is gathered. */
 async function whole(response: Response, signal?: AbortSignal): Promise<Blob> {
-  if (!response.ok) throw new Error(`${response.url} cannot be fetched: HTTP ${response.status}`);
-  signal?.throwIfAborted();
-  const cancelled = new Promise<never>((_, reject) => {
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+  if (!response.ok) throw new Error(`${response.url || "the model"} cannot be fetched: HTTP ${response.status}`);
+  return unlessAborted(response.blob(), signal);
+}
+
+/** What is waited for, or the signal's reason, whichever comes first. */
+export async function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return promise;
+  const ended = new AbortController();
+  const aborted = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { signal: ended.signal });
   });
-  return Promise.race([response.blob(), cancelled]);
+  try {
+    signal.throwIfAborted();
+    return await Promise.race([promise, aborted]);
+  } finally {
+    ended.abort();
+    promise.catch(() => {}); // nobody waits for it any more
+  }
 }
 
 /** Of a file that can be opened again and again: an answer's body is taken now. */

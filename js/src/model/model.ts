@@ -4,7 +4,7 @@ import { type Argument, prepare } from "./arguments";
 import { DTYPES } from "./dtypes";
 import { type DeviceName, type DeviceOptions, Engine } from "./engine";
 import { FileError } from "./errors";
-import { type FileLike, type FileOptions, lasting, openFile, type ReadFile } from "./file";
+import { type FileLike, type FileOptions, lasting, openFile, type ReadFile, unlessAborted } from "./file";
 import { Philox, STATE_BYTES, seededState } from "./generators";
 import {
   type Checked,
@@ -143,9 +143,9 @@ export class Model {
       }),
     );
     const compiled = Promise.all(compiling);
+    compiled.catch(() => {}); // it may fail while the file is read
     await this.#fill(file, options);
-    await compiled;
-    options.signal?.throwIfAborted();
+    await unlessAborted(compiled, options.signal);
     this.#templates = templates.map(({ spec, recipe }) => new Template(on(spec.plan.device), spec, recipe, ids));
     this.#engine.send();
     this.#host?.send();
@@ -191,13 +191,18 @@ export class Model {
       to(name, buffer, 0);
     }
     const [, other] = this.#sources;
-    if (other === undefined) return this.#pour(file, this.header, targets, options);
+    if (other === undefined) return this.#pour([[file, this.header, targets]], options);
     const second = await openFile(other, options);
     try {
       const header = await readHeader(second);
       const swapped = this.#swapped(header, targets);
-      await this.#pour(file, this.header, targets, options);
-      await this.#pour(second, header, swapped, options);
+      await this.#pour(
+        [
+          [file, this.header, targets],
+          [second, header, swapped],
+        ],
+        options,
+      );
     } finally {
       second.close();
     }
@@ -226,16 +231,13 @@ export class Model {
     return found;
   }
 
-  async #pour(
-    file: ReadFile,
-    header: Header,
-    targets: Map<string, [Buffer, number][]>,
-    options: LoadOptions,
-  ): Promise<void> {
-    const entries = [...header.entries.values()].filter(({ name }) => targets.has(name));
+  async #pour(from: [ReadFile, Header, Map<string, [Buffer, number][]>][], options: LoadOptions): Promise<void> {
+    const entries = from.flatMap(([file, { entries }, targets]) =>
+      [...entries.values()].flatMap((e) => (targets.has(e.name) ? [{ ...e, file, targets }] : [])),
+    );
     const total = entries.reduce((sum, { nbytes }) => sum + nbytes, 0);
     let done = 0;
-    for (const { name, begin, nbytes } of entries) {
+    for (const { name, begin, nbytes, file, targets } of entries) {
       for (let at = 0; at < nbytes; at += PIECE) {
         options.signal?.throwIfAborted();
         const piece = await file.read(begin + at, Math.min(PIECE, nbytes - at));
@@ -449,7 +451,7 @@ export class Model {
   }
 
   /** Reads what the asserts of these plans say: an index out of range is an error of the results, and of the next call. */
-  #look(plans: RunSpec[]): Promise<void> | null {
+  #look(plans: RunSpec[]): (() => Promise<void>) | null {
     const logs = new Set<number>();
     for (const p of plans)
       for (const [kind, k] of p.inputs)
@@ -459,7 +461,11 @@ export class Model {
     all.catch((error) => {
       this.#complaint = error;
     });
-    return all;
+    return () =>
+      all.catch((error) => {
+        if (this.#complaint === error) this.#complaint = null; // it is told here
+        throw error;
+      });
   }
 
   async #log(k: number): Promise<void> {
@@ -499,7 +505,7 @@ export class Model {
     return found;
   }
 
-  async #read(): Promise<Map<string, Uint8Array<ArrayBuffer>>> {
+  async #read(constants = false): Promise<Map<string, Uint8Array<ArrayBuffer>>> {
     this.#ready();
     const found = new Map<string, Uint8Array<ArrayBuffer>>();
     const reading: Promise<void>[] = [];
@@ -514,43 +520,51 @@ export class Model {
         }),
       );
     });
+    const whole = (name: string, { engine, id }: Buffer, nbytes: number) =>
+      reading.push(engine.read(id, nbytes).then((bytes) => void found.set(name, bytes)));
     this.plan.generators.forEach((g, k) => {
-      const b = this.#generators[k] as Buffer;
-      if ("mt19937" in g)
-        reading.push(
-          b.engine.read(b.id, STATE_BYTES).then((bytes) => {
-            found.set(g.mt19937, bytes);
-          }),
-        );
+      if ("mt19937" in g) whole(g.mt19937, this.#generators[k] as Buffer, STATE_BYTES);
     });
+    if (constants)
+      for (const [key, { name }] of this.#wanted())
+        whole(name, this.#constants.get(key) as Buffer, (this.header.entries.get(name) as Entry).nbytes);
     await Promise.all(reading);
     return found;
   }
 
   /** A file with the weights, the optimizer's state, numbers and random numbers as they are now, and the methods. */
   async save(): Promise<Blob> {
+    this.#ready();
     const numbers = { ...this.numbers };
     const generators = this.plan.generators.map((g, k) => {
       const { seed, offset } = this.#generators[k] as Philox;
       return "philox" in g ? { philox: { seed: String(seed), offset: String(offset) } } : g;
     });
-    const now = await this.#read();
-    const file = await openFile(this.#sources[0] as Lasting);
+    const source = this.#sources[0] as Lasting;
+    const { entries } = this.header;
+    const now = await this.#read(true);
+    let file: ReadFile | null = null; // for tensors that no method reads
     try {
       const tensors = [];
-      for (const { name, dtype, shape, begin, nbytes } of this.header.entries.values()) {
+      for (const { name, dtype, shape, begin, nbytes } of entries.values()) {
         if (dtype === null) continue;
-        tensors.push({ name, dtype, shape, bytes: now.get(name) ?? (await file.read(begin, nbytes)) });
+        let bytes = now.get(name);
+        if (bytes === undefined) {
+          file ??= await openFile(source);
+          bytes = await file.read(begin, nbytes);
+        }
+        tensors.push({ name, dtype, shape, bytes });
       }
       const plan = JSON.stringify({ ...this.plan, numbers, generators });
       const blob = writeFile({ ...this.metadata, [KEY]: plan }, tensors);
+      const header = await readHeader(await openFile(blob));
       this.#sources = [blob];
-      this.header.entries = (await readHeader(await openFile(blob))).entries;
+      this.header.entries = header.entries;
       this.plan.numbers = numbers;
       this.plan.generators = generators;
       return blob;
     } finally {
-      file.close();
+      file?.close();
     }
   }
 

@@ -1,6 +1,16 @@
 /** Tensors: what goes into a model and what comes out. They hold numbers and do no arithmetic. */
 
-import { count, type DType, decode, dtypeOfArray, encode, isDType, nbytesOf, type TypedArray } from "./dtypes";
+import {
+  count,
+  type DType,
+  decode,
+  dtypeOfArray,
+  encode,
+  isDType,
+  kindOfArray,
+  nbytesOf,
+  type TypedArray,
+} from "./dtypes";
 import type { Engine } from "./engine";
 
 /** Numbers, however deep. */
@@ -14,9 +24,9 @@ const lost = new FinalizationRegistry<{ engine: Engine; id: number }>(({ engine,
 
 export class Tensor {
   #place: Place | null;
-  /** when it was made, as its engine counts; and what its method still has to say of it */
+  /** when it was made, as its engine counts; and what its method still has to say of it, if it is asked */
   readonly #made: number;
-  readonly #verdict: Promise<void> | null;
+  readonly #verdict: (() => Promise<void>) | null;
 
   /**
    * Use `tensor(...)`, or a model's results.
@@ -26,7 +36,7 @@ export class Tensor {
     readonly dtype: DType,
     readonly shape: readonly number[],
     place: Place,
-    verdict: Promise<void> | null = null,
+    verdict: (() => Promise<void>) | null = null,
   ) {
     this.#place = place;
     this.#made = "engine" in place ? place.engine.time : 0;
@@ -73,7 +83,7 @@ export class Tensor {
     const place = this.place;
     if (!("engine" in place)) return place.bytes.slice();
     const reading = place.engine.read(place.id, this.nbytes, this.#made);
-    const [bytes] = await Promise.all([reading, this.#verdict]);
+    const [bytes] = await Promise.all([reading, this.#verdict?.()]);
     return bytes;
   }
 
@@ -137,11 +147,12 @@ function largest(all: ArrayLike<number | bigint>, begin: number, step: number, l
 
 function flatten(data: Nested, depth: number, shape: number[], out: (number | bigint | boolean)[]): void {
   if (!Array.isArray(data)) {
-    if (depth !== shape.length) throw new Error("the lists are not of one length everywhere");
+    if (depth !== shape.length) throw new Error("the lists are not of one depth everywhere");
     out.push(data as number);
     return;
   }
   if (depth === shape.length && out.length === 0) shape.push(data.length);
+  if (depth === shape.length) throw new Error("the lists are not of one depth everywhere");
   if (shape[depth] !== data.length)
     throw new Error(`expected sequence of length ${shape[depth]} at dim ${depth} (got ${data.length})`);
   for (const x of data) flatten(x, depth + 1, shape, out);
@@ -155,10 +166,11 @@ export function spread(
   if (ArrayBuffer.isView(data)) {
     const own = dtypeOfArray(data);
     const type = dtype ?? own;
-    if (type === null) throw new TypeError(`a ${data.constructor.name} does not say its dtype: name one`);
+    if (type === null)
+      throw new TypeError(`${kindOfArray(data)} is no array of a dtype: name it, tensor(data, { dtype })`);
     const flat = data as TypedArray;
     // bits of 16-bit floats, bytes of booleans, pairs of complex numbers
-    const raw = type.endsWith("float16") ? data instanceof Uint16Array : own === "uint8" && type === "bool";
+    const raw = type.endsWith("float16") ? kindOfArray(data) === "Uint16Array" : own === "uint8" && type === "bool";
     const pairs = type.startsWith("complex") && own === (type === "complex64" ? "float32" : "float64");
     const bytes =
       own === type || raw || pairs
