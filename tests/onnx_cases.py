@@ -229,8 +229,8 @@ def section(devices: dict[str, tuple[dict[str, Tally], set[str]]]) -> str:
         sections.ONNX,
         "",
         f"`tabtorch.onnx.load` on the cases of ONNX {onnx.__version__} itself, without those of single operators that are the same again "
-        f"as a function's body (`_expanded`); webgpu was {adapter}. The last column is of the cases all of whose types tensors have on that "
-        "device: a GPU has no float64. `python onnx_cases.py --page ../COMPATIBILITY.md` (in tests) makes this section.",
+        f"as a function's body (`_expanded`); webgpu was {adapter}. The last column is of the cases all of whose types tensors have on "
+        "that device: a GPU has no float64. `python onnx_cases.py --page ../COMPATIBILITY.md` (in tests) makes this section.",
         "",
         "| cases | on | pass | of those with types that are here |",
         "|---|---|---|---|",

@@ -289,3 +289,15 @@ def test_a_window_onto_a_state(device: str) -> None:
     state[:, 1:2] = 7.0
     assert state[0, 1].item() == 7.0
     assert net.weight.grad.tolist() == want
+
+
+def test_a_compiled_module_that_has_run_is_part_of_a_compiled_function(device: str) -> None:
+    """Its own recordings hold the bridge, of which guards would say that they cannot look inside."""
+    m = torch.compile(torch.nn.Linear(3, 2))
+    x = torch.ones(4, 3)
+    want = m(x).sum()
+    outer = torch.compile(lambda x: m(x).sum())
+    for _ in range(5):
+        assert torch.equal(outer(x), want)
+    (entry,) = outer._compiled.entries.values()
+    assert entry.why == "" and entry.replays

@@ -274,10 +274,13 @@ def test_a_token_of_a_deep_model_is_one_run(tmp_path: Any, monkeypatch: pytest.M
             rest = list(tokens)
     assert rest == first[1:]
     assert (count.planned, count.kernels, count.runs) == (0, 0, len(rest))
+    (entry,) = deep._step[1].call.entries.values()
+    assert entry.why == "" and len(entry.replays) == 1  # and none of its Python is run
     with counted() as count:  # nothing is copied between texts, and nothing kept of them
         for k in range(10):
             list(deep.generate([1, 2, 3, k], 6))
     assert (count.planned, count.copies, count.buffersCreated) == (0, 0, 0)
+    assert len(entry.replays) == 1
     with torch.device("cpu"):
         gc.collect()
         before = sum(memory.memory.live)

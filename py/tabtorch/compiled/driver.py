@@ -75,6 +75,8 @@ class Entry:
 class Compiled:
     """A compiled function."""
 
+    _is_compiled = True  # guards of another one look at its function only
+
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, dynamic: bool | None = None) -> None:
         self.function = function
         self.name = getattr(function, "__qualname__", type(function).__name__)

@@ -293,6 +293,8 @@ class Guards:
             self._optimizer(x)
         elif isinstance(x, weakref.ref):
             self._put(x())
+        elif getattr(cls, "_is_compiled", False):  # a `Compiled`: what it keeps of calls does not matter
+            self._put(x.function)
         elif cls is types.CellType:
             self._attribute(x, "cell_contents")
         elif ours(cls.__module__) or not _foreign(cls.__module__):
