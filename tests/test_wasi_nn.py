@@ -129,24 +129,38 @@ def test_every_error_has_its_number(package: Path, guests: Any, models: Models, 
     assert any("index out of range in self" in line for line in got["errors"])
 
 
-def test_a_guest_without_memory_is_told_so(package: Path, folder: Path, models: Models) -> None:
-    # (module (import "wasi_ephemeral_nn" "compute" (func (param i32) (result i32))) (export "_start" …))
+def write_exiting(path: Path, begin: dict[int, bytes]) -> Path:
+    """A guest, `proc_exit(load_by_name("", 0, 0))`, with these sections besides."""
+    # (module (import "wasi_ephemeral_nn" "compute" (func (param i32) (result i32))) …)
     imported = b"\x11wasi_ephemeral_nn\x07compute\x00\x00"
     load = b"\x11wasi_ephemeral_nn\x0cload_by_name\x00\x01"
     exiting = b"\x16wasi_snapshot_preview1\x09proc_exit\x00\x02"
     kinds = b"\x04\x60\x01\x7f\x01\x7f\x60\x03\x7f\x7f\x7f\x01\x7f\x60\x01\x7f\x00\x60\x00\x00"
-    body = b"\x00\x41\x00\x41\x00\x41\x00\x10\x01\x10\x02\x0b"  # proc_exit(load_by_name(0, 0, 0))
-    sections = [
-        (1, kinds),
-        (2, b"\x03" + imported + load + exiting),
-        (3, b"\x01\x03"),
-        (7, b"\x01\x06_start\x00\x03"),
-        (10, b"\x01" + bytes([len(body)]) + body),
-    ]
-    wasm = b"\0asm\x01\0\0\0" + b"".join(bytes([number, len(data)]) + data for number, data in sections)
-    (folder / "bare.wasm").write_bytes(wasm)
-    got = run_guest(folder / "bare.wasm", package)
+    body = b"\x00\x41\x00\x41\x00\x41\x00\x10\x01\x10\x02\x0b"
+    sections = {
+        1: kinds,
+        2: b"\x03" + imported + load + exiting,
+        3: b"\x01\x03",
+        10: b"\x01" + bytes([len(body)]) + body,
+        **begin,
+    }
+    parts = [bytes([number, len(data)]) + data for number, data in sorted(sections.items())]
+    path.write_bytes(b"\0asm\x01\0\0\0" + b"".join(parts))
+    return path
+
+
+def test_a_guest_without_memory_is_told_so(package: Path, folder: Path, models: Models) -> None:
+    guest = write_exiting(folder / "bare.wasm", {7: b"\x01\x06_start\x00\x03"})
+    got = run_guest(guest, package)
     assert got["exit"] == 3, got
+
+
+@pytest.mark.parametrize("exports", [b"\x01\x06memory\x02\x00", b"\x02\x01m\x00\x03\x06memory\x02\x00", None])
+def test_a_guest_that_runs_while_it_is_instantiated(package: Path, folder: Path, exports: bytes | None) -> None:
+    """As AssemblyScript makes them: with a start section and no `_start`. It has its memory all the same."""
+    sections = {5: b"\x01\x00\x01", 8: b"\x03"} | ({} if exports is None else {7: exports})
+    got = run_guest(write_exiting(folder / "started.wasm", sections), package)
+    assert got["exit"] == (3 if exports is None else 8), got
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -218,6 +232,37 @@ def test_a_classifier_of_a_file_and_of_a_name(
         spec: Any = {"files": files, "models": models.names, "shim": shim}
         got = run_guest(guests["classify"], package, model, "3", "x.tensor", "1", "8", **spec)
         assert got["stdout"] == ["12 bytes", *best], got
+
+
+ENDED = """
+const [entry, plan] = process.argv.slice(1);
+const { wasiNN } = await import(entry);
+const said = [];
+for (const wrong of [{ mode: "hope" }, { device: "tpu" }]) said.push(await wasiNN(wrong).catch((error) => error.message));
+const nn = await wasiNN({ device: "cpu", models: { plan }, onError: (call, error) => said.push(error.message) });
+const memory = new WebAssembly.Memory({ initial: 1 });
+new Uint8Array(memory.buffer).set(new TextEncoder().encode("plan"), 16);
+const guest = nn.guest();
+guest.attach(memory);
+const { load_by_name } = guest.imports.wasi_ephemeral_nn;
+const before = load_by_name(16, 4, 0);
+nn.dispose();
+nn.dispose();
+const after = load_by_name(16, 4, 0);
+guest.dispose();
+console.log(JSON.stringify([before, after, ...said]));
+"""
+
+
+def test_a_host_that_has_ended_keeps_no_guest_waiting(package: Path, models: Models) -> None:
+    """In mode "block", which Node's is here: the guest's graphs end with their thread. And settings that are none are said."""
+    command = ["node", "--input-type=module", "-e", ENDED, str(package / "wasi-nn.js"), str(models.plan)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    before, after, mode, device, *errors = json.loads(done.stdout)
+    assert (before, mode) == (0, "mode is suspend, block, thread, not hope")
+    assert device == "device is auto, webgpu, cpu, guest, not tpu"
+    assert (after, errors) in [(0, []), (5, ["the thread of the models has ended"])]
 
 
 # ---- models that have no plan

@@ -42,6 +42,12 @@ export function sharedAnswer(): SharedAnswer {
   return { control: new Int32Array(new SharedArrayBuffer(16)), data: new Uint8Array(new SharedArrayBuffer(PIECE)) };
 }
 
+/** From now on nobody answers: wakes a thread that waits for it. */
+export function endAnswers({ control }: SharedAnswer): void {
+  Atomics.store(control, STATE, GONE);
+  Atomics.notify(control, STATE);
+}
+
 /** Whether this thread may wait: a page's own may not, workers and Node's main thread may. */
 export function canWait(): boolean {
   if (typeof SharedArrayBuffer === "undefined") return false;
@@ -73,7 +79,7 @@ export class WaitingGraphs implements Graphs {
       inputs,
       compute: (inputs) =>
         this.outputs(this.ask({ ask: "compute", graph, inputs }) as { outputs: number; count: number }),
-      dispose: () => void this.ask({ ask: "dispose", what: "graph", id: graph }),
+      dispose: () => this.end("graph", graph),
     };
   }
 
@@ -84,8 +90,13 @@ export class WaitingGraphs implements Graphs {
         const { dtype, shape } = this.ask({ ask: "read", outputs, index }) as { dtype: Dtype; shape: number[] };
         return { dtype, shape, bytes: this.bytes() };
       },
-      dispose: () => void this.ask({ ask: "dispose", what: "outputs", id: outputs }),
+      dispose: () => this.end("outputs", outputs),
     };
+  }
+
+  /** With the thread of the models all has ended. */
+  private end(what: "graph" | "outputs", id: number): void {
+    if (Atomics.load(this.shared.control, STATE) !== GONE) this.ask({ ask: "dispose", what, id });
   }
 
   private bytes(): Uint8Array<ArrayBuffer> {
@@ -149,8 +160,7 @@ export class AnsweringGraphs {
 
   /** Wakes a thread that waits for what will never come. */
   gone(): void {
-    Atomics.store(this.shared.control, STATE, GONE);
-    Atomics.notify(this.shared.control, STATE);
+    endAnswers(this.shared);
   }
 
   dispose(): void {

@@ -1,7 +1,7 @@
 /** A host of wasi-nn: where its models are, and what its guests import. */
 
 import { type Call, Calls, LIMITS, type Limits, type Report } from "./calls";
-import { AnsweringGraphs, canWait, type Request, sharedAnswer, WaitingGraphs } from "./channel";
+import { AnsweringGraphs, canWait, endAnswers, type Request, sharedAnswer, WaitingGraphs } from "./channel";
 import { Errno, type ErrnoName, NNError } from "./errno";
 import type { Graph, Graphs, Wanted } from "./graph";
 import { functionsOf, type MODULES, unknown, WAITING } from "./imports";
@@ -170,12 +170,16 @@ function isGraph(model: ModelSource | Graph): model is Graph {
   return typeof (model as Graph).compute === "function";
 }
 
+const MODES: readonly Mode[] = ["suspend", "block", "thread"];
+const DEVICES: readonly (DeviceChoice | "guest")[] = ["auto", "webgpu", "cpu", "guest"];
+
 function defaultMode(): Mode {
   return canSuspend() ? "suspend" : canWait() ? "block" : "thread";
 }
 
 export async function createHost(options: WasiNNOptions, surroundings: Surroundings): Promise<WasiNN> {
   const mode = options.mode ?? defaultMode();
+  if (!MODES.includes(mode)) throw new TypeError(`mode is ${MODES.join(", ")}, not ${mode}`);
   if (mode === "suspend" && !canSuspend())
     throw new Error('mode "suspend" needs JavaScript Promise Integration, which is not here');
   if (mode === "block" && !canWait())
@@ -186,6 +190,7 @@ export async function createHost(options: WasiNNOptions, surroundings: Surroundi
         "Cross-Origin-Opener-Policy: same-origin and Cross-Origin-Embedder-Policy: require-corp",
     );
   const { models = {}, device = "auto", method = null, compile = null } = options;
+  if (!DEVICES.includes(device)) throw new TypeError(`device is ${DEVICES.join(", ")}, not ${device}`);
   const own = Object.fromEntries(Object.entries(models).filter(([, model]) => isGraph(model))) as Record<string, Graph>;
   const named = Object.fromEntries(
     Object.entries(models)
@@ -203,7 +208,11 @@ export async function createHost(options: WasiNNOptions, surroundings: Surroundi
   const settings = { models: named, device, method, compile: compile?.settings ?? null };
   const thread = await startModels(worker, { role: "models", shared, settings });
   const there = new WaitingGraphs((request) => thread.postMessage(request), shared);
-  return new WasiNN(mode, new OwnGraphs(own, there), worker, thread, options);
+  const terminate = () => {
+    endAnswers(shared);
+    thread.terminate();
+  };
+  return new WasiNN(mode, new OwnGraphs(own, there), worker, { ...thread, terminate }, options);
 }
 
 /** Addresses are the page's, and not the worker's. */

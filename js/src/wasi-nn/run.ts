@@ -3,6 +3,7 @@
 import { sharedAnswer } from "./channel";
 import type { Guest, WasiNN } from "./host";
 import { Exit, Preview1, type Preview1Options } from "./preview1";
+import { exportedStart } from "./start";
 import { promising } from "./suspend";
 import { startThread } from "./threads";
 import type { GuestMessage, GuestReport } from "./worker";
@@ -32,19 +33,32 @@ export interface RunOptions extends Preview1Options {
  */
 export async function run(program: Program | Promise<Program>, options: RunOptions): Promise<number> {
   const module = await compiled(await program);
-  if (!WebAssembly.Module.exports(module).some(({ name, kind }) => name === "_start" && kind === "function"))
+  if (!hasStart(module))
     throw new TypeError("the program exports no _start: instantiate it with nn.imports, then nn.attach(instance)");
   return options.nn.mode === "thread" ? runThere(module, options) : runHere(module, options);
 }
 
+function hasStart(module: WebAssembly.Module): boolean {
+  return WebAssembly.Module.exports(module).some(({ name, kind }) => name === "_start" && kind === "function");
+}
+
 async function compiled(program: Program): Promise<WebAssembly.Module> {
   if (program instanceof WebAssembly.Module) return program;
-  if (typeof program === "string" || program instanceof URL) return WebAssembly.compile(await fetched(program));
-  if (typeof Response === "function" && program instanceof Response) {
-    if (!program.ok) throw new Error(`${program.url} cannot be fetched: HTTP ${program.status}`);
-    return WebAssembly.compile(await program.arrayBuffer());
-  }
-  return WebAssembly.compile(program as BufferSource);
+  const source = await bytesOf(program);
+  const module = await WebAssembly.compile(source);
+  if (hasStart(module)) return module;
+  const bytes = ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source);
+  const other = exportedStart(bytes as Uint8Array<ArrayBuffer>);
+  return other ? WebAssembly.compile(other) : module;
+}
+
+async function bytesOf(program: BufferSource | Response | URL | string): Promise<BufferSource> {
+  if (typeof program === "string" || program instanceof URL) return fetched(program);
+  if (typeof Response !== "function" || !(program instanceof Response)) return program as BufferSource;
+  if (!program.ok) throw new Error(`${program.url || "the program"} cannot be fetched: HTTP ${program.status}`);
+  return program.arrayBuffer();
 }
 
 async function fetched(address: string | URL): Promise<BufferSource> {

@@ -24,7 +24,9 @@ export function nodeThreads(): NodeThreads | undefined {
 export function startThread(module: URL): Thread {
   const node = nodeThreads();
   if (node) {
-    const worker = new node.Worker(module);
+    // `node --input-type=module -e …`: the flag is for what has no file
+    const execArgv = process.execArgv.filter((flag) => !flag.startsWith("--input-type="));
+    const worker = new node.Worker(module, { execArgv });
     return {
       postMessage: (message) => worker.postMessage(message),
       listen(heard, failed) {
