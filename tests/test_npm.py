@@ -374,13 +374,17 @@ def test_what_is_wrong_is_said(package: Path, file: Path) -> None:
 
 
 KINDS = """
+  import { readFileSync } from "node:fs";
+  import { runInNewContext } from "node:vm";
   const [entry, file] = process.argv.slice(1);
   const { load, tensor } = await import(entry);
   globalThis.Float16Array ??= class Float16Array extends Uint16Array {
     get [Symbol.toStringTag]() { return "Float16Array"; }
   };
   const half = new Float16Array(new Uint16Array([0x3c00, 0xc100]).buffer);
-  const m = await load(file, { device: "cpu" });
+  const bytes = Uint8Array.from(readFileSync(file));
+  const elsewhere = runInNewContext("(bytes) => { const a = new Uint8Array(bytes.length); a.set(bytes); return a.buffer; }");
+  const m = await load(elsewhere(bytes), { device: "cpu" });
   const { sum } = await m.twice({ parts: { half, bytes: Buffer.from([7, 9]) } });
   const extra = await m.twice({ parts: { half, bytes: [1, 2], more: 3 } }).catch((error) => error.message);
   console.log(JSON.stringify([[...await sum.data()], tensor(half).dtype, extra]));
@@ -388,7 +392,7 @@ KINDS = """
 
 
 def test_arrays_are_known_by_what_they_are(package: Path, tmp_path: Path) -> None:
-    """Node's Buffer, and the Float16Array of newer engines."""
+    """Node's Buffer, the Float16Array of newer engines, and what another context made."""
     with torch.device("cpu"):
         parts = {"half": torch.zeros(2, dtype=torch.float16), "bytes": torch.zeros(2, dtype=torch.uint8)}
         plan_files.save(

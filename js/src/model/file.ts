@@ -89,28 +89,32 @@ export async function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal
   }
 }
 
+/** Also of what another window or context of Node made, whose classes are others. */
+const isA = (x: unknown, ...names: string[]): boolean => names.includes(Object.prototype.toString.call(x).slice(8, -1));
+
 /** Of a file that can be opened again and again: an answer's body is taken now. */
 export async function lasting(from: FileLike, signal?: AbortSignal): Promise<Exclude<FileLike, Response>> {
-  return typeof Response === "function" && from instanceof Response ? whole(from, signal) : (from as never);
+  return isA(from, "Response") ? whole(from as Response, signal) : (from as never);
 }
 
 /** Opens it to be read from the beginning to the end. */
 export async function openFile(from: Exclude<FileLike, Response>, options: FileOptions = {}): Promise<ReadFile> {
   if (ArrayBuffer.isView(from))
     return new MemoryFile(new Uint8Array(from.buffer as ArrayBuffer, from.byteOffset, from.byteLength));
-  if (from instanceof ArrayBuffer) return new MemoryFile(new Uint8Array(from));
-  if (from instanceof Blob) return new BlobFile(from);
-  if (typeof from !== "string" && !(from instanceof URL))
+  if (isA(from, "ArrayBuffer")) return new MemoryFile(new Uint8Array(from as ArrayBuffer));
+  if (isA(from, "Blob", "File")) return new BlobFile(from as Blob);
+  if (typeof from !== "string" && !isA(from, "URL"))
     throw new TypeError(
       "load() takes a URL, a File or Blob, an ArrayBuffer, a Uint8Array, a Response, or a path in Node",
     );
+  const address = String(from);
   const fs = nodeFs();
   if (fs !== undefined) {
-    const url = from instanceof URL ? from : /^[a-z][a-z\d+.-]+:/i.test(from) ? new URL(from) : null;
-    if (url === null || url.protocol === "file:") return new NodeFile(fs, url ?? (from as string));
+    const url = /^[a-z][a-z\d+.-]+:/i.test(address) ? new URL(address) : null;
+    if (url === null || url.protocol === "file:") return new NodeFile(fs, url ?? address);
   }
   const base = globalThis.location?.href;
   const { cache = true, signal } = options;
   const { Source } = await import("../source"); // what resumes and keeps: only who fetches needs it
-  return Source.open(new URL(from, base).href, { cache, signal });
+  return Source.open(new URL(address, base).href, { cache, signal });
 }
