@@ -96,7 +96,13 @@ export class Engine {
     }
     const engine = await opening;
     engine.users++;
-    return engine;
+    try {
+      if (engine.isLost) await engine.revive(); // the others on it are told so, and call revive() themselves
+      return engine;
+    } catch (error) {
+      engine.release();
+      throw error;
+    }
   }
 
   private static async start(device: DeviceName, key: DeviceName | GPU, given?: GPU): Promise<Engine> {

@@ -62,6 +62,7 @@ export class Model {
   #generators: (Philox | Buffer)[] = [];
   #generation = 0;
   #busy = "loading";
+  #reviving: Promise<void> | null = null;
   #disposed = false;
   #complaint: Error | null = null;
   #sources: Lasting[];
@@ -574,8 +575,15 @@ export class Model {
   }
 
   /** Another device in the place of one that was lost, with what the file says, or the last `save()`. */
-  async revive(): Promise<void> {
-    if (this.#disposed || this.#busy) this.#ready();
+  revive(): Promise<void> {
+    this.#reviving ??= this.#again().finally(() => {
+      this.#reviving = null;
+    });
+    return this.#reviving;
+  }
+
+  async #again(): Promise<void> {
+    if (this.#disposed) this.#ready();
     const engine = this.#engine;
     this.#busy = "reviving";
     try {
