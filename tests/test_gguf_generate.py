@@ -18,6 +18,7 @@ import tabtorch as torch
 import tiny_gguf
 from gguf_models import pair
 from gguf_templates import FAMILIES
+from sidebyside import DEVICES
 from slices import whole
 from tabtorch.bridge import get_bridge
 from tabtorch.engine import graph, memory, plan
@@ -226,6 +227,19 @@ def test_options_are_checked_at_once(ours: Any, bad: Any) -> None:
         ours.generate([80], 1)
     with pytest.raises(ValueError, match="a token to begin with"):
         ours.generate([], 1)
+
+
+def test_draws_are_the_same_whether_a_step_is_recorded_or_replayed(file: Any) -> None:
+    """A model that was moved has another step, whose generator is the GPU's: as one that was made there."""
+    options = {"temperature": 0.9, "top_k": 12, "repetition_penalty": 1.2, "seed": 5}
+    moved = model(file, device="cpu")
+    first = list(moved.generate([1, 2, 3], 12, **options))
+    assert list(moved.generate([1, 2, 3], 12, **options)) == first
+    assert list(moved.generate([1, 2, 3], 12, **{**options, "seed": 6})) != first
+    if "webgpu" in DEVICES:
+        moved.to("webgpu")
+        want = list(model(file, device="webgpu").generate([1, 2, 3], 12, **options))
+        assert [list(moved.generate([1, 2, 3], 12, **options)) for _ in range(2)] == [want, want]
 
 
 @pytest.mark.parametrize(

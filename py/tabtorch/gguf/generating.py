@@ -93,7 +93,8 @@ class _Step(NamedTuple):
 
 
 class _Text:
-    """What a model's keys and values are of. Not an attribute of the model: the compiled step would be made anew for each text."""
+    """Which text a model's KV cache holds. Kept beside the model, as its attributes are guards of the compiled step: a new text would
+    have it recorded again."""
 
     owner: object | None = None  # the text that is being written
     written: Sequence[int] = ()  # the tokens whose keys and values are there
@@ -138,7 +139,7 @@ class Generating:
     tokenizer: Any
     device: Any
 
-    _step: tuple[Sampling, _Step] | None = None  # of the last text
+    _step: tuple[tuple[Sampling, Any], _Step] | None = None  # of the last text: how it draws, and on which device
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_step"}  # which writes to this model's keys and values
@@ -257,8 +258,8 @@ class _Run:
         with _CHANGING:
             text = model._text
             text.owner = self
-            if model._step is None or model._step[0] != self.sampling:
-                model._step = self.sampling, _Step.of(model, self.sampling)
+            if model._step is None or model._step[0] != (self.sampling, device):
+                model._step = (self.sampling, device), _Step.of(model, self.sampling)
             step, generator = model._step[1]
             if generator is not None:
                 generator.manual_seed(self.seed)
