@@ -97,8 +97,9 @@ def main() -> None:
                 f"{size / 1e6:.0f} MB {given.kind} on the device after {time.perf_counter() - start:.1f} s", flush=True
             )
             bridge = get_bridge()
-            print("adapter:", (bridge.info.get("webgpu") or {}).get("adapter"))
-            print("bytes:", bridge.stats())
+            adapter = (bridge.info.get("webgpu") or {}).get("adapter", {})
+            print("adapter:", adapter.get("description") or adapter.get("device") or "none")
+            print(f"bytes on the device: {bridge.stats()['bytes'] / size:.3f} of the file's")
 
             def produce(prompt: list[int]) -> float:
                 start = time.perf_counter()
@@ -115,9 +116,9 @@ def main() -> None:
             done = dict(bridge.stats())
     print(f"a token: median {statistics.median(times):.2f}, minimum {min(times):.2f} ms")
     count = given.rounds * given.tokens
-    for key in sorted(done):
-        if isinstance(done[key], (int, float)) and done[key] != warm.get(key, 0):
-            print(f"  {key}: {(done[key] - warm.get(key, 0)) / count:.2f} a token")
+    for key in ("runs", "submits", "dispatches", "reads"):
+        print(f"  {key}: {(done[key] - warm[key]) / count:.2f} a token")
+    print(f"after the first round: {done['kernels'] - warm['kernels']} kernels compiled")
 
 
 if __name__ == "__main__":
