@@ -10,8 +10,10 @@ from onnx import TensorProto, helper
 
 import onnx_cases
 import tabtorch as torch
+from tabtorch.engine import graph
 from tabtorch.onnx.operators.contrib import multi_head_attention
 from tabtorch.onnx.operators.contrib_quantized import matmul_nbits
+from test_counts import counted
 
 ort = pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(7)
@@ -188,9 +190,10 @@ def test_group_query_attention_with_more(device: str) -> None:
     check("GroupQueryAttention", [q, k, v, *more, None, None, f(4)], device, 3, **given)
 
 
+@pytest.mark.parametrize("k", [48, 40])  # whole blocks, which the product's kernel unpacks, and not
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_weights_of_few_bits(bits: int, device: str) -> None:
-    k, n, block = 40, 6, 16
+def test_weights_of_few_bits(bits: int, k: int, device: str) -> None:
+    n, block = 6, 16
     blocks = -(-k // block)
     b, s = u(n, blocks, block * bits // 8), np.abs(f(n, blocks)) / 8
     given = {"K": k, "N": n, "bits": bits, "block_size": block}
@@ -209,6 +212,23 @@ def test_weights_of_few_bits(bits: int, device: str) -> None:
         want = matmul_nbits(x, data, scales, zeros, **given)
         got = matmul_nbits(x, data, scales, zeros, torch.arange(k) // block, **given)
         assert torch.allclose(got, want, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_a_product_unpacks_its_weights_in_its_own_kernel(bits: int, device: str) -> None:
+    b, s, zeros = (
+        torch.tensor(t.tolist(), dtype=d)
+        for t, d in zip(
+            (u(8, 2, 16 * bits // 8), f(8, 2), u(8, -(-2 * bits // 8))),
+            (torch.uint8, torch.float32, torch.uint8),
+            strict=True,
+        )
+    )
+    for x in (torch.ones(1, 32), torch.ones(5, 32)):
+        graph.flush()
+        with counted() as n:
+            y = matmul_nbits(x, b, s, zeros, K=32, N=8, bits=bits, block_size=16)
+        assert n.dispatches == 1 and y.shape == (x.shape[0], 8)
 
 
 def test_rows_of_few_bits(device: str) -> None:

@@ -69,6 +69,21 @@ def compressed(bits: int, asymmetric: bool, rng: Any) -> tuple[list[Any], Any]:
     return parts, (codes - zeros[:, each]).astype(np.float32) * scales[:, each]
 
 
+def nbits(bits: int, asymmetric: bool, rng: Any) -> tuple[list[Any], Any]:
+    """As onnxruntime's MatMulNBits has them: the lowest bits of a byte first, zeros of a row's groups packed likewise."""
+    per, groups = 8 // bits, K // GROUP
+
+    def bytes_of(x: Any) -> Any:
+        return sum(x[:, i::per] << i * bits for i in range(per)).astype(np.uint8)
+
+    codes = rng.integers(0, 1 << bits, (N, K))
+    zeros = rng.integers(0, 1 << bits, (N, groups)) if asymmetric else np.full((N, groups), 1 << bits - 1)
+    scales = rng.standard_normal((N, groups)).astype(np.float32)
+    each = np.repeat(np.arange(groups), GROUP)
+    parts = [bytes_of(codes), scales, *([bytes_of(zeros)] if asymmetric else [])]
+    return parts, (codes - zeros[:, each]).astype(np.float32) * scales[:, each]
+
+
 def int8(rng: Any) -> tuple[list[Any], Any]:
     codes = rng.integers(-128, 128, (N, K)).astype(np.int8)
     scales = rng.standard_normal((N, 1)).astype(np.float32)
@@ -106,6 +121,8 @@ MADE: dict[str, Callable[[Any], tuple[list[Any], Any]]] = {
     "AWQ4": awq,
     **{f"CT{b}": lambda rng, b=b: compressed(b, False, rng) for b in (4, 8)},
     **{f"CT{b}_ZEROS": lambda rng, b=b: compressed(b, True, rng) for b in (4, 8)},
+    **{f"NBITS{b}": lambda rng, b=b: nbits(b, False, rng) for b in (2, 4, 8)},
+    **{f"NBITS{b}_ZEROS": lambda rng, b=b: nbits(b, True, rng) for b in (2, 4, 8)},
     "INT8": int8,
     "INT4": int4,
     "BNB4": lambda rng: bnb(False, rng),

@@ -1,4 +1,5 @@
-"""Schemes whose scales are tensors of their own: GPTQ, AWQ, compressed-tensors, bitsandbytes, and torchao's. A row each.
+"""Schemes whose scales are tensors of their own: GPTQ, AWQ, compressed-tensors, bitsandbytes, torchao's and onnxruntime's. A row
+each.
 
 `w` is the weight, of (rows, columns); `value` is the weight at a row and a column as an expression over the parts, which are
 tensors as checkpoints have them. `check` raises ValueError where the parts' types and sizes contradict the weight's.
@@ -177,6 +178,32 @@ def _compressed(bits: int, zeros: bool) -> Separate:
     return Separate(f"CT{bits}" + "_ZEROS" * zeros, value, check)
 
 
+# ---- onnxruntime's MatMulNBits
+
+
+def _nbits(bits: int, zeros: bool) -> Separate:
+    """Codes along columns in bytes, (rows, columns * bits / 8), the lowest bits first; and so the zeros of a row's groups."""
+    per, most = 8 // bits, (1 << bits) - 1
+
+    def code(w: Parts, part: int, row: Any, at: Any) -> Any:
+        return (w.byte(part, row, idiv(at, u(per))) >> (imod(at, u(per)) * bits)) & most
+
+    def value(w: Parts, row: Any, column: Any) -> Any:
+        group = w.group(1, 1, column)
+        zero: Any = _real(code(w, 2, row, group)) if zeros else const(float(1 << (bits - 1)), "f32")
+        return (_real(code(w, 0, row, column)) - zero) * w.real(1, row, group)
+
+    def check(ins: list[Any], rows: int, columns: int, options: tuple[int, ...]) -> None:
+        _number_of_parts(ins, "codes scales" + " zeros" * zeros)
+        groups = _groups(ins[1], 1, columns)
+        _part(ins[0], dtypes.uint8, (rows, -(-columns // per)), "the codes")
+        _part(ins[1], FLOATS, (rows, groups), "the scales")
+        if zeros:
+            _part(ins[2], dtypes.uint8, (rows, -(-groups // per)), "the zeros")
+
+    return Separate(f"NBITS{bits}" + "_ZEROS" * zeros, value, check)
+
+
 # ---- torchao
 
 
@@ -250,6 +277,7 @@ SEPARATE = {
         *(_gptq(bits, more) for bits in (2, 3, 4, 8) for more in (1, 0)),
         Separate("AWQ4", _awq_value, _awq_check),
         *(_compressed(bits, zeros) for bits in (4, 8) for zeros in (False, True)),
+        *(_nbits(bits, zeros) for bits in (2, 4, 8) for zeros in (False, True)),
         Separate("INT8", _int8_value, _int8_check),
         Separate("INT4", _int4_value, _int4_check),
         #: 16 values of the codes and the largest of each block, in one table; options: weights of a block

@@ -19,6 +19,7 @@ from tabtorch.onnx.operators.quantization import (
 )
 from tabtorch.onnx.registry import Tensor, operator
 from tabtorch.onnx.values import Unsupported
+from tabtorch.packed import Packed
 
 operator("QuantizeLinear", domain=MICROSOFT)(quantize_linear)
 operator("DequantizeLinear", domain=MICROSOFT)(dequantize_linear)
@@ -72,6 +73,13 @@ def matmul_nbits(
     zeros = None if zero_points is None else zero_points.reshape(N, -1)
     per_block = scales.reshape(N, -1)
     packed = b.reshape(N, -1)
+    of_bytes = zeros is None or zeros.dtype == torch.uint8
+    if (
+        g_idx is None and of_bytes and K % block_size == 0 and bits in (2, 4, 8)
+    ):  # unpacked by the kernel that multiplies
+        parts = [packed, per_block, *([] if zeros is None else [zeros])]
+        name = f"NBITS{bits}" + "_ZEROS" * (zeros is not None)
+        return F.linear(a, Packed(parts, name, (N, K), dtype=a.dtype), bias)
     if g_idx is not None:  # the block of each number of a row
         block = g_idx[:K].long()
         middle = middles(zeros, per_block, bits)
