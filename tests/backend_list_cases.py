@@ -157,7 +157,7 @@ def lists_larger_than_a_buffer() -> None:
 def _meta(t: torch.Tensor) -> Any:
     from tabtorch.backend.tensors import unwrap
 
-    return unwrap(t)._meta
+    return unwrap(t)._tab_meta
 
 
 @case

@@ -621,7 +621,7 @@ def test_saved_tensors_go_as_backward_goes() -> None:
     gc.disable()
     try:
         a = x.exp()
-        node = weakref.ref(a._storage)
+        node = weakref.ref(a._tab_storage)
         b = (a * a).sum()
         fn = b.grad_fn
         del a

@@ -168,7 +168,7 @@ def test_values_that_others_hold_stay(device: str) -> None:
 
     kept = []
     for _ in range(6):
-        kept.append(torch.Tensor._wrap(state._storage.node, state._meta))  # the value, in a storage of its own
+        kept.append(torch.Tensor._wrap(state._tab_storage.node, state._tab_meta))  # the value, in a storage of its own
         step()
     assert [k[0].item() for k in kept] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert state._version == 6
@@ -430,7 +430,7 @@ def test_a_training_step_is_one_call_and_holds_no_more_memory(device: str) -> No
     x, y = torch.ones(5, 6), torch.tensor([0, 1, 2, 0, 1])
     warm(f, x, y, times=5)
     weight = model[0].weight
-    ids = [weight._storage.node.buf.id, weight.grad._storage.node.buf.id]
+    ids = [weight._tab_storage.node.buf.id, weight.grad._tab_storage.node.buf.id]
     loss, count = sent(lambda: f(x, y))
     assert (f.runs, count["calls"], count["runs"], count["planned"]) == (0, 1, 1, 0)
     gc.collect()
@@ -443,7 +443,10 @@ def test_a_training_step_is_one_call_and_holds_no_more_memory(device: str) -> No
     graph.flush()
     assert get_bridge().stats()["buffers"] == before
     assert len(gc.get_objects()) - objects < 20
-    assert ids == [weight._storage.node.buf.id, weight.grad._storage.node.buf.id]  # all state stays in its place
+    assert ids == [
+        weight._tab_storage.node.buf.id,
+        weight.grad._tab_storage.node.buf.id,
+    ]  # all state stays in its place
     assert loss.item() < 2
 
 

@@ -25,8 +25,8 @@ BROKEN = Map("broken", broken)
 
 def failing(x: Any) -> Any:
     """A tensor whose kernel cannot be written."""
-    m = x._meta
-    return tabtorch.Tensor._wrap(emit(inst(BROKEN, (m,), m), (x._storage.node,)), m)
+    m = x._tab_meta
+    return tabtorch.Tensor._wrap(emit(inst(BROKEN, (m,), m), (x._tab_storage.node,)), m)
 
 
 @pytest.fixture

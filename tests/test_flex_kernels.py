@@ -114,7 +114,7 @@ def test_blocks_that_take_no_part_are_skipped() -> None:
 
 
 def traced(f: Any, gradient: bool = True) -> Any:
-    return trace((1, 2, 35, 40), tabtorch.zeros(1, device="webgpu")._meta.device, f, None, gradient)
+    return trace((1, 2, 35, 40), tabtorch.zeros(1, device="webgpu")._tab_meta.device, f, None, gradient)
 
 
 def test_what_is_not_traced() -> None:

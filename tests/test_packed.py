@@ -289,7 +289,7 @@ def test_a_window_that_fills_up_where_it_is_read_does_not_store_it(device: str) 
     w = packed("Q4_0", data)
     x = torch.randn(4, 64)
     with counted() as n:
-        waiting = w._storage.inst.queue.nodes
+        waiting = w._tab_storage.inst.queue.nodes
         kept = []
         while len(waiting) < graph.WINDOW - 1:
             kept.append(x + len(kept))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import io
 import warnings
@@ -282,3 +283,20 @@ def test_double_as_the_default_type(tab: None) -> None:
     finally:
         tabtorch.set_default_dtype(tabtorch.float32)
     assert tabtorch.ones(1).device.type == "webgpu"
+
+
+def test_a_subclass_names_its_attributes_as_it_likes() -> None:
+    """What a tensor consists of has names that nobody else takes: MONAI's MetaTensor sets `self._meta`."""
+    taken = "_meta _storage _fn _rg _stale _inference _accumulator _retain _view_state _detached _computed _shallow".split()
+    for torch_ in (tabtorch, torch):
+
+        class Named(torch_.Tensor):  # type: ignore[name-defined,misc]
+            pass
+
+        x = torch_.arange(3.0).as_subclass(Named).requires_grad_()
+        for name in taken:
+            setattr(x, name, {"affine": 1})
+        y = (x * 2).sum()
+        y.backward()
+        assert x.grad.tolist() == [2.0, 2.0, 2.0] and x._meta == {"affine": 1} and set(taken) <= set(vars(x))
+        assert type(y) is Named and copy.deepcopy(x)._storage == {"affine": 1}

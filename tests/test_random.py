@@ -214,7 +214,7 @@ def test_draws_do_not_send_what_waits() -> None:
         x = tabtorch.ones(3) * 2
         y = x + 1
         tabtorch.rand(2)
-        assert y._storage.node.buf is None
+        assert y._tab_storage.node.buf is None
         assert y.tolist() == [3, 3, 3]
 
 

@@ -534,7 +534,7 @@ def test_a_symbol_is_in_no_table_of_views() -> None:
     from tabtorch.engine import view
 
     _, (a,) = traced(6)
-    m = tabtorch.empty(3)._meta
+    m = tabtorch.empty(3)._tab_meta
     before = len(view._interned)
     shown = m.view((a, 2), (2, 1), 0)
     assert type(shown.shape[0]) is Symbol and len(view._interned) == before

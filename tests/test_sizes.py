@@ -39,9 +39,9 @@ def rows_one_by_one(x: Any, *args: Any, **kw: Any) -> Any:
 
 
 def compiled_for_its_size(x: Any, *args: Any, **kw: Any) -> Any:
-    m, n = x._meta, float(x.numel())
+    m, n = x._tab_meta, float(x.numel())
     op = Map("sized", lambda v: v * const(n, "f32"))
-    return tabtorch.Tensor._wrap(emit(inst(op, (m,), m), (x._storage.node,)), m)
+    return tabtorch.Tensor._wrap(emit(inst(op, (m,), m), (x._tab_storage.node,)), m)
 
 
 @pytest.mark.parametrize(("f", "fault"), [(rows_one_by_one, "nodes"), (compiled_for_its_size, "compiles sized")])

@@ -261,7 +261,7 @@ def test_saving_and_loading() -> None:
 
 def test_what_comes_while_a_window_is_taken_stays() -> None:
     x = tt.ones(2, device="cpu")
-    q = x._storage.node.inst.queue
+    q = x._tab_storage.node.inst.queue
     graph.flush()
     late: list[Any] = []
 
@@ -356,15 +356,15 @@ def test_nodes_of_others_are_kept_apart_from_a_recording() -> None:
 
     x = tt.ones(2, device="cpu")
     x.tolist()
-    q = x._storage.node.inst.queue
+    q = x._tab_storage.node.inst.queue
     hold = Recording()
     assert recording.begin(hold) and not elsewhere(lambda: recording.begin(Recording()))
     try:
         mine = x + 1
         theirs = elsewhere(lambda: x + 2)
-        assert [n is mine._storage.node for n in q.nodes] == [True]
-        assert [n is theirs._storage.node for n in q.nodes.others] == [True]
-        assert elsewhere(lambda: theirs.tolist()) == [3.0, 3.0] and mine._storage.node.buf is None
+        assert [n is mine._tab_storage.node for n in q.nodes] == [True]
+        assert [n is theirs._tab_storage.node for n in q.nodes.others] == [True]
+        assert elsewhere(lambda: theirs.tolist()) == [3.0, 3.0] and mine._tab_storage.node.buf is None
         assert not hold.shared_with
         assert elsewhere(lambda: (mine * 2).tolist()) == [4.0, 4.0] and hold.shared_with
     finally:
@@ -403,7 +403,7 @@ def test_a_recording_that_shares_values_is_given_up(both_ways: bool) -> None:
         found = together(lambda: f(tt.ones(2)).tolist(), other)
     assert found == ([[12.0] * 2, None] if both_ways else [[12.0] * 2, [10.0] * 2])
     assert queues.recording is None and not tt.compiler.is_compiling()
-    assert type(graph.queue_of(tt.ones(1)._meta.device).nodes) is graph.Nodes
+    assert type(graph.queue_of(tt.ones(1)._tab_meta.device).nodes) is graph.Nodes
 
 
 @pytest.mark.parametrize("name", DEVICES)

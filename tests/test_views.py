@@ -92,10 +92,10 @@ def test_view_of_a_view_is_one_lookup() -> None:
     from tabtorch.core import shapes
 
     x = tabtorch.zeros(3, 4)
-    assert x.transpose(0, 1)._meta is x.transpose(0, 1)._meta
-    assert x.t().t()._meta is x._meta
-    assert shapes.transposed(x._meta, 0, 1) is x.t()._meta
-    assert x[1:, None, 2]._meta is x[1:, None, 2]._meta
+    assert x.transpose(0, 1)._tab_meta is x.transpose(0, 1)._tab_meta
+    assert x.t().t()._tab_meta is x._tab_meta
+    assert shapes.transposed(x._tab_meta, 0, 1) is x.t()._tab_meta
+    assert x[1:, None, 2]._tab_meta is x[1:, None, 2]._tab_meta
 
 
 def test_views_compute_nothing() -> None:

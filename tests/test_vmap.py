@@ -281,7 +281,7 @@ def test_nothing_is_left_behind(device: str) -> None:
     tabtorch.vmap(lambda x: x.sin())(x).tolist()
     assert batching.batches == [0] and STATE.levels == () and STATE.nesting == 0
     (x + 1).tolist()
-    assert type(graph.queue_of(x._meta.device).nodes) is graph.Nodes
+    assert type(graph.queue_of(x._tab_meta.device).nodes) is graph.Nodes
     with pytest.raises(RuntimeError):
         tabtorch.vmap(lambda x: x.sum().item())(x)
     assert STATE.levels == () and STATE.nesting == 0

@@ -54,15 +54,15 @@ def over(storage: Storage, dtype: Dtype, offset: int, size: Any, stride: Any) ->
                 f"of size {have}"
             )
     t: Tensor = object.__new__(Tensor)
-    t._storage = storage
-    t._meta = meta(shape, strides, offset, dtype, storage.node.inst.out.device)
+    t._tab_storage = storage
+    t._tab_meta = meta(shape, strides, offset, dtype, storage.node.inst.out.device)
     return t
 
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"expected a storage, but got {type(storage).__name__}")
-    return over(storage._storage, storage.dtype, storage_offset, size, stride)
+    return over(storage._tab_storage, storage.dtype, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(
@@ -75,7 +75,7 @@ def _rebuild_tensor_v2(
     metadata: Any = None,
 ) -> Tensor:
     t = _rebuild_tensor(storage, storage_offset, size, stride)
-    t._rg = _grad(t, requires_grad)
+    t._tab_requires_grad = _grad(t, requires_grad)
     return _marked(t, metadata)
 
 
@@ -93,19 +93,19 @@ def _rebuild_tensor_v3(
         raise dtype.error() if isinstance(dtype, NoDtype) else TypeError(f"expected a dtype, but got {dtype!r}")
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"expected a storage, but got {type(storage).__name__}")
-    if storage._storage.node.inst.out.dtype is not dtype:
+    if storage._tab_storage.node.inst.out.dtype is not dtype:
         raise TypeError(
-            f"a tensor of {dtype!r} over a storage of {storage._storage.node.inst.out.dtype!r} cannot be made"
+            f"a tensor of {dtype!r} over a storage of {storage._tab_storage.node.inst.out.dtype!r} cannot be made"
         )
-    t = over(storage._storage, dtype, storage_offset, size, stride)
-    t._rg = requires_grad is not None and _grad(t, requires_grad)
+    t = over(storage._tab_storage, dtype, storage_offset, size, stride)
+    t._tab_requires_grad = requires_grad is not None and _grad(t, requires_grad)
     return _marked(t, metadata)
 
 
 def _grad(t: Tensor, requires_grad: Any) -> bool:
     if type(requires_grad) is not bool:
         raise RuntimeError("requires_grad must be a bool")
-    if requires_grad and t._meta.dtype.category < 2:
+    if requires_grad and t._tab_meta.dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     return requires_grad
 
@@ -119,9 +119,9 @@ def _marked(t: Tensor, metadata: Any) -> Tensor:
     conj, neg = "conj" in metadata, "neg" in metadata  # that they are there is what says so
     if not (conj or neg):
         return t
-    if conj and not t._meta.dtype.is_complex:
+    if conj and not t._tab_meta.dtype.is_complex:
         raise RuntimeError("only tensors of complex numbers have a conjugate mark")
-    t._meta = t._meta.marked(CONJ * conj | NEG * neg)
+    t._tab_meta = t._tab_meta.marked(CONJ * conj | NEG * neg)
     return t
 
 

@@ -86,7 +86,7 @@ class Operator:
             if result is not NotImplemented:
                 return result
         leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        follows = STATE.grad and any(t._rg for t in leaves)
+        follows = STATE.grad and any(t._tab_requires_grad for t in leaves)
         if follows and "Autograd" in self._kernels:
             return self._kernels["Autograd"](*args, **kwargs)
         kernel = self._kernel(leaves)

@@ -366,15 +366,15 @@ def set_rng_state(new_state: Tensor) -> None:
 def state_of(g: Generator, other: Generator) -> Tensor:
     """The state of `g`, which remembers that of `other`: scripts that know one device have one, and replay all with it."""
     state = g.get_state()
-    state._other_state = other._snapshot()
+    state._tab_other_state = other._snapshot()
     return state
 
 
 def set_state_of(g: Generator, other: Generator, state: Tensor) -> None:
     """Sets what `state_of` gave, or the state of `g` alone."""
     g.set_state(state)
-    if state._other_state is not None:
-        other._restore(state._other_state)
+    if state._tab_other_state is not None:
+        other._restore(state._tab_other_state)
 
 
 @contextlib.contextmanager

@@ -217,8 +217,8 @@ class _Making:
         node = reserve(prod(shape), e.dtype, where)
         self.spans.append(Span(node, offset, e.name))
         t: Tensor = object.__new__(Tensor)
-        t._storage = Storage(node)
-        t._meta = contiguous_meta(shape, e.dtype, node.inst.out.device)
+        t._tab_storage = Storage(node)
+        t._tab_meta = contiguous_meta(shape, e.dtype, node.inst.out.device)
         return t
 
 
@@ -503,7 +503,7 @@ def storage_size(tensor: Tensor) -> int:
 def _reach(t: Tensor) -> tuple[int, int]:
     """The first address of a tensor's elements, and the one behind the last."""
     start = t.data_ptr()
-    m = t._meta
+    m = t._tab_meta
     return start, start + (1 + sum((n - 1) * s for n, s in zip(m.shape, m.strides))) * m.dtype.itemsize
 
 
@@ -512,7 +512,7 @@ def _find_shared_tensors(state_dict: Mapping[str, Tensor]) -> list[set[str]]:
     groups: dict[int, list[tuple[int, int, str]]] = {}
     for name, t in state_dict.items():
         if t.numel():
-            groups.setdefault(t._storage.root.address, []).append((*_reach(t), name))
+            groups.setdefault(t._tab_storage.root.address, []).append((*_reach(t), name))
     found: list[set[str]] = []
     for areas in groups.values():
         last = -1

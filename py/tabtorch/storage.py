@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _addresses = itertools.count(1 << 40, 1 << 40)
 
 
-#: `Tensor._stale` of a view that had no history until its base was written to
+#: `Tensor._tab_stale` of a view that had no history until its base was written to
 UNRECORDED: Any = ("unrecorded",)
 
 
@@ -47,10 +47,10 @@ class Storage:
             v = entry[0]()
             if v is not None:
                 live.append(entry)
-                if v._fn is not None or v._base._rg:
-                    v._stale = v._fn or v._stale or UNRECORDED
-                    v._fn = None
-                    v._rg = True
+                if v._tab_grad_fn is not None or v._base._tab_requires_grad:
+                    v._tab_stale = v._tab_grad_fn or v._tab_stale or UNRECORDED
+                    v._tab_grad_fn = None
+                    v._tab_requires_grad = True
         self.views = live or None
 
     @property
@@ -117,7 +117,7 @@ class _Memory:
 
     __module__ = "torch.storage"
     is_sparse = False
-    _storage: Any
+    _tab_storage: Any
 
     def _with(self, storage: Storage) -> Any:
         """The same view of another memory."""
@@ -125,7 +125,7 @@ class _Memory:
 
     @property
     def device(self) -> Any:
-        return self._storage.node.inst.out.device.public
+        return self._tab_storage.node.inst.out.device.public
 
     @property
     def is_cuda(self) -> bool:
@@ -133,32 +133,32 @@ class _Memory:
 
     def whole(self) -> _lazy.tensor.Tensor:
         """All of it as a tensor of one dimension, of the type in which it is kept."""
-        m = self._storage.node.inst.out
+        m = self._tab_storage.node.inst.out
         t: _lazy.tensor.Tensor = object.__new__(_lazy.tensor.Tensor)
-        t._storage = self._storage
-        t._meta = contiguous_meta((m.numel,), m.dtype, m.device)
+        t._tab_storage = self._tab_storage
+        t._tab_meta = contiguous_meta((m.numel,), m.dtype, m.device)
         return t
 
     def _bytes(self) -> bytes:
-        return _lazy.engine_graph.read(self._storage.node, 0, self._storage.nbytes)
+        return _lazy.engine_graph.read(self._tab_storage.node, 0, self._tab_storage.nbytes)
 
     def nbytes(self) -> int:
-        n: int = self._storage.nbytes
+        n: int = self._tab_storage.nbytes
         return n
 
     def data_ptr(self) -> int:
         """A number that says which memory it is; 0 for none."""
-        return self._cdata if self._storage.nbytes else 0
+        return self._cdata if self._tab_storage.nbytes else 0
 
     @property
     def _cdata(self) -> int:
-        address: int = self._storage.address
+        address: int = self._tab_storage.address
         return address
 
     def to(self, *, device: Any, non_blocking: bool = False) -> Any:
         """A copy on another device; itself if it is there."""
         moved = self.whole().to(device)
-        return self if moved._storage is self._storage else self._with(moved._storage)
+        return self if moved._tab_storage is self._tab_storage else self._with(moved._tab_storage)
 
     def cpu(self) -> Any:
         return self.to(device="cpu")
@@ -168,7 +168,7 @@ class _Memory:
 
     def clone(self) -> Any:
         """A copy. Values never change, so it costs nothing until one of them is written to."""
-        return self._with(Storage(self._storage.node))
+        return self._with(Storage(self._tab_storage.node))
 
     __copy__ = clone
 
@@ -184,15 +184,15 @@ class _Memory:
     pin_memory = share_memory_
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self._storage is other._storage
+        return isinstance(other, type(self)) and self._tab_storage is other._tab_storage
 
     def __hash__(self) -> int:
         return hash(self._cdata)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        key = id(self._storage)  # as tensors have it, which share it
+        key = id(self._tab_storage)  # as tensors have it, which share it
         if key not in memo:
-            memo[key] = Storage(self._storage.node)
+            memo[key] = Storage(self._tab_storage.node)
         return self._with(memo[key])
 
     def tolist(self) -> list[Any]:
@@ -234,7 +234,7 @@ class UntypedStorage(_Memory):
     def of(cls, storage: Storage) -> UntypedStorage:
         """The view that scripts have of a `Storage`."""
         found = object.__new__(cls)
-        found._storage = storage.root
+        found._tab_storage = storage.root
         return found
 
     def _with(self, storage: Storage) -> UntypedStorage:
@@ -262,7 +262,7 @@ class TypedStorage(_Memory):
 
     def __init__(self, *, wrap_storage: UntypedStorage, dtype: Any, _internal: bool = False) -> None:
         self._untyped_storage = wrap_storage
-        self._storage = wrap_storage._storage
+        self._tab_storage = wrap_storage._tab_storage
         self.dtype = dtype
 
     def _with(self, storage: Storage) -> TypedStorage:

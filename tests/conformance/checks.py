@@ -204,7 +204,7 @@ def _shares(t: Any, inputs: list[Any]) -> bool:
     if isinstance(t, torch.Tensor):
         here = t.untyped_storage()
         return bool(here.nbytes()) and any(here.data_ptr() == x.untyped_storage().data_ptr() for x in inputs)
-    return any(t._storage.root is x._storage.root for x in inputs)
+    return any(t._tab_storage.root is x._tab_storage.root for x in inputs)
 
 
 def _same_aliasing(want: Any, got: Any, inputs: list[Any], mine: list[Any]) -> None:

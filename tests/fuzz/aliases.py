@@ -162,7 +162,7 @@ def values_of(tensors: list[Any], lib: Any) -> list[list[Any]]:
     data = read_many([wanted[k] for k in some])
     out: list[list[Any]] = [[] for _ in tensors]
     for k, d in zip(some, data):
-        out[k] = numbers(decode(bytes(d), tensors[k]._meta.dtype))
+        out[k] = numbers(decode(bytes(d), tensors[k]._tab_meta.dtype))
     return out
 
 

@@ -113,7 +113,7 @@ def _opaque(f: Any, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
 
 def _number(t: Tensor) -> int:
     """Whose autocast counts for a tensor: its device's, and for one that named none, which PyTorch has on the cpu, the cpu's, too."""
-    d = t._meta.device
+    d = t._tab_meta.device
     return 1 if d.implicit and not NOW.enabled[d.number] else d.number
 
 
@@ -138,7 +138,7 @@ def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
 
 def _has_wide(values: Any, number: int) -> bool:
     return any(
-        a._meta.dtype is dtypes.float32 and _number(a) == number
+        a._tab_meta.dtype is dtypes.float32 and _number(a) == number
         if isinstance(a, Tensor)
         else type(a) in (tuple, list) and _has_wide(a, number)
         for a in values
@@ -147,13 +147,17 @@ def _has_wide(values: Any, number: int) -> bool:
 
 def _cast(a: Any, number: int, to: Any) -> Any:
     if isinstance(a, Tensor):
-        m = a._meta
+        m = a._tab_meta
         d = m.dtype
         if d is to or d.category != 2 or d is dtypes.float64 or _number(a) != number:
             return a
-        if d is not dtypes.float32 or to is not NOW.low_dtype[number] or not (NOW.cache_enabled and a._rg):
+        if (
+            d is not dtypes.float32
+            or to is not NOW.low_dtype[number]
+            or not (NOW.cache_enabled and a._tab_requires_grad)
+        ):
             return a.to(to)
-        if a._fn is not None or a._base is not None:
+        if a._tab_grad_fn is not None or a._base is not None:
             return a.to(to)
         copies = NOW.copies
         kept = copies.get(id(a))

@@ -44,9 +44,9 @@ def unscale_all(grads: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> No
                 g.mul_(inv_scale)
             return
         value = parts[0] * inv_scale
-        for g, node in zip(grads, multi.windows(value._storage.node, [g._meta for g in grads]), strict=True):
-            g._storage.node = node
-            g._storage.written()
+        for g, node in zip(grads, multi.windows(value._tab_storage.node, [g._tab_meta for g in grads]), strict=True):
+            g._tab_storage.node = node
+            g._tab_storage.written()
 
 
 def update_scale(scale: Any, tracker: Any, found_inf: Any, growth: float, backoff: float, interval: int) -> Tensor:

@@ -16,7 +16,7 @@ def output(e: Any) -> Any:
 def meta_at(e: Any) -> Any:
     """The Meta of what an edge leads to."""
     if e.edge_kind == LEAF:
-        return e._meta
+        return e._tab_meta
     return e.fn.outs[e.nr] if e.is_port else e.fn.outs
 
 
@@ -25,9 +25,9 @@ def standing_for(e: Any) -> Tensor:
     if e.edge_kind == LEAF:
         return e
     t: Tensor = object.__new__(Tensor)
-    t._meta = meta_at(e)
-    t._fn = e
-    t._rg = True
+    t._tab_meta = meta_at(e)
+    t._tab_grad_fn = e
+    t._tab_requires_grad = True
     return t
 
 
@@ -35,7 +35,7 @@ def read_by(t: Tensor, since: int) -> list[Tensor]:
     """What stands for all that `t` was computed from by functions recorded since `since` (see `next_seq`), and that was there before,
     or is a leaf."""
     found: dict[Any, Any] = {}
-    stack, seen = [t._fn or edge(t)] if t._rg else [], set()
+    stack, seen = [t._tab_grad_fn or edge(t)] if t._tab_requires_grad else [], set()
     while stack:
         e = stack.pop()
         if e is None:

@@ -83,7 +83,7 @@ class _Targets:
         self.inputs = inputs
         self.accumulate = accumulate
         self.cut = cut
-        self.edges = [(t._fn or edge(t)) if t._rg else None for t in inputs]
+        self.edges = [(t._tab_grad_fn or edge(t)) if t._tab_requires_grad else None for t in inputs]
         self.grads: list[Tensor | None] = [None] * len(inputs)
         self.leaves: dict[Any, list[int]] = {}
         self.captures: dict[GradFn, list[tuple[int, int]]] = {}
@@ -124,7 +124,9 @@ def run(
 
     cut: goes no further than the inputs, whose hooks are left to another pass.
     """
-    order, leaf_count = _collect(roots, list({t._fn.fn: 0 for t in inputs or () if t._fn is not None}) if cut else ())
+    order, leaf_count = _collect(
+        roots, list({t._tab_grad_fn.fn: 0 for t in inputs or () if t._tab_grad_fn is not None}) if cut else ()
+    )
     if ran is not None:
         ran(order, retain_graph)
     targets = None if inputs is None else _Targets(inputs, order, accumulate, cut)
@@ -185,7 +187,7 @@ def run(
                 d = results[k]
                 if d is not None:
                     m = metas[k]
-                    dm = d._meta
+                    dm = d._tab_meta
                     if dm is not m and (
                         dm.shape != m.shape or dm.dtype is not m.dtype or dm.device.number != m.device.number
                     ):
@@ -279,13 +281,13 @@ def _leaf_done(leaf: Tensor, g: Tensor | None, targets: _Targets | None, create_
         g = call_hooks(leaf._backward_hooks, g)
     if targets is not None and targets.take(leaf, g):
         return
-    if leaf._fn is not None:
+    if leaf._tab_grad_fn is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
-    if not leaf._rg:  # any more
+    if not leaf._tab_requires_grad:  # any more
         return
     accumulate_grad(leaf, g, create_graph)
-    if leaf._after_hooks:
-        for hook in list(leaf._after_hooks.values()):
+    if leaf._tab_after_hooks:
+        for hook in list(leaf._tab_after_hooks.values()):
             hook((), (g,))
 
 
@@ -294,13 +296,13 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     with graph.LOCK:  # other threads may have a gradient for it
         have = leaf._grad
         if have is None:
-            if create_graph or (STATE.duals and g._rg):
-                laid = _laid_out_as(leaf, g) if g._fn is None else g
+            if create_graph or (STATE.duals and g._tab_requires_grad):
+                laid = _laid_out_as(leaf, g) if g._tab_grad_fn is None else g
                 leaf._grad = laid.clone() if create_graph else laid  # it may be a tensor that somebody holds
             else:
                 g = _laid_out_as(leaf, g)
                 # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
-                leaf._grad = Tensor._wrap(g._storage.node, g._meta)
+                leaf._grad = Tensor._wrap(g._tab_storage.node, g._tab_meta)
         elif create_graph:
             leaf._grad = _add(have, g)
         else:
@@ -316,7 +318,7 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
 
 def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
     """A gradient lies in memory as its leaf does, if that is dense, else row by row: PyTorch's contract."""
-    want, m = leaf._meta, g._meta
+    want, m = leaf._tab_meta, g._tab_meta
     if not want.numel:
         if all(n == 1 or a == b for n, a, b in zip(m.shape, m.strides, want.strides)):
             return g
@@ -324,13 +326,13 @@ def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:
     if want.contiguous:
         g = g if m.contiguous else g.contiguous()
         plain = contiguous_strides(want.shape)
-        return g if g._meta.strides == plain else Tensor._view_of(g, m.view(m.shape, plain, m.offset))
+        return g if g._tab_meta.strides == plain else Tensor._view_of(g, m.view(m.shape, plain, m.offset))
     if not _lazy.inplace.is_dense(want):
         return g if m.contiguous else g.contiguous()
     if m.strides == want.strides and not m.offset:
         return g
     r = _lazy.convert.converted(g, want.shape, m.dtype, _lazy.dispatch.layout_of([want], want.shape))
-    r._meta = meta(want.shape, want.strides, 0, m.dtype, m.device)
+    r._tab_meta = meta(want.shape, want.strides, 0, m.dtype, m.device)
     return r
 
 
@@ -344,7 +346,7 @@ def call_hooks(hooks: dict[int, Any], g: Tensor) -> Tensor:
         if r is not None:
             if not isinstance(r, Tensor):
                 raise TypeError(f"expected Tensor, but hook returned '{type(r).__name__}'")
-            if r._meta.shape != g._meta.shape:
+            if r._tab_meta.shape != g._tab_meta.shape:
                 raise RuntimeError(f"hook '{getattr(hook, '__name__', 'hook')}' has changed the size of value")
             g = r
     return g
@@ -366,7 +368,11 @@ def run_tensor_hooks(fn: GradFn, g: Any) -> Any:
                 if t._grad is not None:
                     t._grad = _add(t._grad, v)
                 else:
-                    t._grad = v if v._rg or not v._meta.whole else Tensor._wrap(v._storage.node, v._meta)
+                    t._grad = (
+                        v
+                        if v._tab_requires_grad or not v._tab_meta.whole
+                        else Tensor._wrap(v._tab_storage.node, v._tab_meta)
+                    )
     return values if several else values[0]
 
 
@@ -408,33 +414,33 @@ def _capture(fn: GradFn, g: Any, targets: _Targets) -> None:
 
 def _root_grad(out: Tensor, g: Tensor | None, create_graph: bool) -> Tensor:
     if g is None:
-        if out._meta.numel != 1:
+        if out._tab_meta.numel != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        if not out._meta.dtype.is_floating_point:
+        if not out._tab_meta.dtype.is_floating_point:
             raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
         ones: Any = registry.function("ones_like")
         return ones(out.detach())
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
-    if g._meta.shape != out._meta.shape:
+    if g._tab_meta.shape != out._tab_meta.shape:
         raise RuntimeError(
             f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a shape of {out.shape}."
         )
-    if out._meta.dtype.is_complex != g._meta.dtype.is_complex:
+    if out._tab_meta.dtype.is_complex != g._tab_meta.dtype.is_complex:
         raise RuntimeError(
             "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
             f"grad_output[0] has a dtype of {g.dtype} and output[0] has a dtype of {out.dtype}."
         )
-    return g if create_graph or not g._rg else g.detach()
+    return g if create_graph or not g._tab_requires_grad else g.detach()
 
 
 def _check_roots(tensors: Sequence[Tensor]) -> list[Any]:
     roots: list[Any] = []
     for i, t in enumerate(tensors):
         # a view of a leaf made where nothing is recorded says that it requires a gradient, and has no history
-        if not t.requires_grad or (t._borrowed and t.grad_fn is None):
+        if not t.requires_grad or (t._tab_borrowed and t.grad_fn is None):
             raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
-        roots.append(t._fn or edge(t))
+        roots.append(t._tab_grad_fn or edge(t))
     return roots
 
 
@@ -500,7 +506,7 @@ def backward(
     gs = [_root_grad(t, g, create_graph) for t, g in zip(tensors, given, strict=True)]
     keep = create_graph if retain_graph is None else retain_graph
     for t in inputs or ():
-        if t._rg:  # as PyTorch: what is no leaf keeps its gradient from then on
+        if t._tab_requires_grad:  # as PyTorch: what is no leaf keeps its gradient from then on
             t.retain_grad()
     run(roots, gs, keep, create_graph, inputs)
     graph.flush()

@@ -90,14 +90,14 @@ class AliasFn(GradFn):
 
 def _alias(x: Tensor, name: str = "ViewBackward0") -> Tensor:
     """Another tensor of the same storage and history, with a node of its own."""
-    t = Tensor._view_of(x, x._meta)
+    t = Tensor._view_of(x, x._tab_meta)
     fn: Any = grad_class(name, AliasFn)()
-    fn.edges = ((x._fn or edge(x)) if x._rg else None,)
-    fn.metas = (x._meta,)
-    fn.outs = x._meta
+    fn.edges = ((x._tab_grad_fn or edge(x)) if x._tab_requires_grad else None,)
+    fn.metas = (x._tab_meta,)
+    fn.outs = x._tab_meta
     fn.seq = next_seq()
-    t._rg = True
-    t._fn = fn
+    t._tab_requires_grad = True
+    t._tab_grad_fn = fn
     return t
 
 
@@ -112,9 +112,9 @@ def is_hidden(fn: GradFn) -> bool:
 def is_real(t: Tensor) -> bool:
     """Whether a tensor that is on the tape requires grad for the user, and is not there for its tangent only."""
     # the history of such a view is that of its base: to make it anew may be refused
-    if t._stale and t._base is not None and t._base._rg:
+    if t._tab_stale and t._base is not None and t._base._tab_requires_grad:
         return is_real(t._base)
-    e = t._fn or edge(t)
+    e = t._tab_grad_fn or edge(t)
     if e.edge_kind == LEAF:
         return True
     root = e.fn
@@ -128,18 +128,18 @@ def is_real(t: Tensor) -> bool:
         for fn in sorted(found, key=_by_seq):
             fn.real = not is_hidden(fn) and any(e is not None and (e.edge_kind == LEAF or e.fn.real) for e in fn.edges)
     if not root.real and not STATE.duals:  # the levels are gone, and this tape with them
-        t._rg = False
-        t._fn = None
+        t._tab_requires_grad = False
+        t._tab_grad_fn = None
     return bool(root.real)
 
 
 def make_real(t: Tensor) -> None:
     """`requires_grad_()` of a tensor that is on the tape: nothing, unless it is there for its tangent only."""
-    if not is_real(t) and t._fn is not None:
-        fn = t._fn.fn
+    if not is_real(t) and t._tab_grad_fn is not None:
+        fn = t._tab_grad_fn.fn
         fn.real = True
         fn.retains = {**(fn.retains or {}), t.output_nr: weakref.ref(t)}
-        t._retain = True
+        t._tab_retained = True
 
 
 def is_dual(root: GradFn) -> bool:
@@ -158,9 +158,9 @@ def is_dual(root: GradFn) -> bool:
 
 def _kept(t: Tensor) -> Tensor:
     """`t` without a tape that leads nowhere."""
-    if not t._rg:
+    if not t._tab_requires_grad:
         return t
-    return t if is_real(t) or (t._fn is not None and is_dual(t._fn.fn)) else t.detach()
+    return t if is_real(t) or (t._tab_grad_fn is not None and is_dual(t._tab_grad_fn.fn)) else t.detach()
 
 
 # ---- the two passes
@@ -234,10 +234,10 @@ def _gradients(fn: GradFn, g: Any, wanted: list[bool], frozen: bool) -> Sequence
             raise freed_error()
         args = [*args, None]
         for k, v in enumerate(fn.versions or ()):
-            if v >= 0 and args[k]._storage.version != v:
-                past = _past(args[k]._storage, args[k]._meta, v) if frozen else None
+            if v >= 0 and args[k]._tab_storage.version != v:
+                past = _past(args[k]._tab_storage, args[k]._tab_meta, v) if frozen else None
                 if past is None:
-                    raise modified_error(args[k], v, args[k]._fn)
+                    raise modified_error(args[k], v, args[k]._tab_grad_fn)
                 args[k] = past
         if out is not None:
             old = _past(*out) if frozen and out[0].version != out[2] else None
@@ -253,8 +253,8 @@ def _gradients(fn: GradFn, g: Any, wanted: list[bool], frozen: bool) -> Sequence
         saved: list[Any] = []
         for s in kept:
             old = None
-            if frozen and isinstance(s, Saved) and s.tensor._storage.version != s.version:
-                old = _past(s.tensor._storage, s.tensor._meta, s.version)
+            if frozen and isinstance(s, Saved) and s.tensor._tab_storage.version != s.version:
+                old = _past(s.tensor._tab_storage, s.tensor._tab_meta, s.version)
             x = s.unpack(fn) if s is not None and old is None else old
             saved.append(_constant(x) if frozen else x)
         b = fn.backward
@@ -272,7 +272,7 @@ _PAST: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionar
 
 def remember(x: Tensor) -> None:
     """`x` is about to be written to."""
-    s = x._storage
+    s = x._tab_storage
     _PAST.setdefault(s, {})[s.version] = s.node
 
 
@@ -283,7 +283,7 @@ def _past(s: Any, m: Any, version: int) -> Tensor | None:
 
 
 def _constant(x: Any) -> Any:
-    return x.detach() if isinstance(x, Tensor) and x._rg else x
+    return x.detach() if isinstance(x, Tensor) and x._tab_requires_grad else x
 
 
 class _Linear:
@@ -291,11 +291,13 @@ class _Linear:
 
     def __init__(self, outs: Sequence[Tensor], level: Level) -> None:
         self.level = level
-        edges = [(o._fn or edge(o)) if o._rg else None for o in outs]
+        edges = [(o._tab_grad_fn or edge(o)) if o._tab_requires_grad else None for o in outs]
         self.edges = edges = [None if e is None or e.edge_kind == LEAF else e for e in edges]
         down = _Reach([e.fn for e in edges if e is not None], lambda fn: bool(fn.tangents) and level in fn.tangents)
         self.outer = STATE.enabled() or any(other is not level for other in STACK)
-        self.tracked = down.tracked and self.outer and (len(STACK) > 1 or any(o._rg and is_real(o) for o in outs))
+        self.tracked = (
+            down.tracked and self.outer and (len(STACK) > 1 or any(o._tab_requires_grad and is_real(o) for o in outs))
+        )
         self.probes: list[Any] = [None] * len(outs)
         self.pairs: list[tuple[Any, GradFn, int]] = []  # (edge of Jᵀv, who has the tangent, which output of it)
         roots = []
@@ -303,7 +305,7 @@ class _Linear:
         for k, e in enumerate(edges):
             if e is not None and e.fn in down.live and e.fn not in down.ends:
                 v = _alias(zeros(outs[k].detach()))
-                self.probes[k] = v._fn
+                self.probes[k] = v._tab_grad_fn
                 roots.append((e, v))
         before, STATE.grad = STATE.grad, True
         try:
@@ -313,15 +315,15 @@ class _Linear:
         for fn in down.ends:
             several = grads.get(fn)
             for nr, g in enumerate(several if isinstance(several, list) else [several]):
-                if g is not None and g._rg and g._fn is not None:
-                    self.pairs.append((g._fn, fn, nr))
+                if g is not None and g._tab_requires_grad and g._tab_grad_fn is not None:
+                    self.pairs.append((g._tab_grad_fn, fn, nr))
         stops = {p for p in self.probes if p is not None}
         self.up = _Reach([e.fn for e, _, _ in self.pairs], stops.__contains__)
 
     def __call__(self, tangent_of: Callable[[GradFn, int], Tensor | None]) -> list[Tensor | None]:
         """tangent_of(fn, nr): that of an output of one of the marked nodes. The tangents of `outs`, None for none."""
         given = [(e, t) for e, fn, nr in self.pairs if (t := tangent_of(fn, nr)) is not None]
-        record = self.tracked or (self.outer and any(t._rg for _, t in given))
+        record = self.tracked or (self.outer and any(t._tab_requires_grad for _, t in given))
         before = STATE.grad
         STATE.grad = record and (STATE.grad or bool(STATE.duals))
         try:
@@ -360,12 +362,12 @@ def linearize(f: Callable[..., Sequence[Tensor]], primals: Sequence[Tensor]) -> 
     try:
         duals = [_alias(x) for x in primals]
         for d in duals:
-            level.mark(d._fn, (None,))
+            level.mark(d._tab_grad_fn, (None,))
         outs = list(f(*duals))
         linear = _Linear(outs, level)
     finally:
         level.leave()
-    place = {d._fn: k for k, d in enumerate(duals)}
+    place = {d._tab_grad_fn: k for k, d in enumerate(duals)}
 
     def push(tangents: Sequence[Tensor | None]) -> list[Tensor | None]:
         found = linear(lambda fn, nr: tangents[place[fn]] if fn in place else None)
@@ -388,7 +390,7 @@ def jvp(
         for d, t in zip(duals, tangents, strict=True):
             if t is not None:
                 _check_tangent(d, t)
-            level.mark(d._fn, (t,))
+            level.mark(d._tab_grad_fn, (t,))
         outs = list(f(*duals))
         found = pushforward(outs, level)
     finally:
@@ -450,7 +452,7 @@ class dual_level(_Mode):
 
 
 def _check_tangent(x: Tensor, tangent: Tensor) -> None:
-    if tangent._meta.shape != x._meta.shape:
+    if tangent._tab_meta.shape != x._tab_meta.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
             f"supported. Tensor is of size {list(x.shape)} while the given forward gradient is of size "
@@ -485,17 +487,19 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         )
     _check_tangent(tensor, tangent)
     dual = _alias(tensor)
-    if tensor._rg:
+    if tensor._tab_requires_grad:
         dual._base = tensor if tensor._base is None else tensor._base
-    _level.mark(dual._fn, (tangent,))
+    _level.mark(dual._tab_grad_fn, (tangent,))
     return dual
 
 
 def _cut(t: Tensor, level: Level) -> Tensor:
     """`t` without its tangent in `level`."""
-    if t._rg and (is_real(t) or (len(STACK) > 1 and t._fn is not None and is_dual(t._fn.fn))):
+    if t._tab_requires_grad and (
+        is_real(t) or (len(STACK) > 1 and t._tab_grad_fn is not None and is_dual(t._tab_grad_fn.fn))
+    ):
         t = _alias(t, "Identity")
-        level.mark(t._fn, (None,))
+        level.mark(t._tab_grad_fn, (None,))
         return t
     return t.detach()
 
@@ -506,11 +510,11 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
         return UnpackedDualTensor(tensor, None)
     if not isinstance(tensor, Tensor):
         raise TypeError(f"_unpack_dual(): argument 'dual' (position 1) must be Tensor, not {type(tensor).__name__}")
-    if not tensor._rg:
+    if not tensor._tab_requires_grad:
         return UnpackedDualTensor(tensor.detach(), None)
     tangent = pushforward([tensor], _level)[0]
-    fn = tensor._fn
-    if tangent is not None and tangent._rg and not (fn.tangents and _level in fn.tangents):
+    fn = tensor._tab_grad_fn
+    if tangent is not None and tangent._tab_requires_grad and not (fn.tangents and _level in fn.tangents):
         tangent = _cut(tangent, _level)
     if fn is not None and not fn.is_port:
         _level.mark(fn, (tangent,))  # so that nothing below it is looked at again
@@ -555,5 +559,5 @@ def call_jvp(ctx: Any, cls: Any, outputs: Sequence[Any], levels: list[tuple[Leve
                 raise RuntimeError(f"expected Variable or None (got {type(t).__name__}) for grad output {k}.")
             if t is not None and isinstance(o, Tensor):
                 _check_tangent(o, t)
-        level.mark(ctx, [t if t is None else _cut(t, level) if t._rg else t for t in r])
+        level.mark(ctx, [t if t is None else _cut(t, level) if t._tab_requires_grad else t for t in r])
     ctx.to_save_forward = ()

@@ -189,7 +189,7 @@ class Function(metaclass=_FunctionMeta):
         inputs = [args[i] for i in slots]
         ctx.slots = slots
         ctx.count = len(args)
-        recording = STATE.grad and any(t._rg for t in inputs)
+        recording = STATE.grad and any(t._tab_requires_grad for t in inputs)
         levels: Any = ()
         own = recording and STATE.duals and cls.__module__.startswith("tabtorch.")
         if recording and STATE.duals:
@@ -198,10 +198,10 @@ class Function(metaclass=_FunctionMeta):
                 levels = _lazy.forward_ad.tangents_of(inputs)
                 if levels and cls.jvp is Function.jvp:
                     cls.jvp(ctx)  # raises
-        ctx._needs = tuple([isinstance(a, Tensor) and (a._rg if own else a.requires_grad) for a in args])
+        ctx._needs = tuple([isinstance(a, Tensor) and (a._tab_requires_grad if own else a.requires_grad) for a in args])
         if recording:
-            ctx.edges = tuple([(t._fn or edge(t)) if t._rg else None for t in inputs])
-            ctx.metas = tuple([t._meta for t in inputs])
+            ctx.edges = tuple([(t._tab_grad_fn or edge(t)) if t._tab_requires_grad else None for t in inputs])
+            ctx.metas = tuple([t._tab_meta for t in inputs])
         with quiet():
             if cls.setup_context is not Function.setup_context:
                 result = cls.forward(*args, **kwargs)
@@ -232,7 +232,7 @@ def _finish(ctx: Any, cls: Any, inputs: list[Tensor], outputs: list[Any], single
                 "modified inplace must all be outputs of the Function."
             )
     saved_as: dict[int, Tensor] = {}
-    ctx.outs = tuple([o._meta if isinstance(o, Tensor) else None for o in outputs])
+    ctx.outs = tuple([o._tab_meta if isinstance(o, Tensor) else None for o in outputs])
     if single:
         ctx.outs = ctx.outs[0]
     ctx.seq = next_seq()
@@ -240,28 +240,28 @@ def _finish(ctx: Any, cls: Any, inputs: list[Tensor], outputs: list[Any], single
         if not isinstance(o, Tensor):
             continue
         if id(o) in ids and id(o) not in dirty:
-            o2 = Tensor._view_of(o, o._meta)
+            o2 = Tensor._view_of(o, o._tab_meta)
             saved_as[id(o)] = o
             outputs[nr] = o = o2
         elif not recording and id(o) not in dirty:
             continue
-        differentiable = recording and id(o) not in plain and o._meta.dtype.category > 1
+        differentiable = recording and id(o) not in plain and o._tab_meta.dtype.category > 1
         if not differentiable:
             if id(o) not in dirty:
-                o._rg = False
-                o._fn = None
+                o._tab_requires_grad = False
+                o._tab_grad_fn = None
             continue
         here = ctx if single else Port(ctx, nr)
         if id(o) in dirty:
-            if o._rg and o._fn is None and o._base is None:
+            if o._tab_requires_grad and o._tab_grad_fn is None and o._base is None:
                 raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
             check_inplace(o)
             if o._base is not None:
                 rebase(o, ctx)
                 continue
             rebase(o, ctx)
-        o._rg = True
-        o._fn = here
+        o._tab_requires_grad = True
+        o._tab_grad_fn = here
         o._base = None
     if recording:
         ctx.saved = tuple(_saved(s, outputs) for s in ctx.to_save)
@@ -288,15 +288,15 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(ctx: Any, *args: Any) -> Any:
         with no_grad():
             outputs = fn(ctx, *args)
-        if not STATE.grad or not any(isinstance(a, Tensor) and a._rg for a in args):
+        if not STATE.grad or not any(isinstance(a, Tensor) and a._tab_requires_grad for a in args):
             return outputs
         several = isinstance(outputs, tuple)
         result = []
         for o in outputs if several else (outputs,):
             if isinstance(o, Tensor):
                 o = o.detach()
-                o._rg = True
-                o._fn = DelayedError()
+                o._tab_requires_grad = True
+                o._tab_grad_fn = DelayedError()
             result.append(o)
         return tuple(result) if several else result[0]
 

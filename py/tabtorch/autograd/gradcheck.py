@@ -331,8 +331,13 @@ class _Undefined(GradFn):
 
 def _without_gradient(t: Any) -> Any:
     fn, out = _Undefined(), t.detach()
-    fn.edges, fn.metas, fn.outs, fn.seq = (t._fn or _lazy.tape.edge(t),), (t._meta,), t._meta, next_seq()
-    out._rg, out._fn = True, fn
+    fn.edges, fn.metas, fn.outs, fn.seq = (
+        (t._tab_grad_fn or _lazy.tape.edge(t),),
+        (t._tab_meta,),
+        t._tab_meta,
+        next_seq(),
+    )
+    out._tab_requires_grad, out._tab_grad_fn = True, fn
     return out
 
 

@@ -72,10 +72,10 @@ def tensor_at(edge: GradientEdge) -> Tensor:
         return fn.variable
     t: Any = object.__new__(Tensor)
     several = isinstance(fn.outs, tuple)
-    t._storage = None
-    t._meta = fn.outs[edge.output_nr] if several else fn.outs
-    t._rg = True
-    t._fn = Port(fn, edge.output_nr) if several else fn
+    t._tab_storage = None
+    t._tab_meta = fn.outs[edge.output_nr] if several else fn.outs
+    t._tab_requires_grad = True
+    t._tab_grad_fn = Port(fn, edge.output_nr) if several else fn
     return t
 
 
@@ -84,8 +84,8 @@ def increment_version(tensor: Any) -> None:
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if not isinstance(t, Tensor):
             raise RuntimeError("increment_version expects each element of the iterable to be a tensor")
-        if not t._inference:
-            t._storage.written()
+        if not t._tab_inference:
+            t._tab_storage.written()
 
 
 # ---- what is saved
@@ -127,7 +127,7 @@ class _AllowMutation(saved_tensors_hooks):
 
     def _pack(self, t: Tensor) -> tuple[Tensor]:
         # a write gives a storage another value and leaves the old one as it was: to keep that is to keep the tensor
-        return (Tensor._wrap(t._storage.node, t._meta),)
+        return (Tensor._wrap(t._tab_storage.node, t._tab_meta),)
 
     def _unpack(self, kept: tuple[Tensor]) -> Tensor:
         if not self.entered:

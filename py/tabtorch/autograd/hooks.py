@@ -32,7 +32,7 @@ def add_hook(owner: Any, where: str, hook: Callable[..., Any]) -> Any:
 @register("register_hook", method=True, torch=False)
 def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
     """Calls `hook(grad)` whenever the gradient of this tensor is known; what it returns replaces the gradient."""
-    if not self._rg:
+    if not self._tab_requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     fn = self.grad_fn
     if fn is None:
@@ -48,7 +48,7 @@ def register_hook(self: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Any:
 @register("register_post_accumulate_grad_hook", method=True, torch=False)
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> Any:
     """Calls `hook(tensor)` after a gradient was added to the `.grad` of this leaf."""
-    if not self._rg:
+    if not self._tab_requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.grad_fn is not None:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
@@ -58,13 +58,13 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 @register("retain_grad", method=True, torch=False)
 def retain_grad(self: Tensor) -> None:
     """Keeps the gradient of a tensor that is no leaf in its `.grad`."""
-    if not self._rg:
+    if not self._tab_requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     # with no history until its base was written to: as PyTorch, a leaf
-    fn = None if self._stale is UNRECORDED else self.grad_fn
-    if fn is None or self._retain is not None:
+    fn = None if self._tab_stale is UNRECORDED else self.grad_fn
+    if fn is None or self._tab_retained is not None:
         return
-    self._retain = True
+    self._tab_retained = True
     if fn.retains is None:
         fn.retains = {}
     fn.retains[self.output_nr] = weakref.ref(self)

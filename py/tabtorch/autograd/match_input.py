@@ -24,11 +24,11 @@ def sum_dims(shape: tuple[int, ...], to: tuple[int, ...]) -> list[int] | None:
 
 def sum_to(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The transpose of broadcasting `shape` to `t.shape`. Shapes must fit."""
-    if t._meta.shape == shape:
+    if t._tab_meta.shape == shape:
         return t
-    dims = sum_dims(t._meta.shape, shape)
+    dims = sum_dims(t._tab_meta.shape, shape)
     assert dims is not None
-    lead = t._meta.ndim - len(shape)
+    lead = t._tab_meta.ndim - len(shape)
     if len(dims) == lead:
         return t.sum(dims)
     t = t.sum(dims, keepdim=True)
@@ -39,19 +39,19 @@ def fit_gradient(g: Any, m: Meta, fn: Any, k: int) -> Tensor:
     """Gradient `k` of `fn` for an input described by `m`. RuntimeError if the shapes cannot belong together."""
     if not isinstance(g, Tensor):
         raise TypeError(f"expected Variable or None (got {type(g).__name__})")
-    if g._meta.shape != m.shape:
-        if sum_dims(g._meta.shape, m.shape) is None:
+    if g._tab_meta.shape != m.shape:
+        if sum_dims(g._tab_meta.shape, m.shape) is None:
             raise RuntimeError(
                 f"Function {fn.name()} returned an invalid gradient at index {k} - got {list(g.shape)} but expected "
                 f"shape compatible with {list(m.shape)}"
             )
-        if g._meta.dtype.is_complex and not m.dtype.is_complex:
+        if g._tab_meta.dtype.is_complex and not m.dtype.is_complex:
             g = g.real
         g = sum_to(g, m.shape)
-    if g._meta.dtype is not m.dtype:
-        if g._meta.dtype.is_complex and not m.dtype.is_complex:
+    if g._tab_meta.dtype is not m.dtype:
+        if g._tab_meta.dtype.is_complex and not m.dtype.is_complex:
             g = g.real
         g = g.to(m.dtype)
-    if g._meta.device.number != m.device.number:
+    if g._tab_meta.device.number != m.device.number:
         g = g.to(m.device)
     return g

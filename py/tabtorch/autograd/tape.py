@@ -120,7 +120,7 @@ class GradFn:
 
 
 class Port:
-    """Output `nr` of a GradFn with several outputs; the `_fn` of that output."""
+    """Output `nr` of a GradFn with several outputs; the `_tab_grad_fn` of that output."""
 
     __slots__ = ("fn", "nr")
     is_port = True
@@ -141,7 +141,7 @@ class Nowhere(GradFn):
 def _nowhere(t: Tensor) -> GradFn:
     fn = Nowhere()
     fn.real = True  # requires grad for the user, and not for a tangent only: see forward_ad.py
-    fn.outs = t._meta
+    fn.outs = t._tab_meta
     return fn
 
 
@@ -162,7 +162,7 @@ class AccumulateGrad:
 
     def register_hook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((), (gradient,))` after the gradient was added to `.grad`."""
-        return _lazy.autograd_hooks.add_hook(self.variable, "_after_hooks", hook)
+        return _lazy.autograd_hooks.add_hook(self.variable, "_tab_after_hooks", hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> Any:
         """Calls `hook((gradient,))` before that; a tuple that it returns replaces it."""
@@ -183,11 +183,11 @@ class AccumulateGrad:
 def accumulator(t: Tensor) -> AccumulateGrad:
     """The one AccumulateGrad of a leaf, for as long as somebody holds it."""
     own = inside(t)
-    ref = own.get("_accumulator")
+    ref = own.get("_tab_accumulator")
     acc = ref() if ref is not None else None
     if acc is None:
         acc = AccumulateGrad(t)
-        own["_accumulator"] = weakref.ref(acc)
+        own["_tab_accumulator"] = weakref.ref(acc)
     return acc
 
 
@@ -200,11 +200,11 @@ def _public_edge(e: Any) -> tuple[Any, int]:
 
 
 def edge(t: Tensor) -> Any:
-    """The edge to a tensor that requires grad and has no `_fn` at hand: a leaf, or a view whose base was written to."""
-    if t._stale:
+    """The edge to a tensor that requires grad and has no `_tab_grad_fn` at hand: a leaf, or a view whose base was written to."""
+    if t._tab_stale:
         _lazy.autograd_views.refresh(t)
-        return t._fn
-    return _nowhere(t) if t._borrowed else t
+        return t._tab_grad_fn
+    return _nowhere(t) if t._tab_borrowed else t
 
 
 def inference_error() -> RuntimeError:
@@ -217,7 +217,7 @@ def inference_error() -> RuntimeError:
 
 def unsupported(t: Tensor) -> RuntimeError:
     """For a result that would require grad, and is of integers: what it is made of was written to by a comparison."""
-    return RuntimeError(f"Autograd not support dtype: {TYPE_NAMES[t._meta.dtype.name]}")
+    return RuntimeError(f"Autograd not support dtype: {TYPE_NAMES[t._tab_meta.dtype.name]}")
 
 
 def needs_record(*tensors: Any) -> bool:
@@ -225,7 +225,7 @@ def needs_record(*tensors: Any) -> bool:
     if not STATE.grad:
         return False
     for t in tensors:
-        if isinstance(t, Tensor) and t._rg:
+        if isinstance(t, Tensor) and t._tab_requires_grad:
             return True
     return False
 
@@ -239,11 +239,11 @@ class Saved:
     __slots__ = ("computed", "is_output", "nr", "tensor", "version")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
-        if tensor._inference:
+        if tensor._tab_inference:
             raise inference_error()
-        self.computed = not is_output and tensor._fn is not None
-        self.tensor = Tensor._view_of(tensor, tensor._meta) if is_output else tensor
-        self.version = tensor._storage.version
+        self.computed = not is_output and tensor._tab_grad_fn is not None
+        self.tensor = Tensor._view_of(tensor, tensor._tab_meta) if is_output else tensor
+        self.version = tensor._tab_storage.version
         self.is_output = is_output
         self.nr = nr
 
@@ -251,19 +251,19 @@ class Saved:
         t = self.tensor
         if detached[0] and self.computed:
             check_history(t)
-        if t._storage.version != self.version:
+        if t._tab_storage.version != self.version:
             raise modified_error(t, self.version, self._maker(fn), self.nr)
-        if self.is_output and t._meta.dtype.category > 1:
-            t = Tensor._view_of(t, t._meta)
-            t._rg = True
-            t._fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
+        if self.is_output and t._tab_meta.dtype.category > 1:
+            t = Tensor._view_of(t, t._tab_meta)
+            t._tab_requires_grad = True
+            t._tab_grad_fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
         return t
 
     def _maker(self, fn: GradFn) -> Any:
         """The function that made the tensor. Of indices PyTorch does not know which did."""
         if not self.is_output:
             return maker(self.tensor)
-        return fn.as_view if self.tensor._meta.dtype.category > 1 else None
+        return fn.as_view if self.tensor._tab_meta.dtype.category > 1 else None
 
 
 class Noticed:
@@ -272,26 +272,26 @@ class Noticed:
     __slots__ = ("fn", "is_view", "meta", "storage", "tensor", "version")
 
     def __init__(self, t: Tensor) -> None:
-        if t._inference:
+        if t._tab_inference:
             raise inference_error()
         self.is_view = t._base is not None
         self.tensor = weakref.ref(t)
-        self.storage = weakref.ref(t._storage)
-        self.meta = t._meta
-        self.fn = t._fn
-        self.version = t._storage.version
+        self.storage = weakref.ref(t._tab_storage)
+        self.meta = t._tab_meta
+        self.fn = t._tab_grad_fn
+        self.version = t._tab_storage.version
 
     def check(self) -> None:
         """RuntimeError if it has been written to."""
         t = self.tensor()
-        storage = self.storage() if t is None else t._storage
+        storage = self.storage() if t is None else t._tab_storage
         if storage is None or storage.version == self.version:
             return
         if t is not None:
             raise modified_error(t, self.version, maker(t))
         t = _new(Tensor)
-        t._storage = storage
-        t._meta = self.meta
+        t._tab_storage = storage
+        t._tab_meta = self.meta
         renewed = self.fn is not None and self.is_view  # a view would have got another function by now
         raise modified_error(t, self.version, grad_class("AsStridedBackward0")() if renewed else self.fn)
 
@@ -302,20 +302,20 @@ class Packed:
     __slots__ = ("edge", "is_output", "nr", "unpack_hook", "value")
 
     def __init__(self, tensor: Tensor, is_output: bool, nr: int) -> None:
-        if tensor._inference:
+        if tensor._tab_inference:
             raise inference_error()
         pack, self.unpack_hook = STATE.hooks[-1]
         self.is_output = is_output
         self.nr = nr
-        self.edge = (tensor._fn or edge(tensor)) if tensor._rg and not is_output else None
-        version = tensor._storage.version
+        self.edge = (tensor._tab_grad_fn or edge(tensor)) if tensor._tab_requires_grad and not is_output else None
+        version = tensor._tab_storage.version
         before, STATE.hooks = STATE.hooks, ()
         try:
             with _lazy.grad_mode.no_grad():
                 self.value = pack(tensor)
         finally:
             STATE.hooks = before
-        if tensor._storage.version != version:
+        if tensor._tab_storage.version != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be "
                 "modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you "
@@ -329,12 +329,12 @@ class Packed:
                 f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(t).__name__}"
             )
         t = t.detach()
-        if self.is_output and t._meta.dtype.category > 1:
-            t._rg = True
-            t._fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
+        if self.is_output and t._tab_meta.dtype.category > 1:
+            t._tab_requires_grad = True
+            t._tab_grad_fn = Port(fn, self.nr) if isinstance(fn.outs, tuple) else fn
         elif self.edge is not None:
-            t._rg = True
-            t._fn = self.edge if self.edge.edge_kind != LEAF else _leaf_alias(self.edge)
+            t._tab_requires_grad = True
+            t._tab_grad_fn = self.edge if self.edge.edge_kind != LEAF else _leaf_alias(self.edge)
         return t
 
 
@@ -347,7 +347,7 @@ class _LeafAlias(GradFn):
 
 def _leaf_alias(leaf: Tensor) -> GradFn:
     fn = _LeafAlias()
-    fn.edges, fn.metas, fn.outs, fn.seq = (leaf,), (leaf._meta,), leaf._meta, next_seq()
+    fn.edges, fn.metas, fn.outs, fn.seq = (leaf,), (leaf._tab_meta,), leaf._tab_meta, next_seq()
     return fn
 
 
@@ -370,7 +370,7 @@ detached = [False]
 
 def check_history(t: Tensor) -> None:
     """RuntimeError for a saved tensor that had a history when it was saved, and has none now."""
-    if t._detached and t._fn is None and not t._stale:
+    if t._tab_detached and t._tab_grad_fn is None and not t._tab_stale:
         raise RuntimeError(
             "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This is not supported, "
             "please use out-of-place `.detach()` instead"
@@ -379,9 +379,9 @@ def check_history(t: Tensor) -> None:
 
 def maker(t: Tensor) -> Any:
     """The present function of a tensor, on the tape, of a view whose base was written to the one that it gets for that."""
-    if t._stale:
+    if t._tab_stale:
         _lazy.autograd_views.refresh(t)
-    return t._fn
+    return t._tab_grad_fn
 
 
 def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeError:
@@ -390,7 +390,7 @@ def modified_error(t: Tensor, expected: int, fn: Any, nr: int = 0) -> RuntimeErr
     origin = f", which is output {nr} of {short_name(fn)}," if fn is not None else ""
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{type_string(t)} {list(t.shape)}]{origin} is at version {t._storage.version}; expected version {expected} "
+        f"[{type_string(t)} {list(t.shape)}]{origin} is at version {t._tab_storage.version}; expected version {expected} "
         "instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
         "torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
@@ -508,11 +508,13 @@ def named(t: Tensor, name: str, *inputs: Tensor | None) -> Tensor:
     """
     if t._base is not None and not name.startswith("View"):
         own(t)
-    fn = t._fn
+    fn = t._tab_grad_fn
     if fn is not None and not fn.is_port:
         fn.__class__ = grad_class(name, type(fn))
         if inputs:
-            fn.shown = tuple([(x._fn or edge(x)) if x is not None and x._rg else None for x in inputs])
+            fn.shown = tuple(
+                [(x._tab_grad_fn or edge(x)) if x is not None and x._tab_requires_grad else None for x in inputs]
+            )
     return t
 
 
@@ -536,33 +538,33 @@ def record(
     """
     if not STATE.grad:
         return None
-    edges = tuple([(t._fn or edge(t)) if t is not None and t._rg else None for t in inputs])
+    edges = tuple([(t._tab_grad_fn or edge(t)) if t is not None and t._tab_requires_grad else None for t in inputs])
     if not any(e is not None for e in edges):
         return None
     fn: Any = _new(grad_class(name))
     fn.edges = edges
-    fn.metas = tuple([t._meta if t is not None else None for t in inputs])
+    fn.metas = tuple([t._tab_meta if t is not None else None for t in inputs])
     fn.backward = backward
     fn.seq = next_seq()
     single = isinstance(outputs, Tensor)
     outs: Sequence[Tensor] = (outputs,) if single else outputs  # type: ignore[assignment]
     for o in outs:
-        if o._base is not None and not any(t is not None and t._storage is o._storage for t in inputs):
+        if o._base is not None and not any(t is not None and t._tab_storage is o._tab_storage for t in inputs):
             own(o)
     if saved:
         fn.saved = tuple([None if s is None else _save(s, outs) for s in saved])
     if noticed:
         fn.noticed = tuple([Noticed(t) for t in noticed if t is not None])
     if single:
-        fn.outs = outputs._meta  # type: ignore[union-attr]
-        outputs._rg = True  # type: ignore[union-attr]
-        outputs._fn = fn  # type: ignore[union-attr]
+        fn.outs = outputs._tab_meta  # type: ignore[union-attr]
+        outputs._tab_requires_grad = True  # type: ignore[union-attr]
+        outputs._tab_grad_fn = fn  # type: ignore[union-attr]
     else:
-        fn.outs = tuple([o._meta for o in outs])
+        fn.outs = tuple([o._tab_meta for o in outs])
         for i, o in enumerate(outs):
-            if o._meta.dtype.category > 1:
-                o._rg = True
-                o._fn = Port(fn, i)
+            if o._tab_meta.dtype.category > 1:
+                o._tab_requires_grad = True
+                o._tab_grad_fn = Port(fn, i)
     if fn.seq >= gap[0]:
         part(fn)
     return fn
@@ -571,8 +573,8 @@ def record(
 def own(t: Tensor) -> Tensor:
     """`t`, which an operation has just computed, as no view: what it was cut out of is nobody else's."""
     t._base = None
-    t._view_state = 0
-    t._storage.views = None
+    t._tab_view_state = 0
+    t._tab_storage.views = None
     return t
 
 

@@ -29,29 +29,29 @@ from tabtorch.storage import UNRECORDED, Storage
 _new = object.__new__
 _ref = weakref.ref
 
-#: Tensor._view_state
+#: Tensor._tab_view_state
 PLAIN, NO_GRAD, SEVERAL, INFERENCE = 0, 1, 2, 3
 
 
 def view(x: Tensor, m: Meta, name: str, backward: Callable[[Tensor], Tensor]) -> Tensor:
     """A view of `x` with geometry `m`, on the tape. `backward(g)` gives the gradient of `x`; `name` is the grad_fn's."""
     t: Tensor = _new(Tensor)
-    t._storage = x._storage
-    t._meta = m
+    t._tab_storage = x._tab_storage
+    t._tab_meta = m
     attach(t, x)
     if name in _RETYPES:
-        t._retype = name
-    if x._rg and STATE.grad:
+        t._tab_retype = name
+    if x._tab_requires_grad and STATE.grad:
         if m.dtype.category < 2:
             raise unsupported(t)
         fn: Any = _new(grad_class(name, ViewFn))
-        fn.edges = (x._fn or edge(x),)
-        fn.metas = (x._meta,)
+        fn.edges = (x._tab_grad_fn or edge(x),)
+        fn.metas = (x._tab_meta,)
         fn.outs = m
         fn.backward = backward
         fn.seq = next_seq()
-        t._rg = True
-        t._fn = fn
+        t._tab_requires_grad = True
+        t._tab_grad_fn = fn
     return t
 
 
@@ -66,21 +66,21 @@ class ViewFn(GradFn):
 
 def attach(t: Tensor, x: Tensor, state: int = PLAIN) -> None:
     """Makes `t` (over the storage of `x`) known as a differentiable view of it."""
-    if x._inference:
-        t._inference = True
+    if x._tab_inference:
+        t._tab_inference = True
         return
     base = t._base = x if x._base is None else x._base
-    if x._view_state == INFERENCE:  # which lasts
+    if x._tab_view_state == INFERENCE:  # which lasts
         state = INFERENCE
     if not STATE.grad:
-        t._view_state = state or (INFERENCE if STATE.inference else NO_GRAD)
-        if base._rg and t._meta.dtype.category > 1:
-            t._rg = t._borrowed = (
+        t._tab_view_state = state or (INFERENCE if STATE.inference else NO_GRAD)
+        if base._tab_requires_grad and t._tab_meta.dtype.category > 1:
+            t._tab_requires_grad = t._tab_borrowed = (
                 True  # as PyTorch: a view requires grad where its base does, though no history says how
             )
-    elif state or x._view_state:
-        t._view_state = state or x._view_state
-    s = x._storage
+    elif state or x._tab_view_state:
+        t._tab_view_state = state or x._tab_view_state
+    s = x._tab_storage
     views = s.views
     if views is None:
         s.views = [(_ref(t), s.version)]
@@ -92,28 +92,28 @@ def attach(t: Tensor, x: Tensor, state: int = PLAIN) -> None:
 
 def lend(base: Tensor) -> None:
     """`base`, a leaf, was told whether it requires grad: so do its views."""
-    on = base._rg
-    for r, version in base._storage.views or ():
+    on = base._tab_requires_grad
+    for r, version in base._tab_storage.views or ():
         v = r()
-        if v is None or v._base is not base or v._fn is not None:
+        if v is None or v._base is not base or v._tab_grad_fn is not None:
             continue
-        if on and version != base._storage.version:
-            v._rg = True
-            v._stale = v._stale or UNRECORDED
-        elif on and not v._rg:
-            v._rg = v._borrowed = v._meta.dtype.category > 1
-        elif not on and (v._borrowed or v._stale is UNRECORDED):
-            v._rg = v._borrowed = v._stale = False
+        if on and version != base._tab_storage.version:
+            v._tab_requires_grad = True
+            v._tab_stale = v._tab_stale or UNRECORDED
+        elif on and not v._tab_requires_grad:
+            v._tab_requires_grad = v._tab_borrowed = v._tab_meta.dtype.category > 1
+        elif not on and (v._tab_borrowed or v._tab_stale is UNRECORDED):
+            v._tab_requires_grad = v._tab_borrowed = v._tab_stale = False
 
 
 def views_of_several(x: Tensor, metas: Sequence[Meta], name: str, backward: Callable[[Any], Tensor]) -> list[Tensor]:
     """The views of a function that returns many, as `split` and `unbind`. `backward` gets a list of gradients, some None."""
     out = [Tensor._view_of(x, m) for m in metas]
-    if x._rg and STATE.grad and out and metas[0].dtype.category < 2:
+    if x._tab_requires_grad and STATE.grad and out and metas[0].dtype.category < 2:
         raise unsupported(out[0])
     for t in out:
         attach(t, x, SEVERAL if STATE.grad else PLAIN)
-    if x._rg:
+    if x._tab_requires_grad:
         record(name, (x,), out, backward)
     return out
 
@@ -134,7 +134,7 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
         _lazy.forward_ad.remember(x)
     if STATE.grad and not STATE.hidden:
         _check_history(x, others)
-    if x._inference and x._inference is not DATA and not STATE.inference:
+    if x._tab_inference and x._tab_inference is not DATA and not STATE.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal "
             "tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
@@ -143,25 +143,25 @@ def check_inplace(x: Tensor, others: Any = ()) -> None:
 
 def _check_history(x: Tensor, others: Any) -> None:
     base = x._base
-    if x._rg:
+    if x._tab_requires_grad:
         if base is not None:
             _check_view_state(x)
-            if not base._rg or (base._fn is None and not base._stale):
+            if not base._tab_requires_grad or (base._tab_grad_fn is None and not base._tab_stale):
                 raise RuntimeError(_VIEW_OF_LEAF)
-        if x._fn is None and (
-            not x._stale or x._stale is UNRECORDED
+        if x._tab_grad_fn is None and (
+            not x._tab_stale or x._tab_stale is UNRECORDED
         ):  # with no history until its base was written to: as PyTorch
             raise RuntimeError(_LEAF)
-    elif base is not None and x._view_state and any(isinstance(t, Tensor) and t._rg for t in others):
+    elif base is not None and x._tab_view_state and any(isinstance(t, Tensor) and t._tab_requires_grad for t in others):
         _check_view_state(x)
 
 
 def _check_view_state(x: Tensor, indirect: bool = False) -> None:
     """RuntimeError for a view whose history cannot change: it is written to, or (indirect) its base was."""
-    state = x._view_state
+    state = x._tab_view_state
     if state == PLAIN:
         return
-    fn = x._fn or (x._stale if x._stale not in (False, True, UNRECORDED) else None)
+    fn = x._tab_grad_fn or (x._tab_stale if x._tab_stale not in (False, True, UNRECORDED) else None)
     what = "its base or another view of its base has been" if indirect else "is being"
     name = "" if fn is None else f"Output {fn.nr if fn.is_port else 0} of {short_name(fn.fn)} is a view"
     if fn is not None and state == SEVERAL:
@@ -185,14 +185,14 @@ def _check_view_state(x: Tensor, indirect: bool = False) -> None:
 
 def before_write(x: Tensor) -> Tensor:
     """`x` as it is before a write, for the tape: its history and its value, which the write will not touch."""
-    if x._stale:
+    if x._tab_stale:
         refresh(x)
     t: Tensor = _new(Tensor)
-    t._storage = Storage(x._storage.node)
-    t._meta = x._meta
-    if x._rg:
-        t._rg = True
-        t._fn = x._fn
+    t._tab_storage = Storage(x._tab_storage.node)
+    t._tab_meta = x._tab_meta
+    if x._tab_requires_grad:
+        t._tab_requires_grad = True
+        t._tab_grad_fn = x._tab_grad_fn
     return t
 
 
@@ -204,32 +204,32 @@ def rebase(x: Tensor, fn: GradFn) -> None:
     base = x._base
     if base is None:
         _move_retain(x, fn)
-        x._rg = True
-        x._fn = fn
-        x._stale = False
+        x._tab_requires_grad = True
+        x._tab_grad_fn = fn
+        x._tab_stale = False
         base = x
     else:
         copy: Any = _new(CopySlices)
         # the write replaces part of the base: its edge to what was there, then those of the other inputs
-        copy.edges = ((base._fn or edge(base)) if base._rg else None, *fn.edges[1:])
-        copy.metas = (base._meta, *fn.metas[1:])
-        copy.outs = base._meta
+        copy.edges = ((base._tab_grad_fn or edge(base)) if base._tab_requires_grad else None, *fn.edges[1:])
+        copy.metas = (base._tab_meta, *fn.metas[1:])
+        copy.outs = base._tab_meta
         copy.inner = fn
-        copy.region = x._meta
+        copy.region = x._tab_meta
         copy.seq = next_seq()
         _move_retain(base, copy)
-        base._rg = True
-        base._fn = copy
-        base._stale = False
-    if x._storage.views is not None:
-        x._storage.tell()
+        base._tab_requires_grad = True
+        base._tab_grad_fn = copy
+        base._tab_stale = False
+    if x._tab_storage.views is not None:
+        x._tab_storage.tell()
     if x is not base:
         refresh(x)
-        fn.view_fn = _ref(x._fn)
+        fn.view_fn = _ref(x._tab_grad_fn)
 
 
 def _move_retain(x: Tensor, fn: GradFn) -> None:
-    if x._retain is not None:
+    if x._tab_retained is not None:
         _lazy.autograd_hooks.move_retain(x, fn)
 
 
@@ -255,28 +255,28 @@ def refresh(t: Tensor) -> None:
     base = t._base
     assert base is not None
     _check_view_state(t, True)
-    if t._retype:  # PyTorch takes such a view once more, of a base that may have another shape by now
-        _RETYPES[t._retype](base._meta.marked(0))
-    t._stale = False
-    if t._retype and STATE.inference:  # where taking it makes no history
-        t._fn = None
+    if t._tab_retype:  # PyTorch takes such a view once more, of a base that may have another shape by now
+        _RETYPES[t._tab_retype](base._tab_meta.marked(0))
+    t._tab_stale = False
+    if t._tab_retype and STATE.inference:  # where taking it makes no history
+        t._tab_grad_fn = None
         return
-    if t._retype and not base._rg:  # and requires no grad
-        t._fn = None
-        t._rg = False
+    if t._tab_retype and not base._tab_requires_grad:  # and requires no grad
+        t._tab_grad_fn = None
+        t._tab_requires_grad = False
         return
-    name = t._retype or "AsStridedBackward0"
+    name = t._tab_retype or "AsStridedBackward0"
     fn: Any = _new(grad_class(name, ViewFn))
-    fn.edges = ((base._fn or edge(base)) if base._rg else None,)
-    if not base._rg:
+    fn.edges = ((base._tab_grad_fn or edge(base)) if base._tab_requires_grad else None,)
+    if not base._tab_requires_grad:
         fn.real = True  # no tangent comes from there, so it is for the user: see forward_ad.py
-    fn.metas = (base._meta,)
-    fn.outs = t._meta
-    base_meta, m = base._meta, t._meta
+    fn.metas = (base._tab_meta,)
+    fn.outs = t._tab_meta
+    base_meta, m = base._tab_meta, t._tab_meta
     own = _MARKED.get(m.mark ^ base_meta.mark) if m.marked(base_meta.mark) is base_meta else None
     fn.backward = own or (lambda g: _lazy.core_views.unstride(g, base_meta, m))
     fn.seq = next_seq()
-    t._fn = fn
+    t._tab_grad_fn = fn
 
 
 class CopySlices(GradFn):
@@ -321,7 +321,7 @@ def _extent(m: Meta) -> int:
 def _with_region(g: Tensor, base: Meta, region: Meta) -> tuple[Tensor, Tensor]:
     """A copy of `g`, which is shaped as `base`, and the part of it that `region` is of `base`."""
     if base.whole:
-        result = g.contiguous().clone() if not g._meta.contiguous else g.clone()
+        result = g.contiguous().clone() if not g._tab_meta.contiguous else g.clone()
         return result, _seen(_as_type(result, region.dtype), region)
     n = max(_extent(base), _extent_as(region, base.dtype))
     make: Any = registry.function("zeros")
@@ -346,7 +346,7 @@ def _shown(t: Tensor, mark: int) -> Tensor:
 
 def _as_type(t: Tensor, dtype: Any) -> Tensor:
     """`t`, contiguous, as one dimension of numbers of that type: complex numbers as pairs of real ones, or the other way."""
-    if t._meta.dtype is dtype:
+    if t._tab_meta.dtype is dtype:
         return t
     r: Tensor = t.reshape(-1).view(dtype)
     return r

@@ -53,13 +53,13 @@ def keep_edges(fn: GradFn, results: Sequence[Tensor | None]) -> list[Tensor | No
     for d, e, m in zip(results, fn.edges, fn.metas, strict=True):
         if d is not None and e is not None:
             node: Any = grad_class(name.replace("Backward0", "BackwardBackward0"), _Flat)()
-            node.edges = (d._fn or (d if d._rg else None), e)
-            node.metas = (d._meta, m)
-            node.outs = d._meta
+            node.edges = (d._tab_grad_fn or (d if d._tab_requires_grad else None), e)
+            node.metas = (d._tab_meta, m)
+            node.outs = d._tab_meta
             node.seq = next_seq()
-            d = Tensor._view_of(d, d._meta)
-            d._rg = True
-            d._fn = node
+            d = Tensor._view_of(d, d._tab_meta)
+            d._tab_requires_grad = True
+            d._tab_grad_fn = node
         kept.append(d)
     return kept
 

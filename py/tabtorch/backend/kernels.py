@@ -386,7 +386,7 @@ def _out_kernel(s: Signature, f: Kernel) -> Kernel:
             sizes = [t.shape for t, _ in pairs]
             settle(s.overload_object, outs, args, given)
             for (t, x), size in zip(pairs, sizes):
-                m = x._meta
+                m = x._tab_meta
                 if pointwise and size != m.shape and t.shape == m.shape and is_dense(m):  # it lies as its inputs do
                     t.as_strided_(m.shape, m.strides)
         for target, result in pairs:

@@ -110,7 +110,7 @@ def _covers(s: Storage, m: Meta) -> bool:
 
 def _flat(tensors: list[Tensor]) -> Tensor:
     """One tensor of them all."""
-    found = [_get(t._storage) for t in tensors]
+    found = [_get(t._tab_storage) for t in tensors]
     first = found[0]
     if type(first) is tuple:
         flat = first[0]
@@ -121,12 +121,12 @@ def _flat(tensors: list[Tensor]) -> Tensor:
         ):
             return Tensor._wrap(flat.node, flat.node.inst.out)
     del found, first  # they hold values
-    nodes, metas = [t._storage.node for t in tensors], [t._meta for t in tensors]
+    nodes, metas = [t._tab_storage.node for t in tensors], [t._tab_meta for t in tensors]
     node = multi.flat_of(nodes, metas)
     if node is None:
         node = multi.pack(nodes, metas)
         _point(
-            [t._storage for t in tensors], Flat(node, metas)
+            [t._tab_storage for t in tensors], Flat(node, metas)
         )  # so that they are packed once, and are not there twice
     return Tensor._wrap(node, node.inst.out)
 
@@ -156,7 +156,7 @@ def kernel(name: str, f: Callable[..., Any], otherwise: Callable[..., Any]) -> C
                 found.append([unwrap(t) for t in a] if isinstance(a[0], torch.Tensor) else _number(a))
             elif isinstance(a, torch.Tensor):
                 t = unwrap_operand(a)
-                if t._meta.shape or t._meta.dtype is not dtypes.float32:
+                if t._tab_meta.shape or t._tab_meta.dtype is not dtypes.float32:
                     return None
                 found.append(t)
             elif type(a) in (int, float):
@@ -168,19 +168,19 @@ def kernel(name: str, f: Callable[..., Any], otherwise: Callable[..., Any]) -> C
     def runs_of(ours: list[Any]) -> list[tuple[int, int]] | None:
         """Where the lists may be flat."""
         runs = None
-        own = {id(t._storage): k for k, t in enumerate(ours[0])}
+        own = {id(t._tab_storage): k for k, t in enumerate(ours[0])}
         if len(own) < len(ours[0]):
             return None
         for a in ours:
             if type(a) is not list:
                 continue
-            metas = tuple([t._meta for t in a])
+            metas = tuple([t._tab_meta for t in a])
             runs = _runs[metas] if metas in _runs else _runs_of(metas)
-            if runs is None or not all(_covers(t._storage, t._meta) for t in a):
+            if runs is None or not all(_covers(t._tab_storage, t._tab_meta) for t in a):
                 return None
-            if any(m.shape != t._meta.shape for m, t in zip(metas, ours[0], strict=True)):
+            if any(m.shape != t._tab_meta.shape for m, t in zip(metas, ours[0], strict=True)):
                 return None
-            if a is not ours[0] and any(own.get(id(t._storage), k) != k for k, t in enumerate(a)):
+            if a is not ours[0] and any(own.get(id(t._tab_storage), k) != k for k, t in enumerate(a)):
                 return None  # what one has written the next reads
         return runs
 
@@ -205,10 +205,10 @@ def kernel(name: str, f: Callable[..., Any], otherwise: Callable[..., Any]) -> C
             lists = [a[start:stop] if type(a) is list else None for a in ours]
             part = [a if own is None else [_flat(own)] for a, own in zip(ours, lists, strict=True)]
             made = f(*part, **kw)
-            metas = [t._meta for t in lists[0] or ()]
-            flat = Flat((part[0] if in_place else made)[0]._storage.node, metas)
+            metas = [t._tab_meta for t in lists[0] or ()]
+            flat = Flat((part[0] if in_place else made)[0]._tab_storage.node, metas)
             if in_place:
-                storages = [t._storage for t in lists[0] or ()]
+                storages = [t._tab_storage for t in lists[0] or ()]
                 _point(storages, flat)
                 for s in storages:
                     s.written()
@@ -247,4 +247,4 @@ def _pieces(flat: Flat) -> list[torch.Tensor]:
 
 def over_new(x: Tensor) -> torch.Tensor:
     """The PyTorch tensor of a result that is a whole storage."""
-    return over_whole(x._storage, x._meta)
+    return over_whole(x._tab_storage, x._tab_meta)

@@ -75,15 +75,15 @@ def check_overlap(op: Any, targets: Sequence[Any], args: Sequence[Any], kw: dict
 
 def check_shape(out: torch.Tensor, args: Sequence[Any], r: Tensor) -> None:
     """RuntimeError for an `out=` that is an argument, too, and has not the size of the result: a map cannot resize what it reads."""
-    if out.shape != r._meta.shape and any(t is out for t in args):
+    if out.shape != r._tab_meta.shape and any(t is out for t in args):
         raise RuntimeError(
-            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(r._meta.shape)}"
+            f"output with shape {list(out.shape)} doesn't match the broadcast shape {list(r._tab_meta.shape)}"
         )
 
 
 def fits_not(out: torch.Tensor, r: Tensor) -> bool:
     """Whether it has another type or size than the result."""
-    return out.dtype is not THEIRS[r._meta.dtype] or out.shape != r._meta.shape
+    return out.dtype is not THEIRS[r._tab_meta.dtype] or out.shape != r._tab_meta.shape
 
 
 def settle(op: Any, names: Sequence[str], args: Sequence[Any], kw: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ def resize_out(out: torch.Tensor, shape: tuple[int, ...]) -> None:
 
 def write_out(out: torch.Tensor, r: Tensor, name: str = "") -> None:
     """`out=` of an operation: resized to the result's shape with PyTorch's warning, and written to as PyTorch converts."""
-    theirs = THEIRS[r._meta.dtype]
+    theirs = THEIRS[r._tab_meta.dtype]
     if not torch.can_cast(theirs, out.dtype):
         if name == "cat":
             raise TypeError(
@@ -144,7 +144,7 @@ def write_out(out: torch.Tensor, r: Tensor, name: str = "") -> None:
         raise RuntimeError(
             f"result type {_scalar_name(theirs)} can't be cast to the desired output type {_scalar_name(out.dtype)}"
         )
-    resize_out(out, tuple(r._meta.shape))
+    resize_out(out, tuple(r._tab_meta.shape))
     unwrap_marked(out).copy_(r)
 
 

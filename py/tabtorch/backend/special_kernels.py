@@ -44,14 +44,14 @@ def _typed(storage: Any, dtype: torch.dtype) -> None:
         storage._bytes = False
         ours, d = storage._tabtorch, OURS[dtype]
         if ours.node.inst.out.dtype is not d and ours.nbytes % d.itemsize == 0 and ours.nbytes:
-            ours.node = whole(ours).view(d).clone()._storage.node
+            ours.node = whole(ours).view(d).clone()._tab_storage.node
 
 
 def whole(storage: Storage) -> Tensor:
     """All of a storage as a tensor of one dimension, of the type in which it is kept."""
     t: Tensor = object.__new__(Tensor)
     out = storage.node.inst.out
-    t._storage, t._meta = storage, contiguous_meta((out.numel,), out.dtype, out.device)
+    t._tab_storage, t._tab_meta = storage, contiguous_meta((out.numel,), out.dtype, out.device)
     return t
 
 
@@ -131,10 +131,10 @@ def _zero_tensor(size: Sequence[int], *, dtype: Any = None, **kw: Any) -> torch.
 @special("clone")
 def _clone(x: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
     ours = unwrap_marked(x)
-    m = ours._meta
+    m = ours._tab_meta
     kept = memory_format is None or memory_format is torch.preserve_format
     if m.whole and (kept or memory_format is torch.contiguous_format and m.strides == contiguous_strides(m.shape)):
-        node = ours._storage.node
+        node = ours._tab_storage.node
         if node.inst.out.numel == m.numel and node.inst.out.dtype is m.dtype:
             return wrap(Tensor._wrap(node, m))  # values never change: sharing one is copying it
     made = torch.empty_like(x, memory_format=memory_format or torch.preserve_format)
@@ -174,7 +174,7 @@ def _to_copy(x: torch.Tensor, *, non_blocking: bool = False, **kw: Any) -> torch
     d = OURS.get(dtype)
     if d is not None and len(kw) == 1 and x.device.type == NAME and x.is_contiguous() and not place().lacks(d):
         ours = unwrap_marked(x)
-        return wrap(ours.clone() if ours._meta.dtype is d else ours.to(d))  # in one step
+        return wrap(ours.clone() if ours._tab_meta.dtype is d else ours.to(d))  # in one step
     # to the CPU and not waiting for it, PyTorch asks for pinned memory, of which there is none: the copy waits
     key = torch._C.DispatchKey.CompositeExplicitAutograd
     result: torch.Tensor = aten._to_copy.default._op_dk(key, x, **kw)
@@ -202,7 +202,7 @@ def _resize(t: torch.Tensor, size: Sequence[int], *, memory_format: Any = None) 
     need = 0 if 0 in size else 1 + t.storage_offset() + sum((n - 1) * st for n, st in zip(size, strides))
     storage = t.untyped_storage()
     if storage.nbytes() < need * t.element_size():
-        larger = unwrap(empty([need], None, t.dtype))._storage
+        larger = unwrap(empty([need], None, t.dtype))._tab_storage
         old = storage._tabtorch
         if old.nbytes:
             before = whole(old).view(OURS[t.dtype])

@@ -19,13 +19,13 @@ from tabtorch.storage import Storage
 
 def of_bytes(t: torch.Tensor) -> Any:
     """A storage of the device with the values of a CPU tensor of bytes. It has no type until a tensor is made of it."""
-    made = storage_over(upload(t)._storage)
+    made = storage_over(upload(t)._tab_storage)
     made._bytes = True
     return made
 
 
 def _zeros(nbytes: int) -> Any:
-    made = storage_over(_lazy.creation.zeros((nbytes,), dtype=_lazy.dtypes.uint8, device=place())._storage)
+    made = storage_over(_lazy.creation.zeros((nbytes,), dtype=_lazy.dtypes.uint8, device=place())._tab_storage)
     made._bytes = True
     return made
 
@@ -91,7 +91,7 @@ def _getitem(self: Any, index: Any) -> Any:
 def _set_from_file(self: Any, *args: Any) -> Any:
     host = UntypedStorage(self.nbytes())
     host._set_from_file(*args)
-    self._tabtorch.node = upload(_bytes_of(host))._storage.node
+    self._tabtorch.node = upload(_bytes_of(host))._tab_storage.node
     self._bytes = True
     return self
 

@@ -205,8 +205,8 @@ def _dense(m: Meta) -> bool:
 
 def wrap(x: Tensor) -> torch.Tensor:
     """The PyTorch tensor of a result: a storage of its own, whatever ours shares."""
-    m = x._meta
-    storage = x._storage
+    m = x._tab_meta
+    storage = x._tab_storage
     out = storage.node.inst.out
     if m.whole and out.numel == m.numel and out.dtype is m.dtype and type(storage) is Storage:
         if m.device is not place():
@@ -238,11 +238,11 @@ def wrap_parts(values: Sequence[Tensor], dense: bool = False) -> list[torch.Tens
     """
     wanted: dict[int, int] = {}
     for x in values:
-        node = x._storage.node
-        wanted[id(node)] = wanted.get(id(node), 0) + x._meta.numel
+        node = x._tab_storage.node
+        wanted[id(node)] = wanted.get(id(node), 0) + x._tab_meta.numel
     found = []
     for x in values:
-        m, storage = x._meta, x._storage
+        m, storage = x._tab_meta, x._tab_storage
         node = storage.node
         out = node.inst.out
         if (
@@ -287,8 +287,8 @@ def unwrap(t: torch.Tensor) -> Tensor:
         raise _elsewhere(t) from None
     key = (t.shape, t.stride(), t.storage_offset(), t.dtype)
     r: Tensor = _new(Tensor)
-    r._storage = storage
-    r._meta = _views.get(key) or _view(key)
+    r._tab_storage = storage
+    r._tab_meta = _views.get(key) or _view(key)
     return r
 
 
@@ -297,7 +297,7 @@ def unwrap_marked(t: torch.Tensor) -> Tensor:
     r = unwrap(t)
     mark = (t.is_conj() and CONJ) | (t.is_neg() and NEG)
     if mark:
-        r._meta = r._meta.marked(mark)
+        r._tab_meta = r._tab_meta.marked(mark)
     return r
 
 
@@ -354,8 +354,8 @@ def upload(t: torch.Tensor) -> Tensor:
 
 def download(x: Tensor, into: torch.Tensor | None = None) -> torch.Tensor:
     """A CPU tensor with the values of ours. Waits for the device. into: written to, if it has the same layout."""
-    dtype = THEIRS[x._meta.dtype]
-    shape = tuple(x._meta.shape)
+    dtype = THEIRS[x._tab_meta.dtype]
+    shape = tuple(x._tab_meta.shape)
     if into is None or into.dtype is not dtype or into.shape != shape or not into.is_contiguous() or into.is_neg():
         into = torch.empty(shape, dtype=dtype, device="cpu")
     data = _lazy.to_host.to_bytes(x)
@@ -375,7 +375,9 @@ def empty(size: Sequence[int], stride: Sequence[int] | None, dtype: torch.dtype)
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     rows = contiguous_strides(shape)
     if stride is None or tuple(stride) == rows:
-        return over_whole(_lazy.creation.zeros(shape, dtype=d, device=where)._storage, contiguous_meta(shape, d, where))
+        return over_whole(
+            _lazy.creation.zeros(shape, dtype=d, device=where)._tab_storage, contiguous_meta(shape, d, where)
+        )
     need = 0 if 0 in shape else 1 + sum((n - 1) * st for n, st in zip(shape, stride))
-    storage = _lazy.creation.zeros((need,), dtype=d, device=where)._storage
+    storage = _lazy.creation.zeros((need,), dtype=d, device=where)._tab_storage
     return over_part(storage_over(storage), meta(shape, tuple(stride), 0, d, where))

@@ -40,7 +40,7 @@ class Joint:
         metas = [meta_at(e) for e in roots]
         self.outputs = [(m, contiguous_meta(m.shape, m.dtype, m.device)) for m in metas]
         inputs = [standing_for(e) for e in ends]
-        self.input_metas = tuple([t._meta for t in inputs])
+        self.input_metas = tuple([t._tab_meta for t in inputs])
         #: of each input, the outputs that depend on it: it has a gradient only if one of them has
         self.reaching = self._reaching(roots, ends)
         (self.queue,) = {graph.queue_of(m.device) for m in metas}
@@ -81,7 +81,7 @@ class Joint:
         found = engine.run(roots, given, True, False, inputs, accumulate=False, cut=True)
         clone: Any = registry.function("clone")
         with no_grad():
-            self.grads = [g if g is None or 0 in g._meta.strides else clone(g) for g in found]
+            self.grads = [g if g is None or 0 in g._tab_meta.strides else clone(g) for g in found]
 
     def drop(self) -> None:
         """Takes what was computed for the gradients out of the window again, where other threads' may have come in between."""
@@ -97,13 +97,13 @@ class Joint:
     def partition(self, first: list[Any], ref: Any, results: Sequence[Tensor], begins: Begins) -> list[Any]:
         """The nodes of the first part that have to be saved. `ref` tells of other nodes where they come from."""
         second = self.own
-        needed = {id(g._storage.node) for g in self.grads if g is not None}
+        needed = {id(g._tab_storage.node) for g in self.grads if g is not None}
         for n in reversed(second):
             if id(n) in needed:
                 needed.update(map(id, n.srcs))
         early = {id(n) for n in first}
         #: results whose values the second part takes: they must not be written to in between
-        self.taken = [k for k, t in enumerate(results) if id(t._storage.root.node) in needed & early]
+        self.taken = [k for k, t in enumerate(results) if id(t._tab_storage.root.node) in needed & early]
         again = self._again(first, needed)
         self.nodes: list[Any] = []
         self.holes: list[Any] = []
@@ -133,9 +133,9 @@ class Joint:
         for n in second:
             if id(n) in needed:
                 get(n)
-        self.results = [None if g is None else get(g._storage.node) for g in self.grads]
+        self.results = [None if g is None else get(g._tab_storage.node) for g in self.grads]
         get = None  # type: ignore[assignment]  # it refers to itself, and so would hold the recording, and what that holds, until cycles are collected
-        self.metas: list[Any] = [None if g is None else g._meta for g in self.grads]
+        self.metas: list[Any] = [None if g is None else g._tab_meta for g in self.grads]
         self.drop()
         for p, n in enumerate(self.nodes):
             n.pos = p
@@ -185,7 +185,7 @@ class Joint:
         fn.saved = (
             saved,
             {i: (values[i], roots[i], roots[i].version) for i in used},
-            [(results[k]._storage, results[k]._storage.version) for k in self.taken],
+            [(results[k]._tab_storage, results[k]._tab_storage.version) for k in self.taken],
         )
         fn.edges = tuple([e if m is not None else None for e, m in zip(ends, self.metas, strict=True)])
         fn.metas = self.input_metas
@@ -205,7 +205,7 @@ class Joint:
         sources = []
         for kind, k, _, constant in self.refs:
             if kind == "saved":
-                sources.append(tensors[k]._storage.node)
+                sources.append(tensors[k]._tab_storage.node)
             elif kind == "grad":
                 sources.append(_given(given[k], self.outputs[k][1]))
             elif kind == "old":
@@ -251,7 +251,7 @@ def check_hooks(fns: Sequence[GradFn]) -> None:
 
 def _modified(root: Any, version: int) -> Exception:
     t = Tensor._wrap(root.node, root.node.inst.out)
-    t._storage = root
+    t._tab_storage = root
     return modified_error(t, version, None)
 
 
@@ -259,12 +259,12 @@ def _given(g: Tensor | None, m: Any) -> Any:
     if g is None:
         zeros: Any = registry.function("zeros")
         g = zeros(m.shape, dtype=m.dtype, device=m.device)
-    elif not g._meta.whole or g._storage.node.inst.out.numel != m.numel:
+    elif not g._tab_meta.whole or g._tab_storage.node.inst.out.numel != m.numel:
         clone: Any = registry.function("clone")
         g = clone(g)
-        if not g._meta.whole:
+        if not g._tab_meta.whole:
             g = g.contiguous()
-    return g._storage.node
+    return g._tab_storage.node
 
 
 class CompiledFunctionBackward(GradFn):

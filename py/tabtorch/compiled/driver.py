@@ -102,7 +102,7 @@ class Compiled:
         boxes: list[Any] = []
         key = (*modes(), flatten(args, tensors, objects, boxes), flatten(kwargs, tensors, objects, boxes))
         if key in self.pinned:
-            key = (*key, *[t._meta.offset for t in tensors])
+            key = (*key, *[t._tab_meta.offset for t in tensors])
         bridge = graph.bridge()
         if self.runtime is not bridge:  # plans are those of a runtime
             self.reset()

@@ -298,9 +298,9 @@ class DynamicRecording:
                 numbers.meta(a.out)
         self.refs = [(r.number, r.position) if r.kind == "new" else None for r in replay.refs]
         self.whole = {
-            of.index[id(t._storage.root)]: shown.numel
+            of.index[id(t._tab_storage.root)]: shown.numel
             for t, shown in of.given_metas
-            if whole(t._meta, of.nodes[of.index[id(t._storage.root)]].inst.out)
+            if whole(t._tab_meta, of.nodes[of.index[id(t._tab_storage.root)]].inst.out)
         }
         drawn = [x for a in self.ahead for x in a.sizes()]
         for x in (*self.whole.values(), *_listed(self.spec), *drawn):
@@ -314,7 +314,7 @@ class DynamicRecording:
 
     def fits(self, tensors: Sequence[Tensor]) -> list[int] | None:
         """The sizes of a call, if it serves those."""
-        shapes = [t._meta.shape for t in tensors]
+        shapes = [t._tab_meta.shape for t in tensors]
         for shape, own in zip(shapes, self.shapes, strict=True):
             if any(n != m and m != -1 for n, m in zip(shape, own, strict=True)):
                 return None

@@ -83,12 +83,20 @@ def _is_number(x: Any) -> bool:
 
 def about(t: Tensor) -> tuple[Any, ...]:
     """What a function can tell of a tensor without looking at its elements."""
-    return type(t), t._meta, t._rg, t._fn is None, t._inference, type(t._storage), t._storage.out
+    return (
+        type(t),
+        t._tab_meta,
+        t._tab_requires_grad,
+        t._tab_grad_fn is None,
+        t._tab_inference,
+        type(t._tab_storage),
+        t._tab_storage.out,
+    )
 
 
 def hooks_of(t: Tensor) -> tuple[int, ...]:
     """How many hooks of each kind a leaf has."""
-    kinds = (t._backward_hooks, t._post_accumulate_grad_hooks, t._after_hooks)
+    kinds = (t._backward_hooks, t._post_accumulate_grad_hooks, t._tab_after_hooks)
     return tuple([len(h) if h else 0 for h in kinds])
 
 
@@ -100,13 +108,15 @@ def marked(t: Tensor) -> bool:
 def marks(t: Tensor) -> dict[str, Any]:
     """Those hooks and attributes, and the gradient of what is no leaf."""
     found = {k: v for k, v in inside(t).items() if k not in _ORDINARY}
-    if t._fn is not None and t._grad is not None:
+    if t._tab_grad_fn is not None and t._grad is not None:
         found["_grad"] = t._grad
     return found
 
 
 #: names in the dict of a tensor without either
-_ORDINARY = frozenset("_storage _meta _rg _fn _grad _base _stale _view_state _inference _accumulator".split())
+_ORDINARY = frozenset(
+    "_tab_storage _tab_meta _tab_requires_grad _tab_grad_fn _grad _base _tab_stale _tab_view_state _tab_inference _tab_accumulator".split()
+)
 #: what `mark_dynamic` and `mark_static` leave: see symbolic_sizes.py
 _ORDINARY |= {f"_dynamo_{kind}_indices" for kind in ("dynamic", "weak_dynamic", "static")} | {"_dynamo_dynamic_range"}
 
@@ -235,14 +245,14 @@ class Guards:
         """Watches what can be seen of one object, and puts what it leads to in the queue; or says that it cannot look inside."""
         cls = type(x)
         if isinstance(x, Tensor):
-            if type(x._storage) is NumberStorage:
+            if type(x._tab_storage) is NumberStorage:
                 self._number(x)
             else:
                 self.tensors.append(x)
-            for name in ("_meta", "_rg", "_storage"):
+            for name in ("_tab_meta", "_tab_requires_grad", "_tab_storage"):
                 self._owners.append(x)
                 self._attributes.append(name)
-            for own in (x._backward_hooks, x._post_accumulate_grad_hooks, x._after_hooks):
+            for own in (x._backward_hooks, x._post_accumulate_grad_hooks, x._tab_after_hooks):
                 if own:
                     self._values(own)
             if marked(x):
@@ -380,10 +390,10 @@ class Guards:
 
     def _number(self, t: Any) -> None:
         """A tensor whose value Python knows: the number is live, as those of an optimizer."""
-        box = t._storage.box
+        box = t._tab_storage.box
         if id(box) not in self._seen:
             self._seen[id(box)] = box
-            self.counters.append(t._storage)
+            self.counters.append(t._tab_storage)
             self.numbers.append((box, "value"))
 
     def _optimizer(self, opt: Optimizer) -> None:

@@ -63,7 +63,7 @@ class Views:
         self.name = type(fn).__name__
         self.outs = fn.outs
         self.tensors = [parent, *members]
-        self.numbers = [output(t._fn)[1] for t in members]
+        self.numbers = [output(t._tab_grad_fn)[1] for t in members]
 
     def number(self, e: Any) -> int:
         """Which of the outputs an edge leads to."""
@@ -76,19 +76,19 @@ class Views:
     def attach(self, tensors: Sequence[Tensor]) -> GradFn:
         parent, *members = [tensors[k] for k in self.at]
         fn: Any = object.__new__(grad_class(self.name, ViewsBackward))
-        fn.edges = (_edge_of(parent) if parent._rg else None,)
-        fn.metas = (parent._meta,)
+        fn.edges = (_edge_of(parent) if parent._tab_requires_grad else None,)
+        fn.metas = (parent._tab_meta,)
         fn.outs = self.outs
         fn.formulas = self.formulas
         fn.seq = next_seq()
         for t, nr in zip(members, self.numbers, strict=True):
-            t._rg = True
-            t._fn = _edge_to(fn, nr)
+            t._tab_requires_grad = True
+            t._tab_grad_fn = _edge_to(fn, nr)
         return fn
 
 
 def _edge_of(t: Tensor) -> Any:
-    return t._fn or edge(t)
+    return t._tab_grad_fn or edge(t)
 
 
 def _edge_to(fn: GradFn, nr: int) -> Any:
@@ -138,12 +138,12 @@ class Histories:
         Computes gradients; the windows are held open. Raises ValueError with the reason where that cannot be done.
         """
         self.known = known
-        self.inputs = {output(t._fn): t for t in inputs if t._fn is not None}
+        self.inputs = {output(t._tab_grad_fn): t for t in inputs if t._tab_grad_fn is not None}
         self.before = {fn for fn, _ in self.inputs}
-        self.points = {output(t._fn): t for t in points}
+        self.points = {output(t._tab_grad_fn): t for t in points}
         self.made: dict[GradFn, list[Tensor]] = {}  # by each function, of the views
         for t in views:
-            self.made.setdefault(t._fn.fn, []).append(t)
+            self.made.setdefault(t._tab_grad_fn.fn, []).append(t)
         check_hooks(list(self.made))
         self.level = self._levels()
         steps = self._in_order(self._stages())
@@ -151,7 +151,7 @@ class Histories:
         ends = [s.ends() if isinstance(s, Stage) else [] for s in steps]
         self.edges = [[self._said(e, at) for e in found] for found in ends]
         #: results that are outputs of a stage: (tensor, which step, which output)
-        self.outputs: list[Any] = [(t, *self._said(t._fn, at)[1:]) for t in points]
+        self.outputs: list[Any] = [(t, *self._said(t._tab_grad_fn, at)[1:]) for t in points]
         self.members = {id(t) for s in steps if isinstance(s, Views) for t in s.tensors[1:]}
         self.steps: list[Views | Joint] = []
         self.joints: list[Joint] = []
@@ -172,17 +172,17 @@ class Histories:
     def _levels(self) -> dict[GradFn, int]:
         """In which stage a result is, by its function: after all those that it leads to."""
         level: dict[GradFn, int] = {}
-        for t in sorted(self.points.values(), key=lambda t: t._fn.fn.seq):
-            order, _ = engine._collect([t._fn], list(self.before))
-            led = [level[fn] + 1 for fn in order if fn in level and fn is not t._fn.fn]
-            level[t._fn.fn] = max([level.get(t._fn.fn, 0), *led])
+        for t in sorted(self.points.values(), key=lambda t: t._tab_grad_fn.fn.seq):
+            order, _ = engine._collect([t._tab_grad_fn], list(self.before))
+            led = [level[fn] + 1 for fn in order if fn in level and fn is not t._tab_grad_fn.fn]
+            level[t._tab_grad_fn.fn] = max([level.get(t._tab_grad_fn.fn, 0), *led])
         return level
 
     def _stages(self) -> list[Stage]:
         stages: list[Stage] = []
         ends = self.before | self.made.keys()
         for n in range(max(self.level.values(), default=-1) + 1):
-            roots = [t._fn for (fn, _), t in self.points.items() if self.level[fn] == n]
+            roots = [t._tab_grad_fn for (fn, _), t in self.points.items() if self.level[fn] == n]
             stages.append(Stage(roots, ends))
             ends = ends | stages[-1].own
         return stages
@@ -211,12 +211,12 @@ class Histories:
         for fn in sorted(self.made, key=lambda fn: fn.seq):
             members = self.made[fn]
             parent, formulas = self._parent(fn, there)
-            if parent is None and (fn in led or any(t._view_state != PLAIN for t in members)):
+            if parent is None and (fn in led or any(t._tab_view_state != PLAIN for t in members)):
                 raise ValueError("it returns a view of a tensor that does not belong to what its Python sees")
             if parent is not None:
-                level[fn] = -1 if parent._fn is None else level.get(parent._fn.fn, -1)
+                level[fn] = -1 if parent._tab_grad_fn is None else level.get(parent._tab_grad_fn.fn, -1)
                 after[level[fn] + 1].append(Views(fn, formulas, parent, members))
-                there |= {output(t._fn): t for t in members}
+                there |= {output(t._tab_grad_fn): t for t in members}
         steps: list[Stage | Views] = [*after[0]]
         for stage, views in zip(stages, after[1:], strict=True):
             steps += [stage, *views]
@@ -293,5 +293,5 @@ class Histories:
             fns.append(s.attach(ends, results, saved[:n], values, roots, scalars[:m]))
             saved, scalars = saved[n:], scalars[m:]
             for t, nr in [(tensors[k], nr) for k, step, nr in self.outputs if step == len(fns) - 1]:
-                t._rg = True
-                t._fn = Port(fns[-1], nr)
+                t._tab_requires_grad = True
+                t._tab_grad_fn = Port(fns[-1], nr)

@@ -114,7 +114,7 @@ class Planner:
         if self.sizes is not None:
             self._settle([*results, *self.hidden], len(saved))
         for t in [*results, *self.hidden]:
-            root = t._storage.root
+            root = t._tab_storage.root
             if id(root) not in self.index and all(root is not x for x in fresh):
                 found = ref(root.node)
                 if found.kind == "base" or id(root.node) in place_of:
@@ -129,7 +129,9 @@ class Planner:
         targets: list[list[tuple[int, int]]] = [[] for _ in windows]
         rebound: list[tuple[int, int]] = []  # (place, what was made ahead)
         flats: dict[int, tuple[Any, list[tuple[Any, int]]]] = {}
-        replaced = [(i, self.roots[i].node) for i in changed] + [(i, g._storage.root.node) for _, i, g in self.regrads]
+        replaced = [(i, self.roots[i].node) for i in changed] + [
+            (i, g._tab_storage.root.node) for _, i, g in self.regrads
+        ]
         self._separate([i for i, n in replaced if i not in changed or ref(n).kind != "made"], windows)
         for i, new in replaced:
             old, found = self.nodes[i], ref(new)
@@ -216,7 +218,7 @@ class Planner:
     def _settle(self, tensors: list[Tensor], saved: int) -> None:
         """Gives tensors that outlive the run plain views; `shown` has those with Symbols. The last ones are what is saved."""
         first = len(tensors) - saved
-        shown = {id(t): t._meta for t in tensors if t._meta.symbolic}
+        shown = {id(t): t._tab_meta for t in tensors if t._tab_meta.symbolic}
         self.shown = {k: shown[id(t)] for k, t in enumerate(tensors) if id(t) in shown}
         self.shown |= {first + k: m for k, m in enumerate(self.shown_saved) if m.symbolic}
         for t in tensors:

@@ -108,7 +108,7 @@ class CallRecorder(Planner):
                 if self.tape is not None:
                     self.tape.drop()
                 for t, fn in self.histories:
-                    t._fn, t._stale = fn, False
+                    t._tab_grad_fn, t._tab_stale = fn, False
             finally:
                 self.histories = []
                 if self.sizes is not None:
@@ -159,7 +159,7 @@ class CallRecorder(Planner):
         for leaf, g in zip(self.leaves, self.grads, strict=True):
             leaf._grad = g
         for t, fn in zip(self.tensors, self.fns, strict=True):
-            t._fn = fn
+            t._tab_grad_fn = fn
         hold.uploads.clear()
         hold.looks.clear()
         hold.freed.clear()
@@ -175,25 +175,27 @@ class CallRecorder(Planner):
         self.index: dict[int, int] = {}  # id of a storage -> its place
         self.nodes: list[Any] = []
         self.place: dict[int, int] = {}  # id of a node -> the same place
-        self.leaves = [t for t in self.tensors if t._fn is None and (t._rg or t._grad is not None)]
+        self.leaves = [
+            t for t in self.tensors if t._tab_grad_fn is None and (t._tab_requires_grad or t._grad is not None)
+        ]
         self.grads: list[Any] = [t._grad for t in self.leaves]
-        self.had = [g is not None and (g._meta, g._rg) for g in self.grads]
-        self.fns = [t._fn for t in self.tensors]
+        self.had = [g is not None and (g._tab_meta, g._tab_requires_grad) for g in self.grads]
+        self.fns = [t._tab_grad_fn for t in self.tensors]
         self.marks = list(map(marks, self.tensors))
         self.hooks = list(map(hooks_of, self.tensors))
-        self.looks = [(t._meta, t._rg, t._storage) for t in self.arguments]
+        self.looks = [(t._tab_meta, t._tab_requires_grad, t._tab_storage) for t in self.arguments]
         for t in [*self.tensors, *[g for g in self.grads if g is not None]]:
-            self._add(t._storage.root)
+            self._add(t._tab_storage.root)
         self.versions = [r.version for r in self.roots]
         self.counter_versions = [s.version for s in self.scope.counters]
         # of tensors that have versions of their own, as `data` gives them: the first with each
-        storages = [t._storage for t in [*self.arguments, *self.scope.tensors]]
+        storages = [t._tab_storage for t in [*self.arguments, *self.scope.tensors]]
         first = {id(s): k for k, s in reversed(list(enumerate(storages)))}
         self.own = [
             (k, storages[k], storages[k].version) for k in first.values() if storages[k].root is not storages[k]
         ]
         self.idents = [n.buf.id for n in self.nodes]
-        self.of_grad = {self.index[id(g._storage.root)]: j for j, g in enumerate(self.grads) if g is not None}
+        self.of_grad = {self.index[id(g._tab_storage.root)]: j for j, g in enumerate(self.grads) if g is not None}
 
     def _add(self, root: Any) -> None:
         if id(root) in self.index:
@@ -233,7 +235,9 @@ class CallRecorder(Planner):
         for opt in self.scope.optimizers:
             for d in [*opt.param_groups, *opt.state.values()]:
                 boxes = [
-                    v._storage.box for v in d.values() if isinstance(v, Tensor) and type(v._storage) is NumberStorage
+                    v._tab_storage.box
+                    for v in d.values()
+                    if isinstance(v, Tensor) and type(v._tab_storage) is NumberStorage
                 ]
                 for own in (d, *boxes):
                     for k in [k for k, v in own.items() if type(v) is symbolic_numbers.SymbolicNumber]:
@@ -257,11 +261,11 @@ class CallRecorder(Planner):
             return
         self.bases = Bases([*self.arguments, *self.scope.tensors])
         self.outputs = [t for t in self.bases.roots(results) if not self._used_up(t)]
-        inputs = [t for t in self.tensors if t._rg and t._meta.dtype.category > 1]
+        inputs = [t for t in self.tensors if t._tab_requires_grad and t._tab_meta.dtype.category > 1]
         self.hold.fixed = True
         try:
             views = self._views(results)
-            if self.varying and all(t._view_state == PLAIN for t in views):
+            if self.varying and all(t._tab_view_state == PLAIN for t in views):
                 views = []  # their histories are made from their bases, when they are asked for
             if self.outputs or views:
                 self.tape = Histories(self.outputs, views, inputs, known)
@@ -276,16 +280,16 @@ class CallRecorder(Planner):
         found = []
         for t in self.bases.new(results):
             if id(t) not in outputs and differentiable(t) and (self.bases.of(t) is not None or id(t._base) in outputs):
-                if t._stale:
+                if t._tab_stale:
                     refresh(t)
                 found.append(t)
         return found
 
     def _used_up(self, t: Tensor) -> bool:
         """Whether a backward pass has used up the history of a tensor."""
-        if t._stale:
+        if t._tab_stale:
             refresh(t)
-        return t._fn.fn in self.hold.freed
+        return t._tab_grad_fn.fn in self.hold.freed
 
     # ---- the world after
 
@@ -296,7 +300,7 @@ class CallRecorder(Planner):
         known = {**self.scope._seen, **{id(t): t for t in self.tensors}}
         spec = describe(out, known, results, self.boxes)
         for t, fn in zip(self.tensors, self.fns):
-            if t._fn is not fn:
+            if t._tab_grad_fn is not fn:
                 raise Unrecorded("it changes the history of a tensor")
         for t, had in zip(self.tensors, self.marks):
             if (now := marks(t)).keys() != had.keys() or any(now[k] is not had[k] for k in now):
@@ -312,28 +316,28 @@ class CallRecorder(Planner):
                 raise Unrecorded(odd)
         outputs = set(map(id, self.outputs))
         for t in [*new, *self.views]:
-            if t._stale:
+            if t._tab_stale:
                 refresh(t)
-            if t._fn is None:
+            if t._tab_grad_fn is None:
                 continue
-            if t._fn.fn not in hold.freed or self.bases.of(t) is not None:
-                self.histories.append((t, t._fn))  # until it has another
+            if t._tab_grad_fn.fn not in hold.freed or self.bases.of(t) is not None:
+                self.histories.append((t, t._tab_grad_fn))  # until it has another
             if self.tape is not None and id(t) in self.tape.members:
-                t._fn = None
+                t._tab_grad_fn = None
             elif self.bases.of(t) is not None or (t._base is not None and id(t._base) in outputs):
-                t._fn, t._stale = None, True  # made when it is asked for
+                t._tab_grad_fn, t._tab_stale = None, True  # made when it is asked for
             else:
-                t._fn = freed(t._fn)
+                t._tab_grad_fn = freed(t._tab_grad_fn)
         hold.freed.clear()
-        if [(t._meta, t._rg, t._storage) for t in self.arguments] != self.looks:
+        if [(t._tab_meta, t._tab_requires_grad, t._tab_storage) for t in self.arguments] != self.looks:
             raise Unrecorded("it makes another tensor of an argument")
         if altered(self.boxes):
             raise Unrecorded("it changes a list or dict that it was given")
         tensors = self.scope.tensors
         if not self.scope.unchanged() or self.scope.tensors is not tensors:  # not even by a tensor like the one before
             raise Unrecorded("it changes what its Python sees")
-        self._grads_after({id(t._storage.root) for t in results})
-        self.begins.tie([self.index[id(t._storage.root)] for t in self.arguments], self.notes)
+        self._grads_after({id(t._tab_storage.root) for t in results})
+        self.begins.tie([self.index[id(t._tab_storage.root)] for t in self.arguments], self.notes)
         self.fresh = [*new, *self.views]
         saved = [] if self.tape is None else self.tape.partition(self._ref, self.fresh, self.begins)
         self.shown_saved = [n.inst.out for n in saved]
@@ -372,16 +376,16 @@ class CallRecorder(Planner):
                 self.gone.append(j)
             elif odd := oddity(new):
                 raise Unrecorded(odd)
-            elif new._rg or differentiable(new):
+            elif new._tab_requires_grad or differentiable(new):
                 raise Unrecorded("it leaves a gradient with a history")
             elif (
                 old is not None
-                and id(new._storage.root) not in self.index
-                and old._meta is new._meta
-                and id(new._storage.root) not in returned
+                and id(new._tab_storage.root) not in self.index
+                and old._tab_meta is new._tab_meta
+                and id(new._tab_storage.root) not in returned
             ):
-                i = self.index[id(old._storage.root)]
-                if self.roots[i].node is self.nodes[i] and self.nodes[i].inst.out is new._storage.node.inst.out:
+                i = self.index[id(old._tab_storage.root)]
+                if self.roots[i].node is self.nodes[i] and self.nodes[i].inst.out is new._tab_storage.node.inst.out:
                     self.regrads.append((j, i, new))
                     self.grads[j] = None  # so that it can be seen who else has it
                 else:

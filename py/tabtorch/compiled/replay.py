@@ -71,7 +71,7 @@ KEPT = by("Storage.node", "Replay.nodes", "Replay.kept_nodes")
 GIVEN = by("Storage.node", "Replay.nodes")
 #: who has a gradient that is written over, and its storage
 GRADIENT = by("Tensor._grad", "Replay.grads")
-ITS_STORAGE = by("Tensor._storage", "Replay.roots", "Replay.kept_roots")
+ITS_STORAGE = by("Tensor._tab_storage", "Replay.roots", "Replay.kept_roots")
 
 
 class Replay:
@@ -96,13 +96,13 @@ class Replay:
         self.had = of.had
         place: dict[int, tuple[int, bool]] = {}
         for t in of.tensors:
-            place.setdefault(of.index[id(t._storage.root)], (at[id(t)], False))
+            place.setdefault(of.index[id(t._tab_storage.root)], (at[id(t)], False))
         for i, j in of.of_grad.items():
             place.setdefault(i, (at[id(of.leaves[j])], True))
         self.where = [place[i] for i in range(len(of.roots))]
         self.sizes = list(map(_size, of.nodes))
         self.signature, self.uploads = of.signature, of.uploads
-        self.alias = [of.index[id(t._storage.root)] for t in of.arguments]
+        self.alias = [of.index[id(t._tab_storage.root)] for t in of.arguments]
         self.looks = of.looked()
         # numbers
         self.dicts, self.keys = [d for d, _ in of.numbers], [k for _, k in of.numbers]
@@ -137,7 +137,7 @@ class Replay:
         self.results: list[Made] = []
         made = {id(t): k for k, t in enumerate([*results, *of.hidden])}
         for t in [*results, *of.hidden]:
-            root = t._storage.root
+            root = t._tab_storage.root
             new = next((k for k, x in enumerate(fresh) if x is root), -1)
             each = Made(t, at.get(id(t)), of.index.get(id(root), -1), new)
             each.base_known = of.bases.of(t)
@@ -152,10 +152,10 @@ class Replay:
         self.gone = of.gone
         self.rebound = rebound
         self.regrads = [(j, i) for j, i, _ in of.regrads]
-        self.grad_versions = [(i, g._storage.version) for _, i, g in of.regrads]
+        self.grad_versions = [(i, g._tab_storage.version) for _, i, g in of.regrads]
         inside = {i for i, _ in rebound}
         self.overwritten = [i for i in changed if i not in inside]
-        self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._storage for i in changed)]
+        self.asserting = [n for n, log in asserts.logs.items() if any(of.roots[i] is log._tab_storage for i in changed)]
         self.bumps = [(i, r.version - v) for i, (r, v) in enumerate(zip(of.roots, of.versions)) if r.version != v]
         self.own = [(k, s.version - v) for k, s, v in of.own if s.version != v]
         self.counted = [(s, s.version - v) for s, v in zip(of.scope.counters, of.counter_versions) if s.version != v]
@@ -257,7 +257,7 @@ class Replay:
                 graph.flush_queue(q)
         if not self._steady(arguments):
             self._look(arguments)
-        values = [*map(dict.get, self.dicts, self.keys), *[t._meta.offset for t in arguments]]
+        values = [*map(dict.get, self.dicts, self.keys), *[t._tab_meta.offset for t in arguments]]
         for i, m, wanted in self._looks(values) if self.looks else ():
             if not wanted.holds(self.nodes[i], m):
                 raise Stale("an index is out of range, or only the device knows")  # its Python says so
@@ -307,7 +307,7 @@ class Replay:
             pool[i] = b.id
             seen.add(b.id)
         for i, a in self.given:
-            roots[i] = root = arguments[a]._storage.root
+            roots[i] = root = arguments[a]._tab_storage.root
             nodes[i] = node = root.node
             b = node.buf
             if b is None:
@@ -318,7 +318,7 @@ class Replay:
                 return False
             pool[i] = b.id
             seen.add(b.id)
-        return all(roots[i] is t._storage.root for t, i in zip(arguments, self.alias, strict=True))
+        return all(roots[i] is t._tab_storage.root for t, i in zip(arguments, self.alias, strict=True))
 
     def _look(self, arguments: Sequence[Tensor]) -> None:
         """Finds everything. Raises Stale where it is not as it was recorded."""
@@ -326,13 +326,13 @@ class Replay:
         self.leaf = [tensors[k] for k in self.leaves]
         self.grads: list[Any] = [t._grad for t in self.leaf]
         for g, had in zip(self.grads, self.had, strict=True):
-            if (g is not None and (g._meta, g._rg)) != had:
+            if (g is not None and (g._tab_meta, g._tab_requires_grad)) != had:
                 raise Stale("a gradient is not as it was")
         found: list[Any] = [tensors[k]._grad if of_grad else tensors[k] for k, of_grad in self.where]
-        self.roots: list[Any] = [t._storage.root for t in found]
+        self.roots: list[Any] = [t._tab_storage.root for t in found]
         roots = self.roots
         if len(set(map(id, roots))) != len(roots) or not all(
-            roots[i] is t._storage.root for t, i in zip(arguments, self.alias, strict=True)
+            roots[i] is t._tab_storage.root for t, i in zip(arguments, self.alias, strict=True)
         ):
             raise Stale("tensors share memory otherwise")
         self.nodes = nodes = list(map(_node, roots))
@@ -379,7 +379,7 @@ class Replay:
         if not self.regrads:
             return
         news = [self.grads[j] for j, _ in self.regrads]
-        news += [g._storage for g in news]
+        news += [g._tab_storage for g in news]
         news += [self.nodes[i] for _, i in self.regrads]
         if self.alone_grads.all_there_is(news):
             return
@@ -411,13 +411,13 @@ class Replay:
         if gradient is None:
             self.roots[i].node = twin
         else:
-            new = Tensor._wrap(twin, gradient._meta)
-            new._rg = gradient._rg
+            new = Tensor._wrap(twin, gradient._tab_meta)
+            new._tab_requires_grad = gradient._tab_requires_grad
             for leaf in self.leaf:
                 if leaf._grad is gradient:
                     leaf._grad = new
-            self.kept_roots[self.kept_roots.index(self.roots[i])] = new._storage
-            self.roots[i] = new._storage
+            self.kept_roots[self.kept_roots.index(self.roots[i])] = new._tab_storage
+            self.roots[i] = new._tab_storage
         for k, n in enumerate(self.kept_nodes):
             if n is old:
                 self.kept_nodes[k] = twin
@@ -454,7 +454,7 @@ class Replay:
                 roots[i].tell()
         tensors = [*arguments, *self.scope.tensors]
         for k, bump in self.own:
-            tensors[k]._storage.version += bump
+            tensors[k]._tab_storage.version += bump
         for counter, bump in self.counted:
             counter.version += bump
         for (d, k), x in zip(self.after, after):

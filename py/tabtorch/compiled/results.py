@@ -11,25 +11,28 @@ from tabtorch.core.tensor_base import inside
 from tabtorch.storage import UNRECORDED, Storage
 
 #: what a tensor may consist of that is made again
-_PLAIN = frozenset("_storage _meta _rg _fn _grad _base _stale _borrowed _retype _view_state _inference _retain".split())
+_PLAIN = frozenset(
+    "_tab_storage _tab_meta _tab_requires_grad _tab_grad_fn _grad _base _tab_stale _tab_borrowed _tab_retype _tab_view_state "
+    "_tab_inference _tab_retained".split()
+)
 
 
 def oddity(t: Tensor) -> str:
     """Why a new tensor cannot be made again; "" if it can."""
     if type(t) is not Tensor:
         return f"it returns a tensor of type {type(t).__name__}"
-    if type(t._storage) is not Storage:
+    if type(t._tab_storage) is not Storage:
         return "it returns a tensor that shares memory, and has a version of its own"
     if not inside(t).keys() <= _PLAIN:
         return "it returns a tensor with attributes or hooks"
-    if t._grad is not None or t._retain is not None:
+    if t._grad is not None or t._tab_retained is not None:
         return "it returns a tensor with a gradient"
     return ""
 
 
 def differentiable(t: Tensor) -> bool:
     """Whether it has a history."""
-    return t._fn is not None or t._stale
+    return t._tab_grad_fn is not None or t._tab_stale
 
 
 class Bases:
@@ -98,41 +101,41 @@ class Made:
         self.known = known
         self.storage = storage
         self.new = new
-        self.meta = t._meta
-        self.rg = t._rg
-        self.fn = t._fn
-        self.inference = t._inference
+        self.meta = t._tab_meta
+        self.rg = t._tab_requires_grad
+        self.fn = t._tab_grad_fn
+        self.inference = t._tab_inference
         self.base = -1  # which of the new tensors it is a view of
         self.base_known: int | None = None
-        self.state = t._view_state
-        self.borrowed = t._borrowed
-        self.retype = t._retype
-        self.stale = t._stale if t._stale is UNRECORDED else bool(t._stale)
+        self.state = t._tab_view_state
+        self.borrowed = t._tab_borrowed
+        self.retype = t._tab_retype
+        self.stale = t._tab_stale if t._tab_stale is UNRECORDED else bool(t._tab_stale)
 
     def make(self, storage: Any) -> Tensor:
         t: Tensor = object.__new__(Tensor)
-        t._storage = storage
-        t._meta = self.meta
+        t._tab_storage = storage
+        t._tab_meta = self.meta
         if self.inference:
-            t._inference = True
+            t._tab_inference = True
         if self.rg:
-            t._rg = True
+            t._tab_requires_grad = True
             if self.borrowed:
-                t._borrowed = True
+                t._tab_borrowed = True
             if self.stale:
-                t._stale = self.stale
+                t._tab_stale = self.stale
             else:
-                t._fn = self.fn
+                t._tab_grad_fn = self.fn
         return t
 
     def attach(self, t: Tensor, base: Tensor) -> None:
         """Makes `t` a view of `base` for autograd."""
         t._base = base
         if self.retype:
-            t._retype = self.retype
+            t._tab_retype = self.retype
         if self.state:
-            t._view_state = self.state
-        s = t._storage
+            t._tab_view_state = self.state
+        s = t._tab_storage
         if s.views is None:
             s.views = []
         s.views.append((weakref.ref(t), s.version))

@@ -43,7 +43,7 @@ class Begins:
 
     def __init__(self, arguments: Sequence[Tensor], first: int) -> None:
         self.first = first
-        self.values = [t._meta.offset for t in arguments]
+        self.values = [t._tab_meta.offset for t in arguments]
         #: place of a storage -> the number that says where views of it move
         self.of: dict[int, int] = {}
 

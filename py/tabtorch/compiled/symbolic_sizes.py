@@ -28,7 +28,7 @@ MOST = 4
 
 def form(t: Tensor) -> Any:
     """What two arguments have in common that may differ in sizes; None for one whose sizes are part of what it is."""
-    m = t._meta
+    m = t._tab_meta
     if (
         type(t) is not Tensor
         or not m.ndim
@@ -39,17 +39,17 @@ def form(t: Tensor) -> Any:
         or marked(t)
     ):
         return None
-    out = t._storage.out
+    out = t._tab_storage.out
     return (
         "sized",
         m.dtype,
         m.device,
         m.mark,
         tuple([n if n < 2 else -1 for n in m.shape]),
-        t._rg,
-        t._fn is None,
-        t._inference,
-        type(t._storage),
+        t._tab_requires_grad,
+        t._tab_grad_fn is None,
+        t._tab_inference,
+        type(t._tab_storage),
         None if whole(m, out) else out,
         frozenset(getattr(t, "_dynamo_static_indices", ())),
     )
@@ -74,7 +74,7 @@ class Shapes:
         """The sizes that are to be Symbols. every: all that may be; automatic: those that have varied."""
         if self.never:
             return []
-        shapes = [tuple(t._meta.shape) for t in tensors]
+        shapes = [tuple(t._tab_meta.shape) for t in tensors]
         if automatic and self.seen:
             self.varied |= {
                 (a, d)
@@ -83,14 +83,14 @@ class Shapes:
                 if m != n
             }
         self.seen = self.seen or shapes
-        roots = [id(t._storage.root) for t in tensors]
+        roots = [id(t._tab_storage.root) for t in tensors]
         found = []
         for a, t in enumerate(tensors):
             if form(t) is None or roots.count(roots[a]) > 1:
                 continue
             own = inside(t)
             wanted = {*own.get("_dynamo_dynamic_indices", ()), *own.get("_dynamo_weak_dynamic_indices", ())}
-            for d, n in enumerate(t._meta.shape):
+            for d, n in enumerate(t._tab_meta.shape):
                 if n < 2 or (a, d) in self.static or d in own.get("_dynamo_static_indices", ()):
                     continue
                 if every or (a, d) in self.varied or d in wanted:
@@ -103,7 +103,7 @@ class Sizes:
 
     def __init__(self, tensors: Sequence[Tensor], which: Sequence[tuple[int, int]]) -> None:
         self.which = which
-        self.shapes = [tuple(t._meta.shape) for t in tensors]
+        self.shapes = [tuple(t._tab_meta.shape) for t in tensors]
         self.trace = Trace([self.shapes[a][d] for a, d in which], captures=True)
         self.tensors = {a: tensors[a] for a, _ in which}
         self.before: list[tuple[Tensor, Meta, Meta, Node, Inst]] = []
@@ -113,7 +113,7 @@ class Sizes:
         given[0] = True
         symbols = dict(zip(self.which, self.trace.symbols, strict=True))
         for a, t in self.tensors.items():
-            m, node = t._meta, t._storage.node
+            m, node = t._tab_meta, t._tab_storage.node
             shape = tuple([symbols.get((a, d), n) for d, n in enumerate(m.shape)])
             shown = symbolic_meta(shape, contiguous_strides(shape), 0, m.dtype, m.device, m.mark)
             self.before.append((t, m, shown, node, node.inst))
@@ -126,12 +126,12 @@ class Sizes:
                 twin = copy(node.inst)
                 twin.out, twin.concrete, twin.structure = flat, node.inst, None
                 node.inst = twin
-            t._meta = shown
+            t._tab_meta = shown
 
     def take(self) -> None:
         """Takes them out again."""
         for t, m, shown, node, own in self.before:
-            t._meta = m if t._meta is shown else concrete_meta(t._meta)
+            t._tab_meta = m if t._tab_meta is shown else concrete_meta(t._tab_meta)
             node.inst = own
         self.before = []
 
@@ -173,7 +173,7 @@ class Specialized(Exception):
         names = sources(function, args, kwargs)
         places = [f"{names[a]}.size()[{d}]" for a, d in self.found]
         lines = [
-            f"  - You marked {place} as dynamic but your code specialized it to be a constant ({tensors[a]._meta.shape[d]}). "
+            f"  - You marked {place} as dynamic but your code specialized it to be a constant ({tensors[a]._tab_meta.shape[d]}). "
             "If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it "
             "with either Dim.STATIC or Dim.AUTO.\n"
             for place, (a, d) in zip(places, self.found, strict=True)
@@ -191,7 +191,7 @@ def asks_for_symbols(tensors: Sequence[Tensor]) -> bool:
         own = inside(t)
         found = found or "_dynamo_dynamic_indices" in own or "_dynamo_weak_dynamic_indices" in own
         for d, low, high in own.get("_dynamo_dynamic_range", ()):
-            n = t._meta.shape[d]
+            n = t._tab_meta.shape[d]
             if low is not None and high is not None and not max(2, low) <= n <= high:
                 raise ConstraintViolationError(f"{n} not in range [{max(2, low)}, {high}]")
     return found
@@ -200,8 +200,8 @@ def asks_for_symbols(tensors: Sequence[Tensor]) -> bool:
 def settled(x: Any) -> Any:
     """A value with plain numbers and views in the place of Symbols: what has been returned, or is kept, of tensors and numbers."""
     if isinstance(x, Tensor):
-        if x._meta.symbolic:
-            x._meta = concrete_meta(x._meta)
+        if x._tab_meta.symbolic:
+            x._tab_meta = concrete_meta(x._tab_meta)
         return x
     if is_number(x):
         return concrete(x)

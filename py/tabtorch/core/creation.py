@@ -50,9 +50,9 @@ def placed(dtype: Dtype, device: Any, name: str = "") -> Any:
 def finished(t: Tensor, requires_grad: bool) -> Tensor:
     """A new tensor with its `requires_grad`. Raises RuntimeError for a type that cannot have gradients."""
     if requires_grad:
-        if t._meta.dtype.category < 2:
+        if t._tab_meta.dtype.category < 2:
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-        t._rg = True
+        t._tab_requires_grad = True
     return t
 
 
@@ -179,8 +179,8 @@ def empty(*size: Any, memory_format: Any = None, **kw: Any) -> Tensor:
 
 def restrided(t: Tensor, strides: tuple[int, ...]) -> Tensor:
     """A new, whole tensor laid out in other (dense) strides."""
-    m = t._meta
-    t._meta = meta(m.shape, strides, 0, m.dtype, m.device)
+    m = t._tab_meta
+    t._tab_meta = meta(m.shape, strides, 0, m.dtype, m.device)
     return t
 
 
@@ -191,7 +191,7 @@ def full(size: Any, fill_value: Any, **kw: Any) -> Tensor:
         raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     shape = _size("full", (size,), {})
     if isinstance(fill_value, Tensor):
-        if fill_value._meta.ndim:
+        if fill_value._tab_meta.ndim:
             raise TypeError("full(): argument 'fill_value' (position 2) must be Number, not Tensor")
         if kw.get("dtype") is None and kw.get("out") is None:
             kw["dtype"] = fill_value.dtype
@@ -226,8 +226,8 @@ def empty_strided(size: Any, stride: Any, **kw: Any) -> Tensor:
         )
     n = 1 + sum((a - 1) * b for a, b in zip(shape, strides)) if math.prod(shape) else 0
     t = _filled("empty_strided", (n,), 0, **kw)
-    m = t._meta
-    t._meta = meta(shape, strides, 0, m.dtype, m.device)
+    m = t._tab_meta
+    t._tab_meta = meta(shape, strides, 0, m.dtype, m.device)
     return t
 
 
@@ -273,14 +273,14 @@ def _like(
     if kw:
         unknown(name, kw)
     check_layout(layout)
-    m = input._meta
+    m = input._tab_meta
     d: Any = m.dtype if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
     shape = m.shape
     t = Tensor._wrap(fill_node(shape, number(value, d), d, where_), contiguous_meta(shape, d, where_))
     if memory_format is None or memory_format is preserve_format:
         strides = dense_strides(m)
-        if strides != t._meta.strides:
+        if strides != t._tab_meta.strides:
             restrided(t, strides)
     else:
         restrided(t, format_strides(shape, memory_format))
@@ -315,9 +315,9 @@ def full_like(input: Tensor, fill_value: Any, **kw: Any) -> Tensor:
 
 def _new(name: str, like: Tensor, shape: tuple[int, ...], value: Any, kw: dict[str, Any]) -> Tensor:
     if kw.get("dtype") is None:
-        kw["dtype"] = like._meta.dtype
+        kw["dtype"] = like._tab_meta.dtype
     if kw.get("device") is None:
-        kw["device"] = like._meta.device
+        kw["device"] = like._tab_meta.device
     return _filled(name, shape, value, **kw)
 
 
@@ -451,7 +451,7 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
     """Complex numbers of their real and imaginary parts (both float32, or both float64)."""
     _lazy.arguments.check_tensors("complex", real=real, imag=imag)
     real, imag = _lazy.operand_devices.together((real, imag))
-    a, b = real._meta, imag._meta
+    a, b = real._tab_meta, imag._tab_meta
     _check_parts(a.dtype, b.dtype)
     if a.dtype not in (dtypes.float32, dtypes.float64):
         raise NotImplementedError(f"torch.complex of {a.dtype!r} is not supported by tabtorch (there is no complex32)")
@@ -469,8 +469,8 @@ def complex_(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor
         None,
         a.dtype.compute,
     )
-    r = Tensor._wrap(emit(i, (real._storage.node, imag._storage.node)), m)
-    if real._rg or imag._rg:
+    r = Tensor._wrap(emit(i, (real._tab_storage.node, imag._tab_storage.node)), m)
+    if real._tab_requires_grad or imag._tab_requires_grad:
         _lazy.tape.record("ComplexBackward0", (real, imag), r, (lambda g: g.real, lambda g: g.imag))
     return r if out is None else _lazy.inplace.write_out(out, r, _COMPLEX_OUT)
 
@@ -480,10 +480,10 @@ def polar(abs: Any, angle: Any, *, out: Tensor | None = None) -> Tensor:
     """Complex numbers of their absolute values and angles."""
     _lazy.arguments.check_tensors("polar", abs=abs, angle=angle)
     abs, angle = _lazy.operand_devices.together((abs, angle))
-    _check_parts(abs._meta.dtype, angle._meta.dtype)
-    check_kernel("polar_cpu", abs._meta.dtype, SINGLE_DOUBLE)
+    _check_parts(abs._tab_meta.dtype, angle._tab_meta.dtype)
+    check_kernel("polar_cpu", abs._tab_meta.dtype, SINGLE_DOUBLE)
     r = complex_(abs.detach() * angle.detach().cos(), abs.detach() * angle.detach().sin())
-    if abs._rg or angle._rg:
+    if abs._tab_requires_grad or angle._tab_requires_grad:
         grads = (lambda g, z: (g.conj() * z.sgn()).real, lambda g, z: (g.conj() * (z * 1j)).real)
         _lazy.tape.record("PolarBackward0", (abs, angle), r, grads, (r,))
     return r if out is None else _lazy.inplace.write_out(out, r, _COMPLEX_OUT)

@@ -77,9 +77,9 @@ def _lists(data: Any) -> Any:
 
     def convert(x: Any, top: bool) -> Any:
         if isinstance(x, Tensor):
-            if x._meta.numel != 1:
+            if x._tab_meta.numel != 1:
                 raise ValueError("only one element tensors can be converted to Python scalars")
-            found.append(x._meta.dtype)
+            found.append(x._tab_meta.dtype)
             return x.tolist()
         if _is_numpy(x):
             found.append(numpy_dtype(x))
@@ -134,9 +134,9 @@ def infer(flat: list[Any], nested: bool) -> tuple[Dtype, list[Any]]:
                 base: Any = next(k for k in (bool, int, float, complex) if isinstance(x, k))
                 out.append(base(x))
             elif isinstance(x, Tensor):
-                if x._meta.numel != 1:
+                if x._tab_meta.numel != 1:
                     raise ValueError("only one element tensors can be converted to Python scalars")
-                found.append(x._meta.dtype)
+                found.append(x._tab_meta.dtype)
                 out.append(x.item())
             elif _is_numpy(x) and x.ndim == 0:
                 found.append(numpy_dtype(x))
@@ -293,7 +293,7 @@ def _has_arrays(data: Any) -> bool:
     x = data
     while isinstance(x, (list, tuple)) and len(x):
         x = x[0]
-    return (isinstance(x, Tensor) and x._meta.ndim > 0) or (_is_numpy(x) and x.ndim > 0)
+    return (isinstance(x, Tensor) and x._tab_meta.ndim > 0) or (_is_numpy(x) and x.ndim > 0)
 
 
 def _from_array(a: Any, dtype: Dtype | None, device: Any, strided: bool = False) -> Tensor:
@@ -308,8 +308,8 @@ def _from_array(a: Any, dtype: Dtype | None, device: Any, strided: bool = False)
         d = dtype
     if strided and a.ndim > 1 and not a.flags.c_contiguous and a.flags.f_contiguous:
         t = _from_array(a.T, None, device)
-        m = t._meta
-        t._meta = meta(tuple(a.shape), tuple(reversed(m.strides)), 0, m.dtype, m.device)
+        m = t._tab_meta
+        t._tab_meta = meta(tuple(a.shape), tuple(reversed(m.strides)), 0, m.dtype, m.device)
         return t
     flat = np.ascontiguousarray(a)
     m = contiguous_meta(tuple(a.shape), d, where)
@@ -369,8 +369,8 @@ def asarray(
         if requires_grad is None:
             return r
         if not requires_grad:
-            return r.detach() if r._rg else r
-        return r if r._rg else _lazy.creation.finished(r.detach(), True)
+            return r.detach() if r._tab_requires_grad else r
+        return r if r._tab_requires_grad else _lazy.creation.finished(r.detach(), True)
     if copy is False:
         raise ValueError("can't alias arbitrary sequence into a tensor.")
     if isinstance(obj, (bytes, bytearray, memoryview)) or isinstance(obj, array):

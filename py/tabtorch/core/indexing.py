@@ -118,14 +118,14 @@ def _unused(g: Tensor) -> Tensor:
 
 
 def _view(x: Tensor, parts: tuple[Part, ...]) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     b = _basic(m, parts)
-    if not x._rg:
+    if not x._tab_requires_grad:
         return track(x, b.meta, b.name, _unused)
     shape = m.shape
 
     def backward(g: Tensor) -> Tensor:
-        return embed(g if g._meta.shape == b.kept else g.reshape(b.kept), shape, b.spec)
+        return embed(g if g._tab_meta.shape == b.kept else g.reshape(b.kept), shape, b.spec)
 
     return track(x, b.meta, b.name, backward)
 
@@ -196,9 +196,9 @@ def _is_array(p: Any) -> bool:
 def _index_tensor(p: Any, x: Tensor) -> Tensor:
     """A list or array inside an index, as a tensor of int64, bool or uint8."""
     t = _lazy.from_host.tensor(list(p) if isinstance(p, range) else p, device=x.device)
-    if t._meta.numel == 0 and t._meta.dtype.category != 0:
+    if t._tab_meta.numel == 0 and t._tab_meta.dtype.category != 0:
         t = t.to(dtypes.int64)
-    elif t._meta.dtype.category == 2:
+    elif t._tab_meta.dtype.category == 2:
         t = t.to(dtypes.int64)  # PyTorch makes an int64 tensor of a list
     return t
 
@@ -222,7 +222,7 @@ class _Advanced:
             parts = tuple(index) if several else (index,)
         else:
             parts = index if isinstance(index, tuple) else (index,)
-        m = x._meta
+        m = x._tab_meta
         used = sum(self._width(p) for p in parts)
         if used > m.ndim:
             if any(type(p) in (int, Symbol) for p in parts):
@@ -243,15 +243,15 @@ class _Advanced:
                 basic.append(t)
                 d += 1
                 continue
-            dt = t._meta.dtype
+            dt = t._tab_meta.dtype
             if dt is dtypes.bool_ or dt is dtypes.uint8:
                 if dt is dtypes.uint8:
                     warnings.warn(_BYTE, UserWarning, stacklevel=3)
-                if t._meta.ndim == 0:  # a new dimension of size 1 or 0, by the value that it has now
+                if t._tab_meta.ndim == 0:  # a new dimension of size 1 or 0, by the value that it has now
                     basic.append(None)
                     self.tensors.append(before_write(t.detach().reshape(1)))
                     continue
-                width = t._meta.ndim
+                width = t._tab_meta.ndim
                 self._check_mask(t, m, d)
             else:
                 width = 1
@@ -268,7 +268,7 @@ class _Advanced:
         if p is None or p is Ellipsis or isinstance(p, bool):
             return 0
         if isinstance(p, Tensor):
-            return p._meta.ndim if p._meta.dtype in (dtypes.bool_, dtypes.uint8) else 1
+            return p._tab_meta.ndim if p._tab_meta.dtype in (dtypes.bool_, dtypes.uint8) else 1
         if _is_array(p) and p.dtype.name in ("bool", "uint8"):
             return int(p.ndim)
         if isinstance(p, (list, tuple)):
@@ -301,10 +301,10 @@ class _Advanced:
     def _tensor(p: Any, x: Tensor) -> Any:
         """A tensor for one part; an int where the part only says one index."""
         if isinstance(p, Tensor):
-            dt = p._meta.dtype
+            dt = p._tab_meta.dtype
             if dt.category > 1 or dt in (dtypes.int8, dtypes.int16):
                 raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-            if p._meta.ndim == 0 and dt in (dtypes.int64, dtypes.int32):
+            if p._tab_meta.ndim == 0 and dt in (dtypes.int64, dtypes.int32):
                 return p if batches[0] and _differs(p) else _known_index(p)
             return p
         if isinstance(p, bool):
@@ -326,10 +326,10 @@ class _Advanced:
 
     @staticmethod
     def _check_mask(t: Tensor, m: Meta, d: int) -> None:
-        for k, n in enumerate(t._meta.shape):
+        for k, n in enumerate(t._tab_meta.shape):
             if d + k >= m.ndim or n != m.shape[d + k]:
                 raise IndexError(
-                    f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed tensor "
+                    f"The shape of the mask {list(t._tab_meta.shape)} at index {k} does not match the shape of the indexed tensor "
                     f"{list(m.shape)} at index {d + k}"
                 )
 
@@ -359,7 +359,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             return _view(self, parts)
     elif index is None or index is Ellipsis:
         return _view(self, (index,))
-    elif t is Tensor and index._meta.ndim and index._meta.dtype is dtypes.int64 and self._meta.ndim:
+    elif t is Tensor and index._tab_meta.ndim and index._tab_meta.dtype is dtypes.int64 and self._tab_meta.ndim:
         return index_prepared(self, prepared(self, (index,)), originals=(index,))
     a = _Advanced(self, index)
     x = _view(self, a.parts) if any(p != (None, None, None) for p in a.parts) else self
@@ -398,51 +398,55 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if type(index) in (int, slice, tuple, Symbol) or index is None or index is Ellipsis:
         parts = _basic_parts(index)
     if parts is not None:
-        _assign(self if _is_whole(self._meta, parts) else _view(self, parts), value)
+        _assign(self if _is_whole(self._tab_meta, parts) else _view(self, parts), value)
         return
     if index is False:
         return
     a = _Advanced(self, index)
-    x = self if _is_whole(self._meta, a.parts) else _view(self, a.parts)
+    x = self if _is_whole(self._tab_meta, a.parts) else _view(self, a.parts)
     given = [t for t in a.tensors if t is not None]
     if not given:
         _assign(x, value)
         return
-    if all(t._meta.dtype is dtypes.bool_ and t._meta.ndim == 0 for t in given):
+    if all(t._tab_meta.dtype is dtypes.bool_ and t._tab_meta.ndim == 0 for t in given):
         _assign(x, value)
         return
-    scalar = not isinstance(value, Tensor) or (value._meta.numel == 1 and value._meta.ndim <= 1)
+    scalar = not isinstance(value, Tensor) or (value._tab_meta.numel == 1 and value._tab_meta.ndim <= 1)
     if (
         scalar
         and len(given) == 1
-        and given[0]._meta.dtype is dtypes.bool_
-        and given[0]._meta.device.number == x._meta.device.number
+        and given[0]._tab_meta.dtype is dtypes.bool_
+        and given[0]._tab_meta.device.number == x._tab_meta.device.number
     ):
         _fill_mask(x, a.tensors, given[0], value)
         return
     if not isinstance(value, Tensor):
-        value = _lazy.creation.number(value, x._meta.dtype)
-    elif value._meta.numel == 1 and value._meta.ndim == 0 and value._meta.device.number != x._meta.device.number:
-        value = value.to(x._meta.device)
+        value = _lazy.creation.number(value, x._tab_meta.dtype)
+    elif (
+        value._tab_meta.numel == 1
+        and value._tab_meta.ndim == 0
+        and value._tab_meta.device.number != x._tab_meta.device.number
+    ):
+        value = value.to(x._tab_meta.device)
     _lazy.scatter.put_at(x, a.tensors, value, False, True)
 
 
 def _fill_mask(x: Tensor, tensors: list[Tensor | None], mask: Tensor, value: Any) -> None:
     """`x[mask] = one value` needs no coordinates: nothing is read from the device."""
     at = next(d for d, t in enumerate(tensors) if t is not None)
-    tail = x._meta.ndim - at - mask._meta.ndim
+    tail = x._tab_meta.ndim - at - mask._tab_meta.ndim
     if tail < 0:
-        _too_many(x._meta)
+        _too_many(x._tab_meta)
     if isinstance(value, Tensor):
-        if value._meta.dtype is not x._meta.dtype:
+        if value._tab_meta.dtype is not x._tab_meta.dtype:
             raise RuntimeError(
                 "Index put requires the source and destination dtypes match, got "
-                f"{TYPE_NAMES[x._meta.dtype.name]} for the destination and {TYPE_NAMES[value._meta.dtype.name]} for the source."
+                f"{TYPE_NAMES[x._tab_meta.dtype.name]} for the destination and {TYPE_NAMES[value._tab_meta.dtype.name]} for the source."
             )
-        value = value.reshape(()) if value._meta.ndim else value
+        value = value.reshape(()) if value._tab_meta.ndim else value
     else:
-        value = _lazy.creation.number(value, x._meta.dtype)
-    fill_at(x, mask.reshape(*mask._meta.shape, *(1,) * tail) if tail else mask, value, mask)
+        value = _lazy.creation.number(value, x._tab_meta.dtype)
+    fill_at(x, mask.reshape(*mask._tab_meta.shape, *(1,) * tail) if tail else mask, value, mask)
 
 
 def _value(x: Tensor, value: Any) -> Any:
@@ -453,7 +457,7 @@ def _value(x: Tensor, value: Any) -> Any:
     if not array and not isinstance(value, (list, tuple, str)) and hasattr(value, "__index__"):
         return value.__index__()
     name = "numpy." + type(value).__name__ if array else type(value).__name__
-    raise TypeError(f"can't assign a {name} to a torch.{_lazy.shapes.type_name(x._meta.dtype)}Tensor")
+    raise TypeError(f"can't assign a {name} to a torch.{_lazy.shapes.type_name(x._tab_meta.dtype)}Tensor")
 
 
 def _assign(part: Tensor, value: Any) -> None:
@@ -461,15 +465,19 @@ def _assign(part: Tensor, value: Any) -> None:
         check_inplace(part)
         check_overlap(part, ())
         _fill(
-            part, value, "FillBackward3" if part._meta.ndim else "CopyBackwards"
+            part, value, "FillBackward3" if part._tab_meta.ndim else "CopyBackwards"
         )  # of which PyTorch makes a tensor first
         return
-    m = value._meta
-    if m is part._meta and value._storage is part._storage and not (STATE.grad and (part._rg or value._rg)):
+    m = value._tab_meta
+    if (
+        m is part._tab_meta
+        and value._tab_storage is part._tab_storage
+        and not (STATE.grad and (part._tab_requires_grad or value._tab_requires_grad))
+    ):
         check_inplace(part, (value,))
-        part._storage.written()  # `x[i] += y` comes here with the part itself: it has been written already
+        part._tab_storage.written()  # `x[i] += y` comes here with the part itself: it has been written already
         return
-    if m.shape == part._meta.shape:
+    if m.shape == part._tab_meta.shape:
         part.copy_(value)
         return
     if m.ndim == 0:
@@ -480,4 +488,4 @@ def _assign(part: Tensor, value: Any) -> None:
         lead += 1
     if lead:
         value = value.view(m.shape[lead:])
-    part.copy_(value.expand(part._meta.shape))
+    part.copy_(value.expand(part._tab_meta.shape))

@@ -173,7 +173,7 @@ def _invert() -> Callable[..., Any]:
     f = _found("bitwise_not")
 
     def op(self: Tensor) -> Any:
-        if self._meta.dtype.category > 1:
+        if self._tab_meta.dtype.category > 1:
             raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
         return f(self)
 

@@ -15,7 +15,7 @@ from tabtorch.ops.machinery.registry import register
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces along `dim`: of one size (the last may be shorter), or of the sizes in a list."""
-    m = refreshed(tensor) if tensor._stale else tensor._meta
+    m = refreshed(tensor) if tensor._tab_stale else tensor._tab_meta
     if not isinstance(split_size_or_sections, (tuple, list)):
         if m.ndim == 0:
             raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -39,7 +39,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def _pieces(x: Tensor, d: int, sizes: tuple[int, ...], name: str) -> tuple[Tensor, ...]:
-    metas = shapes.pieces(x._meta, d, sizes)
+    metas = shapes.pieces(x._tab_meta, d, sizes)
 
     def backward(gs: list[Tensor | None]) -> Tensor:
         given = next(g for g in gs if g is not None)
@@ -50,7 +50,7 @@ def _pieces(x: Tensor, d: int, sizes: tuple[int, ...], name: str) -> tuple[Tenso
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of equal size along `dim` (the last may be shorter)."""
-    m = input._meta
+    m = input._tab_meta
     if m.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     chunks = chunks.__index__()
@@ -66,7 +66,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces along `dim`: so many of nearly equal size, or cut at the indices in a list or 1-d tensor."""
-    m = input._meta
+    m = input._tab_meta
     if m.ndim == 0:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     d = wrap_dim(dim, m.ndim)
@@ -95,7 +95,7 @@ def _split_evenly(name: str, input: Tensor, how: Any, dim: int) -> tuple[Tensor,
             "of:\n * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)"
         )
     if isinstance(how, int):
-        n = input._meta.shape[dim]
+        n = input._tab_meta.shape[dim]
         if how == 0 or n % how:
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {n} is not "
@@ -105,7 +105,7 @@ def _split_evenly(name: str, input: Tensor, how: Any, dim: int) -> tuple[Tensor,
 
 
 def _need(name: str, input: Tensor, ndim: int) -> None:
-    n = input._meta.ndim
+    n = input._tab_meta.ndim
     if n < ndim:
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {ndim} dimension, but got a tensor with {n} dimensions!"
@@ -115,7 +115,7 @@ def _need(name: str, input: Tensor, ndim: int) -> None:
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """`tensor_split` along the columns (dimension 1, or 0 of a vector)."""
     _need("hsplit", input, 1)
-    return _split_evenly("hsplit", input, indices_or_sections, 1 if input._meta.ndim > 1 else 0)
+    return _split_evenly("hsplit", input, indices_or_sections, 1 if input._tab_meta.ndim > 1 else 0)
 
 
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
@@ -132,7 +132,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, each without that dimension."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     d = wrap_dim(dim, m.ndim)
     if m.ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")

@@ -21,7 +21,7 @@ from tabtorch.storage import UNRECORDED, Storage
 if TYPE_CHECKING:
     from tabtorch.autograd.tape import GradFn
 
-#: what `_inference` is of the `.data` of an inference tensor, and of an inference tensor whose `.data` was set to another
+#: what `_tab_inference` is of the `.data` of an inference tensor, and of an inference tensor whose `.data` was set to another
 DATA, UNVERSIONED = "data", "unversioned"
 _new = object.__new__
 
@@ -59,26 +59,29 @@ disabled_torch_function.__name__ = "_disabled_torch_function_impl"
 class Tensor(TensorBase, metaclass=TensorMeta):
     """A multi-dimensional array of one dtype on one device. Made by functions such as `torch.tensor` and `torch.zeros`."""
 
-    # What a new tensor is by default; creation sets only what differs.
-    _rg: bool = False  # requires_grad
-    _detached: bool = False  # whether `detach_` has cut it from a history
-    _fn: Any = None  # GradFn, or Port of one with several outputs
+    # What a new tensor is by default; creation sets only what differs. What PyTorch has no name for begins with `_tab_`, so that
+    # the attributes of somebody's subclass (`self._meta = …`) are their own.
+    _tab_requires_grad: bool = False  # requires_grad
+    _tab_detached: bool = False  # whether `detach_` has cut it from a history
+    _tab_grad_fn: Any = None  # GradFn, or Port of one with several outputs
     _grad: Tensor | None = None
     _base: Tensor | None = None  # of a differentiable view: the tensor that is no view
-    _stale: Any = (
+    _tab_stale: Any = (
         False  # of a view whose base was written to: its grad_fn until then, or True; it is made anew when asked for
     )
-    _borrowed: bool = False  # of a view: it requires grad only because its base does
-    _retype: str = ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
-    _view_state: int = 0  # how the view was made: see autograd/views.py
-    _inference: Any = (
+    _tab_borrowed: bool = False  # of a view: it requires grad only because its base does
+    _tab_retype: str = (
+        ""  # of a view that shows another type than what it was made of: the name of that function's grad_fn
+    )
+    _tab_view_state: int = 0  # how the view was made: see autograd/views.py
+    _tab_inference: Any = (
         False  # or True, or DATA (may be written to), or UNVERSIONED (may not, and is no inference tensor)
     )
-    _other_state: Any = None  # of a generator's state: the other generator's at that moment
+    _tab_other_state: Any = None  # of a generator's state: the other generator's at that moment
     _backward_hooks: Any = None
     _post_accumulate_grad_hooks: Any = None
-    _after_hooks: Any = None  # of its AccumulateGrad
-    _retain: Any = None
+    _tab_after_hooks: Any = None  # of its AccumulateGrad
+    _tab_retained: Any = None
     edge_kind = 2  # as an edge of the tape a tensor is a leaf: see autograd/tape.py
 
     __array_priority__ = 1000
@@ -114,46 +117,46 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def _wrap(node: Node, meta: Meta) -> Tensor:
         """A tensor over a new storage that holds `node`."""
         t: Tensor = _new(Tensor)
-        t._storage = Storage(node)
-        t._meta = meta
+        t._tab_storage = Storage(node)
+        t._tab_meta = meta
         if STATE.inference:
-            t._inference = True
+            t._tab_inference = True
         return t
 
     @staticmethod
     def _view_of(base: Tensor, meta: Meta) -> Tensor:
         """A tensor over the storage of `base`, with no autograd record."""
         t: Tensor = _new(Tensor)
-        t._storage = base._storage
-        t._meta = meta
-        if base._inference:
-            t._inference = True
+        t._tab_storage = base._tab_storage
+        t._tab_meta = meta
+        if base._tab_inference:
+            t._tab_inference = True
         return t
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **_kw: Any) -> Any:
         """A leaf of class `cls` over the storage of `data`."""
         t: Any = _new(cls)
-        t._storage = data._storage
-        t._meta = data._meta
+        t._tab_storage = data._tab_storage
+        t._tab_meta = data._tab_meta
         if require_grad:
-            if not (data._meta.dtype.is_floating_point or data._meta.dtype.is_complex):
+            if not (data._tab_meta.dtype.is_floating_point or data._tab_meta.dtype.is_complex):
                 raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-            t._rg = True
+            t._tab_requires_grad = True
         return t
 
     def as_subclass(self, cls: type) -> Any:
         """The same data and history as an instance of `cls`."""
-        t: Any = self.view_as(self) if self._rg and self._fn is None else self._shallow()
+        t: Any = self.view_as(self) if self._tab_requires_grad and self._tab_grad_fn is None else self._tab_shallow()
         t.__class__ = cls
         return t
 
-    def _shallow(self) -> Tensor:
+    def _tab_shallow(self) -> Tensor:
         """Another tensor object with the same storage and the same place on the tape."""
-        t = Tensor._view_of(self, self._meta)
-        if self._rg:
-            t._rg = True
-            t._fn = self._fn
+        t = Tensor._view_of(self, self._tab_meta)
+        if self._tab_requires_grad:
+            t._tab_requires_grad = True
+            t._tab_grad_fn = self._tab_grad_fn
         return t
 
     def __getattr__(self, name: str) -> Any:
@@ -168,22 +171,22 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     @property
     def _version(self) -> int:
-        if self._inference and self._inference is not DATA:
+        if self._tab_inference and self._tab_inference is not DATA:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return self._storage.version
+        return self._tab_storage.version
 
     @property
     def requires_grad(self) -> bool:
         """Whether autograd records what is computed from it."""
-        if self._rg and STATE.dualed:
+        if self._tab_requires_grad and STATE.dualed:
             return _lazy.forward_ad.is_real(self)
-        return self._rg
+        return self._tab_requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise RuntimeError("requires_grad must be a bool")
-        if self._computed and self._rg:
+        if self._tab_computed and self._tab_requires_grad:
             more = (
                 ""
                 if value
@@ -193,18 +196,18 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 )
             )
             raise RuntimeError(f"you can only change requires_grad flags of leaf variables.{more}")
-        if value and not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
+        if value and not (self._tab_meta.dtype.is_floating_point or self._tab_meta.dtype.is_complex):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         self.requires_grad_(value)
 
     @property
-    def _computed(self) -> bool:
+    def _tab_computed(self) -> bool:
         """Whether it has a history, be it one that is to be found anew: not one that writes to its base would only begin."""
-        return self._fn is not None or self._stale not in (False, UNRECORDED)
+        return self._tab_grad_fn is not None or self._tab_stale not in (False, UNRECORDED)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Says whether autograd records what is computed from it. RuntimeError on what is no leaf, or no float."""
-        if self._computed:
+        if self._tab_computed:
             if not requires_grad:
                 raise RuntimeError(
                     "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
@@ -221,38 +224,38 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                     "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
                     "of a function being transformed instead."
                 )
-            if not (self._meta.dtype.is_floating_point or self._meta.dtype.is_complex):
+            if not (self._tab_meta.dtype.is_floating_point or self._tab_meta.dtype.is_complex):
                 raise RuntimeError("only Tensors of floating point dtype can require gradients")
-            if self._inference and not STATE.inference:
+            if self._tab_inference and not STATE.inference:
                 raise RuntimeError(
                     "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
                 )
-        self._rg = bool(requires_grad) or self._borrowed
-        if requires_grad and self._borrowed:
-            self._borrowed = False
-        if self._storage.views is not None and self._base is None:
+        self._tab_requires_grad = bool(requires_grad) or self._tab_borrowed
+        if requires_grad and self._tab_borrowed:
+            self._tab_borrowed = False
+        if self._tab_storage.views is not None and self._base is None:
             _lazy.autograd_views.lend(self)
         return self
 
     def is_inference(self) -> bool:
         """Whether it was made in inference mode: autograd will never record it."""
-        return bool(self._inference) and self._inference is not UNVERSIONED
+        return bool(self._tab_inference) and self._tab_inference is not UNVERSIONED
 
     @property
     def is_leaf(self) -> bool:
         """Whether its gradient goes to `.grad`: it was not computed, or autograd does not record it."""
-        if self._stale:
+        if self._tab_stale:
             _lazy.autograd_views.refresh(self)
-        return self._fn is None or not self.requires_grad
+        return self._tab_grad_fn is None or not self.requires_grad
 
     @property
     def grad_fn(self) -> GradFn | None:
         """The function that made it, on the tape; None for a leaf."""
         if not self.requires_grad:
             return None
-        if self._stale:
+        if self._tab_stale:
             _lazy.autograd_views.refresh(self)
-        fn = self._fn
+        fn = self._tab_grad_fn
         if fn is None:
             return None
         return fn.fn if fn.is_port else fn
@@ -260,14 +263,14 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def output_nr(self) -> int:
         """Which of the outputs of its `grad_fn` it is."""
-        fn = self._fn or self._stale
+        fn = self._tab_grad_fn or self._tab_stale
         return fn.nr if fn and fn is not True and fn is not UNRECORDED and fn.is_port else 0
 
     @property
     def grad(self) -> Tensor | None:
         """The gradients that `backward()` has added up; None before."""
         g = self._grad
-        if g is None and self._fn is not None and self._retain is None:
+        if g is None and self._tab_grad_fn is not None and self._tab_retained is None:
             import warnings
 
             warnings.warn(
@@ -302,7 +305,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
 
     def detach(self) -> Tensor:
         """The same storage, cut from the tape."""
-        return Tensor._view_of(self, self._meta)
+        return Tensor._view_of(self, self._tab_meta)
 
     def detach_(self) -> Tensor:
         """Cuts this tensor from the tape and makes it a leaf. RuntimeError for a view."""
@@ -315,11 +318,11 @@ class Tensor(TensorBase, metaclass=TensorMeta):
                 "detach_() cannot be called on these gradients. To fix this error, please refer to the "
                 "Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
             )
-        if self._fn is not None:
-            _lazy.tape.detached[0] = self._detached = True
-        self._fn = None
-        self._rg = False
-        if self._storage.views is not None:
+        if self._tab_grad_fn is not None:
+            _lazy.tape.detached[0] = self._tab_detached = True
+        self._tab_grad_fn = None
+        self._tab_requires_grad = False
+        if self._tab_storage.views is not None:
             _lazy.autograd_views.lend(self)
         return self
 
@@ -327,28 +330,28 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     def data(self) -> Tensor:
         """The same storage, cut from the tape; writes to it are not seen by the version check of autograd."""
         t: Tensor = _new(Tensor)
-        t._storage = self._storage.untracked()
-        t._meta = self._meta
-        if self._inference:
-            t._inference = STATE.inference or DATA
+        t._tab_storage = self._tab_storage.untracked()
+        t._tab_meta = self._tab_meta
+        if self._tab_inference:
+            t._tab_inference = STATE.inference or DATA
         return t
 
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        storage = value._storage.untracked()  # the versions of a tensor stay its own
-        own = getattr(self, "_storage", None)  # which what is still to be filled has not
+        storage = value._tab_storage.untracked()  # the versions of a tensor stay its own
+        own = getattr(self, "_tab_storage", None)  # which what is still to be filled has not
         storage.version = 0 if own is None else own.version
-        self._storage = storage
-        self._meta = value._meta
-        if self._inference or value._inference:  # as PyTorch: the kind goes over too
-            self._inference = (self._inference or DATA) if value._inference else UNVERSIONED
+        self._tab_storage = storage
+        self._tab_meta = value._tab_meta
+        if self._tab_inference or value._tab_inference:  # as PyTorch: the kind goes over too
+            self._tab_inference = (self._tab_inference or DATA) if value._tab_inference else UNVERSIONED
 
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad()` was called on what is no leaf."""
-        return self._retain is not None
+        return self._tab_retained is not None
 
     def _is_view(self) -> bool:
         return self._base is not None
@@ -373,17 +376,17 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         return make(array)
 
     def __len__(self) -> int:
-        if not self._meta.shape:
+        if not self._tab_meta.shape:
             raise TypeError("len() of a 0-d tensor")
-        return self._meta.shape[0]
+        return self._tab_meta.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        if not self._meta.shape:
+        if not self._tab_meta.shape:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
     def __reversed__(self) -> Tensor:
-        return self.flip(0) if self._meta.shape else self
+        return self.flip(0) if self._tab_meta.shape else self
 
     def __contains__(self, element: Any) -> bool:
         if isinstance(element, (Tensor, int, float, complex)):
@@ -392,22 +395,22 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
     def __bool__(self) -> bool:
-        n = self._meta.numel
+        n = self._tab_meta.numel
         if n != 1:
             if n == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         return bool(self.item())
 
-    def _number(self, kind: str) -> Any:
+    def _tab_number(self, kind: str) -> Any:
         """The one element, for Python's conversions."""
-        if kind != "int64_t" and self._rg and STATE.enabled():
+        if kind != "int64_t" and self._tab_requires_grad and STATE.enabled():
             _lazy.settings.warn_once(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
                 "Consider using tensor.detach() first.",
                 4,
             )
-        if self._meta.numel != 1:
+        if self._tab_meta.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         x = self.item()
         if isinstance(x, complex) and kind != "complex":
@@ -417,16 +420,16 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         return x
 
     def __int__(self) -> int:
-        return int(self._number("int64_t"))
+        return int(self._tab_number("int64_t"))
 
     def __float__(self) -> float:
-        return float(self._number("double"))
+        return float(self._tab_number("double"))
 
     def __complex__(self) -> complex:
-        return complex(self._number("complex"))
+        return complex(self._tab_number("complex"))
 
     def __index__(self) -> int:
-        if self._meta.dtype.category > 1 or self._meta.numel != 1:
+        if self._tab_meta.dtype.category > 1 or self._tab_meta.numel != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self.item())
 
@@ -434,7 +437,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
         return _lazy.printing.tensor_repr(self, tensor_contents=tensor_contents)
 
     def __format__(self, format_spec: str) -> str:
-        if self._meta.ndim == 0 and type(self) is Tensor:
+        if self._tab_meta.ndim == 0 and type(self) is Tensor:
             return format(self.item(), format_spec)
         return object.__format__(self, format_spec)
 
@@ -452,55 +455,55 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def T(self) -> Tensor:
         """Its dimensions reversed."""
-        if self._meta.ndim != 2 and self._meta.ndim != 0:
+        if self._tab_meta.ndim != 2 and self._tab_meta.ndim != 0:
             _lazy.settings.warn_once(
                 "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw "
                 "an error in a future release. Consider `x.mT` to transpose batches of matrices or "
                 "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
             )
-        return self.permute(tuple(range(self._meta.ndim - 1, -1, -1)))
+        return self.permute(tuple(range(self._tab_meta.ndim - 1, -1, -1)))
 
     @property
     def mT(self) -> Tensor:
         """Its last two dimensions swapped."""
-        if self._meta.ndim == 0:
+        if self._tab_meta.ndim == 0:
             return self
-        if self._meta.ndim < 2:
+        if self._tab_meta.ndim < 2:
             raise RuntimeError(
-                f"tensor.mT is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."
+                f"tensor.mT is only supported on matrices or batches of matrices. Got {self._tab_meta.ndim}-D tensor."
             )
         return self.transpose(-2, -1)
 
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
-        if self._meta.ndim not in (0, 2):
+        if self._tab_meta.ndim not in (0, 2):
             raise RuntimeError(
                 "tensor.H is only supported on matrices (2-D tensors). "
-                f"Got {self._meta.ndim}-D tensor."
-                + (" For batches of matrices, consider using tensor.mH" if self._meta.ndim > 2 else "")
+                f"Got {self._tab_meta.ndim}-D tensor."
+                + (" For batches of matrices, consider using tensor.mH" if self._tab_meta.ndim > 2 else "")
             )
-        if self._meta.ndim == 0:
+        if self._tab_meta.ndim == 0:
             return self.conj()
         t = self.transpose(0, 1)
-        return t.conj() if self._meta.dtype.is_complex else t
+        return t.conj() if self._tab_meta.dtype.is_complex else t
 
     @property
     def mH(self) -> Tensor:
         """The conjugate transpose of a batch of matrices."""
-        if self._meta.ndim == 0:
+        if self._tab_meta.ndim == 0:
             return self.conj()
-        if self._meta.ndim < 2:
+        if self._tab_meta.ndim < 2:
             raise RuntimeError(
-                f"tensor.mH is only supported on matrices or batches of matrices. Got {self._meta.ndim}-D tensor."
+                f"tensor.mH is only supported on matrices or batches of matrices. Got {self._tab_meta.ndim}-D tensor."
             )
         t = self.transpose(-2, -1)
-        return t.conj() if self._meta.dtype.is_complex else t
+        return t.conj() if self._tab_meta.dtype.is_complex else t
 
     @property
     def real(self) -> Tensor:
         """The real parts, as a view."""
-        if not self._meta.dtype.is_complex:
+        if not self._tab_meta.dtype.is_complex:
             return self
         return _lazy.core_views.pairs(self, 0).select(-1, 0)
 
@@ -511,7 +514,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @property
     def imag(self) -> Tensor:
         """The imaginary parts, as a view. RuntimeError for a tensor that is not complex."""
-        if not self._meta.dtype.is_complex:
+        if not self._tab_meta.dtype.is_complex:
             raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
         return _lazy.core_views.pairs(self, 1).select(-1, 1)
 
@@ -540,20 +543,20 @@ def _check_grad(t: Tensor, g: Any) -> None:
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(g).__name__}")
     if g is t:
         raise RuntimeError("can't assign Variable as its own grad")
-    if g._meta.dtype is not t._meta.dtype:
+    if g._tab_meta.dtype is not t._tab_meta.dtype:
         raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{dtypes.CXX_NAMES[g._meta.dtype.name]}' to a tensor with grad_dtype "
-            f"'{dtypes.TYPE_NAMES[t._meta.dtype.name]}'. The gradient must match the tensor's grad_dtype (defaults to the "
+            f"attempting to assign a gradient with dtype '{dtypes.CXX_NAMES[g._tab_meta.dtype.name]}' to a tensor with grad_dtype "
+            f"'{dtypes.TYPE_NAMES[t._tab_meta.dtype.name]}'. The gradient must match the tensor's grad_dtype (defaults to the "
             "tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. "
             "Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that "
             "assume they match."
         )
-    if g._meta.device.number != t._meta.device.number:
+    if g._tab_meta.device.number != t._tab_meta.device.number:
         raise RuntimeError(
             f"attempting to assign a gradient with device type '{g.device.type}' to a tensor with device type "
             f"'{t.device.type}'. Please ensure that the gradient and the tensor are on the same device"
         )
-    if g._meta.shape != t._meta.shape:
+    if g._tab_meta.shape != t._tab_meta.shape:
         raise RuntimeError(
             f"attempting to assign a gradient of size '{list(g.shape)}' to a tensor of size '{list(t.shape)}'. "
             "Please ensure that the gradient and the tensor are the same size"

@@ -26,13 +26,13 @@ share_queue(_devices.cuda, _devices.webgpu)
 class TensorBase:
     """The properties of a tensor: size and strides, type, device, memory. What it consists of is in the instance's own dict."""
 
-    _storage: Storage
-    _meta: Meta
+    _tab_storage: Storage
+    _tab_meta: Meta
 
     @property
     def shape(self) -> Size:
         """Its size along each dimension."""
-        return self._meta.shape
+        return self._tab_meta.shape
 
     @shape.setter
     def shape(self, value: Any) -> None:
@@ -41,17 +41,17 @@ class TensorBase:
     @property
     def dtype(self) -> dtypes.dtype:
         """The type of its elements."""
-        return self._meta.dtype
+        return self._tab_meta.dtype
 
     @property
     def device(self) -> Any:
         """Where it lies."""
-        return self._meta.device.public
+        return self._tab_meta.device.public
 
     @property
     def ndim(self) -> int:
         """How many dimensions it has."""
-        return self._meta.ndim
+        return self._tab_meta.ndim
 
     @property
     def layout(self) -> Any:
@@ -61,24 +61,24 @@ class TensorBase:
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size along one dimension. IndexError for a dimension out of range."""
         if dim is None:
-            return self._meta.shape
-        return self._meta.shape[wrap_dim(dim, self._meta.ndim)]
+            return self._tab_meta.shape
+        return self._tab_meta.shape[wrap_dim(dim, self._tab_meta.ndim)]
 
     def stride(self, dim: int | None = None) -> Any:
         """The strides in elements, or that of one dimension."""
         if dim is None:
-            return self._meta.strides
-        return self._meta.strides[wrap_dim(dim, self._meta.ndim)]
+            return self._tab_meta.strides
+        return self._tab_meta.strides[wrap_dim(dim, self._tab_meta.ndim)]
 
     def dim(self) -> int:
         """How many dimensions it has."""
-        return self._meta.ndim
+        return self._tab_meta.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
         """How many elements it has."""
-        return self._meta.numel
+        return self._tab_meta.numel
 
     nelement = numel
 
@@ -86,59 +86,63 @@ class TensorBase:
         """Where in its storage it begins, in elements."""
         if STATE.held is not None:
             STATE.held.asked = True
-        return self._meta.offset
+        return self._tab_meta.offset
 
     def element_size(self) -> int:
         """Bytes of an element."""
-        return self._meta.dtype.itemsize
+        return self._tab_meta.dtype.itemsize
 
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return self._meta.dtype.itemsize
+        return self._tab_meta.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of all its elements."""
-        return self._meta.numel * self._meta.dtype.itemsize
+        return self._tab_meta.numel * self._tab_meta.dtype.itemsize
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the strides are those of a new tensor of this shape in `memory_format` (default: row-major)."""
-        return self._meta.contiguous if memory_format is None else _lazy.layout.is_contiguous(self._meta, memory_format)
+        return (
+            self._tab_meta.contiguous
+            if memory_format is None
+            else _lazy.layout.is_contiguous(self._tab_meta, memory_format)
+        )
 
     def is_floating_point(self) -> bool:
-        return self._meta.dtype.is_floating_point
+        return self._tab_meta.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        return self._meta.dtype.is_complex
+        return self._tab_meta.dtype.is_complex
 
     def is_signed(self) -> bool:
-        return self._meta.dtype.is_signed
+        return self._tab_meta.dtype.is_signed
 
     def is_conj(self) -> bool:
         """Whether it shows the conjugates of what its storage holds."""
-        return bool(self._meta.mark & CONJ)
+        return bool(self._tab_meta.mark & CONJ)
 
     def is_neg(self) -> bool:
         """Whether it shows the negatives of what its storage holds."""
-        return bool(self._meta.mark & NEG)
+        return bool(self._tab_meta.mark & NEG)
 
     def is_same_size(self, other: TensorBase) -> bool:
-        return self._meta.shape == other._meta.shape
+        return self._tab_meta.shape == other._tab_meta.shape
 
     def is_set_to(self, tensor: TensorBase) -> bool:
         """Whether both are the same view of the same storage."""
-        return self._storage.root is tensor._storage.root and self._meta is tensor._meta
+        return self._tab_storage.root is tensor._tab_storage.root and self._tab_meta is tensor._tab_meta
 
     def is_pinned(self, device: Any = None) -> bool:
-        return getattr(self, "_pinned", False)
+        return getattr(self, "_tab_pinned", False)
 
     def is_shared(self) -> bool:
         return False
 
     def pin_memory(self, device: Any = None) -> Self:
         """Itself: uploads need no pinned memory here."""
-        self._pinned = True
+        self._tab_pinned = True
         return self
 
     def record_stream(self, stream: Any) -> None:
@@ -150,29 +154,29 @@ class TensorBase:
 
     @property
     def is_cpu(self) -> bool:
-        return self._meta.device.type == "cpu"
+        return self._tab_meta.device.type == "cpu"
 
     @property
     def is_meta(self) -> bool:
         """Whether it has no values."""
-        return self._meta.device.type == "meta"
+        return self._tab_meta.device.type == "meta"
 
     @property
     def is_cuda(self) -> bool:
         """Whether scripts that ask for CUDA should take it for a CUDA tensor: after `install()`, on webgpu."""
-        return self._meta.device.type == "webgpu" and _devices._cuda_alias
+        return self._tab_meta.device.type == "webgpu" and _devices._cuda_alias
 
     is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = is_mps = is_xpu = is_xla = False
 
     def get_device(self) -> int:
         """0 on webgpu, -1 on cpu."""
-        return -1 if self._meta.device.type == "cpu" else 0
+        return -1 if self._tab_meta.device.type == "cpu" else 0
 
     def data_ptr(self) -> int:
         """A number that says where the first element lies: equal for equal places, apart for different storages."""
         if STATE.held is not None:
             STATE.held.asked = True
-        return self._storage.root.address + self._meta.offset * self._meta.dtype.itemsize
+        return self._tab_storage.root.address + self._tab_meta.offset * self._tab_meta.dtype.itemsize
 
     @property
     def _cdata(self) -> int:
@@ -181,7 +185,7 @@ class TensorBase:
 
     def untyped_storage(self) -> UntypedStorage:
         """The memory that the tensor and its views share."""
-        return UntypedStorage.of(self._storage)
+        return UntypedStorage.of(self._tab_storage)
 
     def storage(self) -> TypedStorage:
         """The memory as numbers of this type. Deprecated: use `untyped_storage`."""
@@ -189,13 +193,13 @@ class TensorBase:
         return self._typed_storage()
 
     def _typed_storage(self) -> TypedStorage:
-        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._meta.dtype)
+        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._tab_meta.dtype)
 
 
 #: (tensor) -> its own dict, of which `Tensor.__dict__` shows a part
 inside: Callable[[Any], dict[str, Any]] = TensorBase.__dict__["__dict__"].__get__
 #: the names in it that have no default in the class
-INSIDE = ("_storage", "_meta", "_accumulator")
+INSIDE = ("_tab_storage", "_tab_meta", "_tab_accumulator")
 
 
 class Attributes(dict[str, Any]):

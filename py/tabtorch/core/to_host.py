@@ -19,24 +19,24 @@ from tabtorch.ops.machinery.registry import register
 
 def _source(t: Tensor) -> tuple[graph.Node, int, int]:
     """The node, and offset and length in bytes, of the elements row by row."""
-    m = t._meta
+    m = t._tab_meta
     size = m.dtype.itemsize
-    if not m.contiguous or m.mark or t._storage.node.inst.out.dtype is not m.dtype:
+    if not m.contiguous or m.mark or t._tab_storage.node.inst.out.dtype is not m.dtype:
         t = _lazy.convert.converted(t.detach(), m.shape, m.dtype)
-        return t._storage.node, 0, m.numel * size
-    return t._storage.node, m.offset * size, m.numel * size
+        return t._tab_storage.node, 0, m.numel * size
+    return t._tab_storage.node, m.offset * size, m.numel * size
 
 
 def memory_of(t: Tensor) -> tuple[graph.Buffer, int, tuple[int, ...]]:
     """Where the elements lie, without a copy if that can be: the buffer, and offset and strides in elements."""
-    m = t._meta
-    if m.mark or t._storage.node.inst.out.dtype is not m.dtype:
+    m = t._tab_meta
+    if m.mark or t._tab_storage.node.inst.out.dtype is not m.dtype:
         t = _lazy.convert.converted(t.detach(), m.shape, m.dtype)
-        m = t._meta
+        m = t._tab_meta
     if STATE.held is not None:
         STATE.held.read()
     graph.bridge()  # first: if the last one has died, this is where its buffers are found to be gone
-    b = graph.buffer_of(t._storage.node)
+    b = graph.buffer_of(t._tab_storage.node)
     if not b.id:
         raise graph.lost()
     return b, m.offset, m.strides
@@ -121,8 +121,8 @@ def _known(node: graph.Node, depth: int = 4) -> Any:
 
 def _flat(t: Tensor) -> list[Any]:
     """The elements row by row, as Python numbers. Waits for the device unless they are known: nodes never change."""
-    m = t._meta
-    node = t._storage.node
+    m = t._tab_meta
+    node = t._tab_storage.node
     out = node.inst.out
     if not m.contiguous or m.mark or out.dtype is not m.dtype:
         return decode(to_bytes(t), m.dtype)
@@ -150,7 +150,7 @@ def _nest(flat: list[Any], shape: tuple[int, ...]) -> Any:
 @register("item", method=True, torch=False)
 def item(self: Tensor) -> Any:
     """The one element as a Python number. Waits for the device. RuntimeError for another number of elements."""
-    n = self._meta.numel
+    n = self._tab_meta.numel
     if n != 1:
         raise RuntimeError(f"a Tensor with {n} elements cannot be converted to Scalar")
     if self.is_meta:
@@ -161,7 +161,7 @@ def item(self: Tensor) -> Any:
 @register("tolist", method=True, torch=False)
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers (a number for a 0-dimensional tensor). Waits for the device."""
-    return _nest(_flat(self), self._meta.shape)
+    return _nest(_flat(self), self._tab_meta.shape)
 
 
 def tolists(tensors: list[Tensor]) -> list[list[Any]]:
@@ -169,13 +169,13 @@ def tolists(tensors: list[Tensor]) -> list[list[Any]]:
     if STATE.held is not None:
         STATE.held.read()
     found = graph.read_many([_source(t) for t in tensors])
-    return [decode(bytes(data), t._meta.dtype) for data, t in zip(found, tensors, strict=True)]
+    return [decode(bytes(data), t._tab_meta.dtype) for data, t in zip(found, tensors, strict=True)]
 
 
 @register("read", method=True, torch=False)
 async def read(self: Tensor) -> Any:
     """`await t.read()`: what `tolist()` gives, without ever blocking; works in every browser."""
-    return _nest(decode(await to_bytes_async(self), self._meta.dtype), self._meta.shape)
+    return _nest(decode(await to_bytes_async(self), self._tab_meta.dtype), self._tab_meta.shape)
 
 
 @register("numpy", method=True, torch=False)
@@ -200,17 +200,17 @@ def to_numpy(t: Tensor, force: bool) -> Any:
     if t.requires_grad and not force and STATE.enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     for name, method, mark in (("conjugate", "resolve_conj", CONJ), ("negative", "resolve_neg", NEG)):
-        if t._meta.mark & mark and not force:
+        if t._tab_meta.mark & mark and not force:
             raise RuntimeError(
                 f"Can't call numpy() on Tensor that has {name} bit set. Use tensor.{method}().numpy() instead."
             )
-    if t._meta.dtype is dtypes.bfloat16:
+    if t._tab_meta.dtype is dtypes.bfloat16:
         raise TypeError("Got unsupported ScalarType BFloat16")
     try:
         import numpy
     except ImportError as e:
         raise RuntimeError("Numpy is not available") from e
-    return numpy.frombuffer(bytearray(to_bytes(t)), dtype=t._meta.dtype.name).reshape(tuple(t._meta.shape))
+    return numpy.frombuffer(bytearray(to_bytes(t)), dtype=t._tab_meta.dtype.name).reshape(tuple(t._tab_meta.shape))
 
 
 def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
@@ -226,19 +226,19 @@ def deepcopy(t: Tensor, memo: dict[int, Any]) -> Any:
             "were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
-    root = t._storage.root
+    root = t._tab_storage.root
     storage = memo.get(id(root))
     if storage is None:
         storage = memo[id(root)] = _lazy.storage.Storage(root.node)  # values never change: sharing one is copying it
     new = object.__new__(type(t))
-    new._storage = storage
-    new._meta = t._meta
-    if t._meta.mark:  # as PyTorch: such a view is copied by itself
+    new._tab_storage = storage
+    new._tab_meta = t._tab_meta
+    if t._tab_meta.mark:  # as PyTorch: such a view is copied by itself
         alone = t.detach().clone()
-        new._storage, new._meta = alone._storage, alone._meta
+        new._tab_storage, new._tab_meta = alone._tab_storage, alone._tab_meta
     memo[id(t)] = new
-    if t._rg:
-        new._rg = True
+    if t._tab_requires_grad:
+        new._tab_requires_grad = True
     own = inside(new)
     for name, value in t.__dict__.items():
         own[name] = copy.deepcopy(value, memo)

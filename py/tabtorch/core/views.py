@@ -25,7 +25,7 @@ from tabtorch.ops.machinery.registry import register
 
 def _view(x: Tensor, m: Meta, name: str, backward: Callable[..., Any], *args: Any) -> Tensor:
     """The view `m` of `x`; its gradient is `backward(g, *args)`."""
-    if args and x._rg:
+    if args and x._tab_requires_grad:
         return track(x, m, name, lambda g: backward(g, *args))
     return track(x, m, name, backward)
 
@@ -36,7 +36,7 @@ def refreshed(x: Tensor) -> Meta:
     Asked for where a tensor is stale only: a call more is a tenth of what a view costs."""
     if STATE.grad:
         refresh(x)
-    return x._meta
+    return x._tab_meta
 
 
 def _reshape_back(g: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -60,22 +60,22 @@ def view(self: Tensor, *shape: Any, **kw: Any) -> Tensor:
             "view() received an invalid combination of arguments - got (), but expected one of:\n * (torch.dtype dtype)\n * "
             "(tuple of ints size)"
         )
-    m = refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._tab_stale else self._tab_meta
     return _view(self, shapes.viewed(m, ints(shape, "view")), "ViewBackward0", _reshape_back, m.shape)
 
 
 def _view_dtype(x: Tensor, dtype: Dtype) -> Tensor:
     """The same bytes as another type: autograd knows nothing of it, as in PyTorch."""
-    t = Tensor._view_of(x, _lazy.reinterpreted.retyped(x._meta, dtype))
-    if t._inference != STATE.inference:
-        t._inference = STATE.inference
-        t._storage = x._storage.untracked()
+    t = Tensor._view_of(x, _lazy.reinterpreted.retyped(x._tab_meta, dtype))
+    if t._tab_inference != STATE.inference:
+        t._tab_inference = STATE.inference
+        t._tab_storage = x._tab_storage.untracked()
     return t
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
     """`view(other.shape)`."""
-    return view(self, other._meta.shape)
+    return view(self, other._tab_meta.shape)
 
 
 def reshape(input: Tensor, *shape: Any, **kw: Any) -> Tensor:
@@ -88,43 +88,43 @@ def reshape(input: Tensor, *shape: Any, **kw: Any) -> Tensor:
 
 
 def _reshape(t: Tensor, shape: tuple[int, ...]) -> Tensor:
-    m = t._meta
+    m = t._tab_meta
     r = shapes.reshaped(m, shape)
     if r is False:
         full = shapes.infer_size(shape, m.numel)
         out = t.clone(memory_format=contiguous_format)
-        r = _view(out, shapes.viewed(out._meta, full), "UnsafeViewBackward0", _reshape_back, m.shape)
+        r = _view(out, shapes.viewed(out._tab_meta, full), "UnsafeViewBackward0", _reshape_back, m.shape)
         r._base = None  # nobody sees what it is a view of
-        out._storage.views = None
+        out._tab_storage.views = None
         return r
     return _view(t, r, "ViewBackward0" if m.contiguous else "ReshapeAliasBackward0", _reshape_back, m.shape)
 
 
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape(other.shape)`."""
-    return _reshape(self, other._meta.shape)
+    return _reshape(self, other._tab_meta.shape)
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions `start_dim` to `end_dim` as one. A 0-d tensor becomes 1-d."""
-    m = input._meta
+    m = input._tab_meta
     shape = shapes.flat_shape(m, start_dim, end_dim)
     return input if shape == m.shape else _reshape(input, shape)
 
 
 def ravel(input: Tensor) -> Tensor:
     """The elements as one dimension."""
-    return view(input.contiguous(), (input._meta.numel,))
+    return view(input.contiguous(), (input._tab_meta.numel,))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dimension `dim` as several, of these sizes (one may be -1)."""
-    return view(input, shapes.unflat_shape(input._meta, dim, ints((sizes,), "unflatten")))
+    return view(input, shapes.unflat_shape(input._tab_meta, dim, ints((sizes,), "unflatten")))
 
 
 def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
     """Without dimensions of size 1: all, or only `dim` (an int, several, or a tuple) where it is one."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     if more:
         dim = (dim, *more)
     elif dim is not None and type(dim) is not int:
@@ -138,7 +138,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", _reshape_back, m.shape)
 
 
@@ -148,7 +148,7 @@ def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tenso
         size = (kw.pop("size"),)
     elif not size:
         raise TypeError('expand() missing 1 required positional arguments: "size"')
-    m = refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._tab_stale else self._tab_meta
     return _view(self, shapes.expanded(m, ints(size, "expand")), "ExpandBackward0", _same)
 
 
@@ -159,7 +159,7 @@ def _same(g: Tensor) -> Tensor:
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand(other.shape)`."""
-    return expand(self, other._meta.shape)
+    return expand(self, other._tab_meta.shape)
 
 
 def broadcast_to(input: Tensor, size: Any = None, shape: Any = None) -> Tensor:
@@ -171,8 +171,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
-    shape = broadcast_shapes(*(t._meta.shape for t in tensors))
-    return tuple(t if t._meta.shape == shape else expand(t, shape) for t in tensors)
+    shape = broadcast_shapes(*(t._tab_meta.shape for t in tensors))
+    return tuple(t if t._tab_meta.shape == shape else expand(t, shape) for t in tensors)
 
 
 def atleast_1d(*tensors: Any) -> Any:
@@ -213,7 +213,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged."""
     if type(dim0) is not int or type(dim1) is not int:
         dim0, dim1 = ints((dim0, dim1), "transpose", "dim")
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return _view(input, shapes.transposed(m, dim0, dim1), "TransposeBackward0", transpose, dim0, dim1)
 
 
@@ -224,7 +224,7 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     elif not dims:
         raise TypeError('permute() missing 1 required positional arguments: "dims"')
     order = ints(dims, "permute", "dims")
-    m = shapes.permuted(refreshed(input) if input._stale else input._meta, order)
+    m = shapes.permuted(refreshed(input) if input._tab_stale else input._tab_meta, order)
     inverse = [0] * len(order)
     for k, d in enumerate(order):
         inverse[d] = k
@@ -233,28 +233,28 @@ def permute(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 
 def t(input: Tensor) -> Tensor:
     """A matrix transposed; a vector or 0-d tensor as it is. Raises RuntimeError for more than 2 dimensions."""
-    n = (refreshed(input) if input._stale else input._meta).ndim
+    n = (refreshed(input) if input._tab_stale else input._tab_meta).ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
-    return _view(input, shapes.transposed(input._meta, 0, -1) if n == 2 else input._meta, "TBackward0", t)
+    return _view(input, shapes.transposed(input._tab_meta, 0, -1) if n == 2 else input._tab_meta, "TBackward0", t)
 
 
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions exchanged, and conjugated."""
-    n = input._meta.ndim
+    n = input._tab_meta.ndim
     if n == 1:
         raise RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")
     if not n:
-        return input.conj() if input._meta.dtype.is_complex else input
+        return input.conj() if input._tab_meta.dtype.is_complex else input
     r = transpose(input, -2, -1)
-    return r.conj() if r._meta.dtype.is_complex else r
+    return r.conj() if r._tab_meta.dtype.is_complex else r
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions `source` moved to the places `destination`; the others keep their order."""
     src, dst = (shapes.one_or_more(d, "movedim") for d in (source, destination))
-    order = shapes.moved(input._meta.ndim, src, dst)
-    return permute(input, order) if order else _view(input, input._meta, "AliasBackward0", _same)
+    order = shapes.moved(input._tab_meta.ndim, src, dst)
+    return permute(input, order) if order else _view(input, input._tab_meta, "AliasBackward0", _same)
 
 
 # ---- parts
@@ -263,7 +263,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Slice number `index` along `dim`, without that dimension."""
     i = index if type(index) is int else as_int(index)
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return track(input, shapes.selected(m, dim, i), "SelectBackward0", _embedding(m, dim, i, None, 1))
 
 
@@ -284,18 +284,18 @@ def _embedding(m: Meta, dim: int, start: int, length: int | None, step: int) -> 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` elements from `start` along `dim`."""
-    if isinstance(start, Tensor) and (start._meta.ndim or start._meta.dtype.category != 1):
+    if isinstance(start, Tensor) and (start._tab_meta.ndim or start._tab_meta.dtype.category != 1):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     at = start if type(start) is int else as_int(start)
     if type(length) is not int:
         length = as_int(length)
-    m = input._meta
+    m = input._tab_meta
     return track(input, shapes.narrowed(m, dim, at, length), "SliceBackward0", _embedding(m, dim, at, length, 1))
 
 
 def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | None = None, step: int = 1) -> Tensor:
     """`input[..., start:stop:step, ...]` along one dimension."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     out = shapes.sliced(m, dim, start, stop, step)
     d = wrap_dim(dim, m.ndim)
     a, n = shapes.slice_bounds(m.shape[d], start, stop, step)
@@ -304,7 +304,7 @@ def slice_along(input: Tensor, dim: int, start: int | None = None, stop: int | N
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` along `dimension`, `step` apart, as a new last dimension."""
-    m = refreshed(self) if self._stale else self._meta
+    m = refreshed(self) if self._tab_stale else self._tab_meta
     dimension, size, step = ints((dimension, size, step), "unfold", "dimension")
     out = shapes.unfolded(m, dimension, size, step)
 
@@ -320,7 +320,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of dimensions `dim1` and `dim2`, as the last dimension."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     offset, dim1, dim2 = ints((offset, dim1, dim2), "diagonal", "offset")
     out = shapes.diagonal_of(m, offset, dim1, dim2)
     return _view(input, out, "DiagonalBackward0", _put_diagonal, m.shape, offset, dim1, dim2)
@@ -332,8 +332,8 @@ def _put_diagonal(g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any view of the storage. Raises RuntimeError where it would reach past the storage's end."""
-    m = refreshed(input) if input._stale else input._meta
-    node = input._storage.node.inst.out
+    m = refreshed(input) if input._tab_stale else input._tab_meta
+    node = input._tab_storage.node.inst.out
     nbytes = node.numel * node.dtype.itemsize
     size, stride = ints((size,), "as_strided"), ints((stride,), "as_strided", "stride")
     out = shapes.restrided(m, nbytes, size, stride, storage_offset)
@@ -363,33 +363,33 @@ def overlaps(m: Meta) -> bool:
 
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate, as a view; a real tensor is given back as it is."""
-    if not input._meta.dtype.is_complex:
+    if not input._tab_meta.dtype.is_complex:
         return input
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return _view(input, m.marked(m.mark ^ CONJ), "ConjBackward0", conj)
 
 
 def neg_view(input: Tensor) -> Tensor:
     """The negative, as a view."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return _view(input, m.marked(m.mark ^ NEG), "NegViewBackward0", lambda g: -g)
 
 
 def resolve_conj(input: Tensor) -> Tensor:
     """A copy of a view that shows conjugates; other tensors are given back as they are."""
-    return input.clone() if input._meta.mark & CONJ else input
+    return input.clone() if input._tab_meta.mark & CONJ else input
 
 
 def resolve_neg(input: Tensor) -> Tensor:
     """A copy of a view that shows negatives; other tensors are given back as they are."""
-    return input.clone() if input._meta.mark & NEG else input
+    return input.clone() if input._tab_meta.mark & NEG else input
 
 
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor as pairs of real numbers: a new last dimension of size 2."""
     return _view(
         input,
-        _lazy.reinterpreted.complex_as_real(refreshed(input) if input._stale else input._meta),
+        _lazy.reinterpreted.complex_as_real(refreshed(input) if input._tab_stale else input._tab_meta),
         "ViewAsRealBackward0",
         lambda g: view_as_complex(g.contiguous()),
     )
@@ -397,7 +397,7 @@ def view_as_real(input: Tensor) -> Tensor:
 
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers (last dimension of size 2) as complex ones."""
-    m = refreshed(input) if input._stale else input._meta
+    m = refreshed(input) if input._tab_stale else input._tab_meta
     return _view(
         input, _lazy.reinterpreted.real_as_complex(m), "ViewAsComplexBackward0", lambda g: view_as_real(resolve_conj(g))
     )
@@ -405,32 +405,32 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 def pairs(z: Tensor, part: int) -> Tensor:
     """A view of a complex tensor as pairs of real numbers, for one part of them; a conjugate has the parts of what it is of."""
-    if not z._meta.mark & CONJ:
+    if not z._tab_meta.mark & CONJ:
         return view_as_real(z)
     return neg_view(view_as_real(conj(z))) if part else view_as_real(conj(z))
 
 
 def real(input: Tensor) -> Tensor:
     """The real part, a view; a real tensor is its own."""
-    return _part(input, 0) if input._meta.dtype.is_complex else input
+    return _part(input, 0) if input._tab_meta.dtype.is_complex else input
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, a view. Raises RuntimeError for a real tensor."""
-    if not input._meta.dtype.is_complex:
+    if not input._tab_meta.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return _part(input, 1)
 
 
 def _part(z: Tensor, part: int) -> Tensor:
-    if z._meta.mark & CONJ:
+    if z._tab_meta.mark & CONJ:
         return select(pairs(z, part), -1, part)
 
     def backward(g: Tensor) -> Tensor:
         zero = g.new_zeros(()).expand(g.shape)
         return view_as_complex(_lazy.joining.stack([zero, g] if part else [g, zero], -1))
 
-    return _view(z, _lazy.reinterpreted.part_of_complex(z._meta, part), "SelectBackward0", backward)
+    return _view(z, _lazy.reinterpreted.part_of_complex(z._tab_meta, part), "SelectBackward0", backward)
 
 
 register("view", view, method=True, torch=False)

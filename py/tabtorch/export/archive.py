@@ -157,7 +157,7 @@ class _Making:
         node = reserve(numel, dtype, self.places.device("cpu", dtype))
         self.spans.append(Span(node, record.header, path, record))
         t: Tensor = object.__new__(Tensor)
-        t._storage = Storage(node)
-        t._meta = contiguous_meta((numel,), dtype, node.inst.out.device)
+        t._tab_storage = Storage(node)
+        t._tab_meta = contiguous_meta((numel,), dtype, node.inst.out.device)
         self.flat[path] = t
         return t

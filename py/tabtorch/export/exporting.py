@@ -183,26 +183,26 @@ class _Sized:
             given[0] = True
         for i, by_dim in self.shapes.items():
             t = self.leaves[i]
-            m, node = t._meta, t._storage.node
+            m, node = t._tab_meta, t._tab_storage.node
             shape = tuple([by_dim.get(d, n) for d, n in enumerate(m.shape)])
             shown = symbolic_meta(shape, contiguous_strides(shape), 0, m.dtype, m.device, m.mark)
             self.before.append((t, m, shown, node, node.inst))
             twin = copy(node.inst)
             twin.out, twin.concrete, twin.structure = shown, node.inst, None
             node.inst = twin
-            t._meta = shown
+            t._tab_meta = shown
         return self
 
     def __exit__(self, *exc: Any) -> None:
         for t, m, shown, node, own in reversed(self.before):  # equal inputs can be one node
-            t._meta = m if t._meta is shown else concrete_meta(t._meta)
+            t._tab_meta = m if t._tab_meta is shown else concrete_meta(t._tab_meta)
             node.inst = own
 
 
 def _copied(t: Tensor) -> Tensor:
     """A tensor of the same values that may be written to, in a memory of its own."""
     made = t.detach().contiguous().clone()
-    made._storage.node  # noqa: B018
+    made._tab_storage.node  # noqa: B018
     return made.requires_grad_() if t.requires_grad else made
 
 

@@ -110,7 +110,7 @@ def _increment(size: int, randomness: str) -> None:
 def _decrement() -> None:
     level = _opened()[-1]
     for x, dim, t, version in level.given:
-        if t._storage.version != version:
+        if t._tab_storage.version != version:
             x.copy_(leave(t, level, dim))
     level.__exit__()
 
@@ -118,7 +118,7 @@ def _decrement() -> None:
 def _add(x: Any, dim: int, number: int) -> Any:
     level, dim = _opened()[number - 1], dim % x.dim()
     t = enter(x, level, dim)
-    level.given.append((x, dim, t, t._storage.version))
+    level.given.append((x, dim, t, t._tab_storage.version))
     return t
 
 

@@ -137,9 +137,11 @@ class Tracer(TorchFunctionMode):
     def meta(self, t: Tensor) -> dict[str, Any]:
         if t.dtype not in _NUMBERS:
             self.refuse(f"tensors of {t.dtype}")
-        m = t._meta
+        m = t._tab_meta
         return {
-            "dtype": _NUMBERS[m.dtype], "requires_grad": bool(t._rg and t._fn is None), "device": {"type": "cpu", "index": None},
+            "dtype": _NUMBERS[m.dtype],
+            "requires_grad": bool(t._tab_requires_grad and t._tab_grad_fn is None),
+            "device": {"type": "cpu", "index": None},
             "sizes": [self._size(n) for n in m.shape], "strides": [self._size(n) for n in m.strides],
             "storage_offset": {"as_int": 0}, "layout": STRIDED,
         }  # fmt: skip
@@ -153,7 +155,7 @@ class Tracer(TorchFunctionMode):
         """The name of a tensor; of one that was there before it is a constant of the program."""
         name = self._names.get(id(t))
         if name is None:
-            if id(t) not in self._free and t._storage.node.buf is None:
+            if id(t) not in self._free and t._tab_storage.node.buf is None:
                 self.refuse("a tensor that was computed by no public function")
             target = f"lifted_tensor_{len(self.constants)}"
             name = self.fresh("c_" + target)
@@ -323,7 +325,7 @@ class Tracer(TorchFunctionMode):
 
     def _unaccounted(self, tensors: Sequence[Tensor]) -> list[int]:
         """Of each tensor how often it was written to by no node."""
-        return [t._storage.version - self._written.get(id(t._storage), 0) for t in tensors]
+        return [t._tab_storage.version - self._written.get(id(t._tab_storage), 0) for t in tensors]
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """A call of ATen's operator of that name."""
@@ -343,7 +345,7 @@ class Tracer(TorchFunctionMode):
         if writes and isinstance(first, Tensor) and not self.knows(first):
             self.refuse(f"{schema.name!r}, which writes to a constant")
         for t in _tensors(list(bound.values())):
-            if not self.knows(t) and id(t) not in self._free and t._storage.node.buf is None:
+            if not self.knows(t) and id(t) not in self._free and t._tab_storage.node.buf is None:
                 self.refuse(f"{schema.name!r} of a tensor that was computed by no public function")
         operands = {k: self.operand(v) for k, v in bound.items()}
         before = dict(self.trace.guards)
@@ -364,9 +366,9 @@ class Tracer(TorchFunctionMode):
                     del self.trace.guards[key]
         if not writes and schema.name not in _WRITERS and self._unaccounted(given) != versions:
             self.refuse(f"{schema.name!r}, which writes to a tensor")
-        for t, old in {id(t._storage): (t, v) for t, v in zip(given, versions)}.values():
+        for t, old in {id(t._tab_storage): (t, v) for t, v in zip(given, versions)}.values():
             (now,) = self._unaccounted([t])
-            self._written[id(t._storage)] = self._written.get(id(t._storage), 0) + now - old
+            self._written[id(t._tab_storage)] = self._written.get(id(t._tab_storage), 0) + now - old
         if not writes and isinstance(result, Tensor) and any(result is t for t in given):
             return result
         names = {p.name for p in schema.parameters}

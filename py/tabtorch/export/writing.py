@@ -229,7 +229,7 @@ def _tensors(kind: str, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], 
     seen: dict[Any, str] = {}
     for name, t in tensors.items():
         dense = t.detach().contiguous()
-        key = (id(t._storage.root), t._meta.offset, tuple(t.shape), tuple(t.stride()), t.dtype)
+        key = (id(t._tab_storage.root), t._tab_meta.offset, tuple(t.shape), tuple(t.stride()), t.dtype)
         path = seen.get(key)
         if path is None:
             path = seen[key] = f"{kind}_{len(seen)}"
@@ -276,7 +276,7 @@ def _write(ep: Any, write: Any, text: bytes, sample: bytes, extra: Mapping[str, 
     archive = zip_archive.Writer(write, "archive")
     for kind, stem, tensors in (("weights", "weight", ep.state_dict), ("constants", "tensor", ep.constants)):
         config, records = _tensors(stem, tensors)
-        wholes = [(t._storage.node, 0, t.untyped_storage().nbytes()) for _, t in records]
+        wholes = [(t._tab_storage.node, 0, t.untyped_storage().nbytes()) for _, t in records]
         for (path, _), data in zip(records, read_back(wholes)):
             archive.record(f"data/{kind}/{path}", data)
         archive.record(f"data/{kind}/model_{kind}_config.json", json.dumps(config).encode())

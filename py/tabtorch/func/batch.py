@@ -176,7 +176,7 @@ def level_of(n: Node) -> Level | None:
 
 
 def is_batched(t: Tensor) -> bool:
-    return level_of(t._storage.node) is not None
+    return level_of(t._tab_storage.node) is not None
 
 
 def _above(a: Level, b: Level) -> bool:
@@ -465,7 +465,7 @@ def unwrap_level(n: Node, level: Level) -> bool:
 
 def shown(t: Tensor) -> str:
     """A batched tensor as PyTorch prints it."""
-    level: Any = level_of(t._storage.node)
+    level: Any = level_of(t._tab_storage.node)
     inside = repr(leave(t.detach(), level)).replace("\n", "\n    ")
     return f"BatchedTensor(lvl={level.depth}, bdim=0, value=\n    {inside}\n)"
 
@@ -474,32 +474,32 @@ def enter(x: Tensor, level: Level, dim: int = 0) -> Tensor:
     """One example of `x` along `dim`. Its gradient is `leave`."""
     moved = x.detach() if dim == 0 else x.detach().movedim(dim, 0)
     if not _lazy.inplace.whole_storage(moved):
-        moved = _lazy.convert.converted(moved, moved._meta.shape, moved._meta.dtype)
-    m = moved._meta
+        moved = _lazy.convert.converted(moved, moved._tab_meta.shape, moved._tab_meta.dtype)
+    m = moved._tab_meta
     one = contiguous_meta(m.shape[1:], m.dtype, m.device)
-    t = Tensor._wrap(wrap(moved._storage.node, level, one), one)
-    if x._rg:
+    t = Tensor._wrap(wrap(moved._tab_storage.node, level, one), one)
+    if x._tab_requires_grad:
         record("BatchBackward0", (x,), t, lambda g: leave(g, level, dim))
     return t
 
 
 def leave(t: Tensor, level: Level, dim: int = 0) -> Tensor:
     """All examples of `t`, along a new dimension `dim`. Its gradient is `enter`."""
-    node = t._storage.node
+    node = t._tab_storage.node
     values = unwrap(node, level)
     if values is None:
         values = spread(node, level.size)
-        if t._rg:  # gradients that come back are those of examples, until they leave the level
+        if t._tab_requires_grad:  # gradients that come back are those of examples, until they leave the level
             t = record_same(t, example_of(level, values, node.inst.out))
-    all_ = Tensor._wrap(values, shifted(t._meta, level.size, node))
+    all_ = Tensor._wrap(values, shifted(t._tab_meta, level.size, node))
     r = all_
-    if t._rg:
+    if t._tab_requires_grad:
         record("UnbatchBackward0", (t,), r, lambda g: enter(g, level))
     return r.movedim(0, dim) if dim else r
 
 
 def record_same(t: Tensor, node: Node) -> Tensor:
-    r = Tensor._wrap(node, t._meta)
+    r = Tensor._wrap(node, t._tab_meta)
     record("ExpandBackward0", (t,), r, lambda g: g)
     return r
 
@@ -511,7 +511,7 @@ def leaving(fn: Any, results: Any) -> Any:
     for k, (e, g) in enumerate(zip(fn.edges, results)):
         if e is None or not isinstance(g, Tensor):
             continue
-        b: Any = g._storage.node.buf
+        b: Any = g._tab_storage.node.buf
         if type(b) is not Batch:
             continue
         seq = -1 if e.edge_kind == LEAF else e.fn.seq
@@ -526,11 +526,16 @@ def leaving(fn: Any, results: Any) -> Any:
 
 def _summed_product(g: Tensor, level: Level) -> Tensor | None:
     """The sum over the examples of a product that has not run yet: the batch becomes one of the dimensions that it sums over."""
-    b: Any = g._storage.node.buf
+    b: Any = g._tab_storage.node.buf
     n = b.node
-    if b.level is not level or n.buf is not None or not isinstance(n.inst.op, Contract) or (STATE.grad and g._rg):
+    if (
+        b.level is not level
+        or n.buf is not None
+        or not isinstance(n.inst.op, Contract)
+        or (STATE.grad and g._tab_requires_grad)
+    ):
         return None
-    return Tensor._wrap(emit(_summed(n.inst), (*n.srcs,)), g._meta)
+    return Tensor._wrap(emit(_summed(n.inst), (*n.srcs,)), g._tab_meta)
 
 
 @lru_cache(5_000)

@@ -49,11 +49,11 @@ def one_by_one(n: Node, level: Level) -> Node:
 
 def on_host(f: Any, tensors: Any, order: str) -> Any:
     """`ops.host_arrays.host` of batched tensors: one read, `f` of each example's arrays, one upload. None: none is batched."""
-    found = [n for n in (level_of(t._storage.node) for t in tensors) if n is not None]
+    found = [n for n in (level_of(t._tab_storage.node) for t in tensors) if n is not None]
     if not found:
         return None
     level = max(found, key=lambda x: x.start)
-    mine = [level_of(t._storage.node) is level for t in tensors]
+    mine = [level_of(t._tab_storage.node) is level for t in tensors]
 
     def every(*arrays: Any) -> Any:
         np = _lazy.host_arrays.numpy()

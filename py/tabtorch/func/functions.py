@@ -29,7 +29,7 @@ def apply(cls: Any, args: tuple[Any, ...]) -> Any:
         )
     flat, spec = pytree.tree_flatten(args)
     tensors = [t for t in flat if isinstance(t, Tensor)]
-    own = [level for level in STATE.levels if any(unwrap_level(t._storage.node, level) for t in tensors)]
+    own = [level for level in STATE.levels if any(unwrap_level(t._tab_storage.node, level) for t in tensors)]
     if not own:
         return NotImplemented
     overridden = cls.vmap is not Function.vmap
@@ -47,7 +47,10 @@ def apply(cls: Any, args: tuple[Any, ...]) -> Any:
             f"vmap staticmethod or set generate_vmap_rule=True. {_MORE}"
         )
     level = own[-1]
-    dims = [0 if isinstance(t, Tensor) and (t._rg or unwrap_level(t._storage.node, level)) else None for t in flat]
+    dims = [
+        0 if isinstance(t, Tensor) and (t._tab_requires_grad or unwrap_level(t._tab_storage.node, level)) else None
+        for t in flat
+    ]
     every = [t if d is None else leave(t, level) for t, d in zip(flat, dims)]
     before, STATE.levels = STATE.levels, tuple([x for x in STATE.levels if x is not level])
     try:

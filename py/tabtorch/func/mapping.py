@@ -122,10 +122,10 @@ def _run(
 ) -> Any:
     with Level(size, randomness) as level:
         ones = [x if d is None else enter(x, level, d) for x, d in zip(flat, dims)]
-        written = [(x, d, t, t._storage.version) for x, d, t in zip(flat, dims, ones) if d is not None]
+        written = [(x, d, t, t._tab_storage.version) for x, d, t in zip(flat, dims, ones) if d is not None]
         out = func(*pytree.tree_unflatten(ones, spec), **kwargs)
         for x, d, t, version in written:
-            if t._storage.version != version:  # a write to an example is one to the argument
+            if t._tab_storage.version != version:  # a write to an example is one to the argument
                 x.copy_(leave(t, level, d))
         return _outputs(func, out, out_dims, level)
 
@@ -150,7 +150,7 @@ def _outputs(func: Any, out: Any, out_dims: Any, level: Level) -> Any:
 
 def _output(name: str, t: Any, d: int | None, level: Level) -> Any:
     if d is None:
-        if isinstance(t, Tensor) and unwrap_level(t._storage.node, level):
+        if isinstance(t, Tensor) and unwrap_level(t._tab_storage.node, level):
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return t
     if not isinstance(t, Tensor):

@@ -53,28 +53,28 @@ def track(x: Any, level: Nesting) -> Tensor:
     """An alias of `x` that `level` can take gradients for. Another one stands for its place on the tape: see `place`."""
     if not isinstance(x, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
-    if x._meta.dtype.category < 2:
+    if x._tab_meta.dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
-    t = Tensor._view_of(x, x._meta)
+    t = Tensor._view_of(x, x._tab_meta)
     fn: Any = _new(grad_class("AliasBackward0", Alias))
-    fn.edges = ((x._fn or edge(x)) if x._rg and (level.recorded or STATE.duals) else None,)
-    fn.metas = (x._meta,)
-    fn.outs = x._meta
+    fn.edges = ((x._tab_grad_fn or edge(x)) if x._tab_requires_grad and (level.recorded or STATE.duals) else None,)
+    fn.metas = (x._tab_meta,)
+    fn.outs = x._tab_meta
     fn.level = level
     fn.seq = next_seq()
-    t._rg = True
-    t._fn = fn
+    t._tab_requires_grad = True
+    t._tab_grad_fn = fn
     return t
 
 
 def places(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Stand-ins that keep the tensors' places on the tape, whatever is written to them."""
-    return [t._shallow() for t in tensors]
+    return [t._tab_shallow() for t in tensors]
 
 
 def alive(roots: Iterable[Tensor], own: Nesting | None = None) -> bool:
     """Whether a gradient of one of them could be asked for from outside of `own`."""
-    stack = [t._fn or edge(t) for t in roots if t._rg]
+    stack = [t._tab_grad_fn or edge(t) for t in roots if t._tab_requires_grad]
     seen: set[Any] = set()
     duals: Any = ()
     if STATE.duals:
@@ -104,7 +104,7 @@ def settled(tree: Any, recorded: bool) -> Any:
     recorded = recorded or bool(STATE.duals)
 
     def one(t: Any) -> Any:
-        if not isinstance(t, Tensor) or not t._rg or (t._fn is None and not t._stale):
+        if not isinstance(t, Tensor) or not t._tab_requires_grad or (t._tab_grad_fn is None and not t._tab_stale):
             return t
         return t if recorded and alive((t,)) else t.detach()
 
@@ -117,7 +117,7 @@ def gradients(
     """Gradients of the outputs; zeros where one does not depend on an input."""
     zeros: Any = registry.function("zeros_like")
     given = cotangents if cotangents is not None else [None] * len(outputs)
-    used = [(o, c) for o, c in zip(outputs, given) if o._rg]
+    used = [(o, c) for o, c in zip(outputs, given) if o._tab_requires_grad]
     if not used:
         return [zeros(x.detach()) for x in inputs]
     roots, seeds = zip(*used)

@@ -98,7 +98,7 @@ def vjp_of(func: Function, primals: tuple[Any, ...], argnums: Any, has_aux: bool
         outputs, out_spec = pytree.tree_flatten(out)
         only_tensors(outputs, "vjp(f, *primals)")
         for t in outputs:
-            if t._meta.dtype.category < 2:
+            if t._tab_meta.dtype.category < 2:
                 raise RuntimeError(
                     "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor "
                     f"with dtype {t.dtype}"
@@ -115,7 +115,7 @@ def vjp_of(func: Function, primals: tuple[Any, ...], argnums: Any, has_aux: bool
                 f"cotangents: {pytree.treespec_pprint(given_spec)}, primal output: {pytree.treespec_pprint(out_spec)}"
             )
         recorded = STATE.enabled() or bool(STATE.duals) if create_graph is None else create_graph
-        again = recorded and (lasting or any(isinstance(c, Tensor) and c._rg for c in given))
+        again = recorded and (lasting or any(isinstance(c, Tensor) and c._tab_requires_grad for c in given))
         grads = gradients(outputs, inputs, given, retain_graph, again)
         return settled(pytree.tree_unflatten(grads, spec), again)
 
@@ -145,10 +145,10 @@ def functionalize(func: Function, *, remove: str = "mutations") -> Function:
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
     """What is below a batched tensor: the values of all examples, the innermost batch first. For debugging only."""
-    b: Any = tensor._storage.node.buf
+    b: Any = tensor._tab_storage.node.buf
     while type(b) is Batch:
         tensor = _lazy.batch.leave(tensor.detach(), b.level)
-        b = tensor._storage.node.buf if recurse else None
+        b = tensor._tab_storage.node.buf if recurse else None
     return tensor
 
 

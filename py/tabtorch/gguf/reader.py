@@ -39,8 +39,8 @@ class _Making:
         node = reserve(prod(shape), e.dtype, self.places.device("cpu", e.dtype))
         self.spans.append(Span(node, offset, e.name))
         t: Tensor = object.__new__(Tensor)
-        t._storage = Storage(node)
-        t._meta = contiguous_meta(shape, e.dtype, node.inst.out.device)
+        t._tab_storage = Storage(node)
+        t._tab_meta = contiguous_meta(shape, e.dtype, node.inst.out.device)
         return t
 
     def tensor(self, e: Entry) -> Tensor:

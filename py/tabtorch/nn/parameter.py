@@ -113,7 +113,7 @@ class UninitializedTensorMixin:
     """A tensor whose shape is not known yet: it has a device and a dtype, no values, and no place in any operation."""
 
     cls_to_become: type
-    _rg: bool
+    _tab_requires_grad: bool
     _blank: Tensor
     __torch_function__ = staticmethod(disabled_torch_function)
 
@@ -123,7 +123,7 @@ class UninitializedTensorMixin:
     @classmethod
     def _make(cls, requires_grad, device, dtype):
         self = object.__new__(cls)
-        inside(self).update(_rg=requires_grad, _blank=torch.empty(0, device=device, dtype=dtype))
+        inside(self).update(_tab_requires_grad=requires_grad, _blank=torch.empty(0, device=device, dtype=dtype))
         return self
 
     def materialize(self, shape, device=None, dtype=None):
@@ -143,8 +143,8 @@ class UninitializedTensorMixin:
         )
 
     # what every operation asks for
-    _meta = property(_refuse)
-    _storage = property(_refuse)
+    _tab_meta = property(_refuse)
+    _tab_storage = property(_refuse)
 
     @property
     def shape(self):
@@ -171,21 +171,23 @@ class UninitializedTensorMixin:
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self._rg, self._blank.device, self._blank.dtype)
+            memo[id(self)] = type(self)(self._tab_requires_grad, self._blank.device, self._blank.dtype)
         return memo[id(self)]
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return f"<{type(self).__name__}>"
 
     def __reduce_ex__(self, proto):
-        return type(self), (self._rg,)
+        return type(self), (self._tab_requires_grad,)
 
 
 def _of_blank(name):
     def ask(self, *args, **kwargs):
         r = getattr(self._blank, name)(*args, **kwargs)
         if isinstance(r, Tensor) and isinstance(self, UninitializedBuffer):
-            r = type(self)(self._rg, r.device, r.dtype, self.persistent)  # a module puts it in the buffer's place
+            r = type(self)(
+                self._tab_requires_grad, r.device, r.dtype, self.persistent
+            )  # a module puts it in the buffer's place
         return r
 
     return ask

@@ -180,8 +180,8 @@ def reserved(t: Message, device: Any, offset: int, nbytes: int, spans: list[Span
     node = reserve(count_of(t), dtype, placed(dtype, device))
     spans.append(Span(node, offset, t.name))
     made: Tensor = object.__new__(Tensor)
-    made._storage = Storage(node)
-    made._meta = contiguous_meta(tuple(t.dims), dtype, node.inst.out.device)
+    made._tab_storage = Storage(node)
+    made._tab_meta = contiguous_meta(tuple(t.dims), dtype, node.inst.out.device)
     return made
 
 

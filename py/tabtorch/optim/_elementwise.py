@@ -149,7 +149,7 @@ class Elementwise(Optimizer):
         buckets: dict = {}
         capturable = group.get("capturable")
         for member in members:
-            m = member[0]._meta
+            m = member[0]._tab_meta
             if capturable and m.device.type == "cpu":
                 raise AssertionError(
                     f"If capturable=True, params and state_steps must be on supported devices: {_CAPTURABLE}."
@@ -235,7 +235,7 @@ def functional(cls, name, arguments):
             for key, tensors in lists.items():
                 for i, state in enumerate(states):
                     if key in NUMBERS:
-                        if isinstance(tensors[i]._storage, NumberStorage):
+                        if isinstance(tensors[i]._tab_storage, NumberStorage):
                             set_number({key: tensors[i]}, key, number(state, key))
                         else:
                             tensors[i].fill_(number(state, key))

@@ -27,7 +27,7 @@ def update_all(formula, params, grads, states, settings, batched=False):
     if layout is None or not _may_pack(params, grads, [t for t in states.values() if not _laid(t)]):
         # Those that can be laid flat, and then the others.
         fits = [_may_pack([p], [g], [[t[i]] for t in states.values()]) for i, (p, g) in enumerate(zip(params, grads))]
-        if len({id(p._storage) for p in params}) < len(params) or len(set(fits)) < 2:
+        if len({id(p._tab_storage) for p in params}) < len(params) or len(set(fits)) < 2:
             return _one_by_one(formula, params, grads, states, settings, batched)
         for part in (True, False):
             some = [i for i, fit in enumerate(fits) if fit is part]
@@ -35,14 +35,14 @@ def update_all(formula, params, grads, states, settings, batched=False):
             update_all(formula, [params[i] for i in some], [grads[i] for i in some], chosen, settings, batched)
         return None
     flat = _flat(params)
-    before = flat._storage.node
+    before = flat._tab_storage.node
     seen = _stacked if batched else _as_flat
     own = {name: seen(_flat_state(t), t) for name, t in states.items()}
     formula(seen(flat, params), seen(_flat(grads), grads), **own, **settings)
-    node = flat._storage.node
+    node = flat._tab_storage.node
     if node is not before:
-        for p, window in zip(params, multi.windows(node, [p._meta for p in params]), strict=True):
-            storage = p._storage
+        for p, window in zip(params, multi.windows(node, [p._tab_meta for p in params]), strict=True):
+            storage = p._tab_storage
             storage.node = window
             storage.written()
     return None
@@ -55,8 +55,8 @@ def _as_flat(flat, tensors):
 def _stacked(flat, tensors):
     """A flat buffer of tensors of one shape as one tensor, the first dimension their number."""
     shape = tensors[0].shape
-    strides = (multi.padded(tensors[0]._meta.numel), *contiguous_strides(shape))
-    m = flat._meta
+    strides = (multi.padded(tensors[0]._tab_meta.numel), *contiguous_strides(shape))
+    m = flat._tab_meta
     return Tensor._view_of(flat, meta((len(tensors), *shape), strides, 0, m.dtype, m.device))
 
 
@@ -102,7 +102,7 @@ def fill_all(params, value):
 def _layout(tensors):
     """Where tensors lie in a flat buffer: (the Metas of its views, its own); None where one is not float32, or is empty, or
     does not lie in one piece."""
-    key = tuple([t._meta for t in tensors])
+    key = tuple([t._tab_meta for t in tensors])
     found = _layouts.get(key, key)
     if found is key:
         if len(_layouts) > 1000:
@@ -121,44 +121,44 @@ def _layout(tensors):
 
 def _may_pack(params, grads, states):
     """Whether these are float32 tensors, and the parameters each cover a storage of their own."""
-    metas = [t._meta for tensors in (params, grads, *states) for t in tensors]
+    metas = [t._tab_meta for tensors in (params, grads, *states) for t in tensors]
     return (
         all(m.dtype is torch.float32 and m.numel for m in metas)
-        and all(p._meta.whole and p._storage.node.inst.out.numel == p._meta.numel for p in params)
-        and len({id(p._storage) for p in params}) == len(params)
+        and all(p._tab_meta.whole and p._tab_storage.node.inst.out.numel == p._tab_meta.numel for p in params)
+        and len({id(p._tab_storage) for p in params}) == len(params)
     )
 
 
 def _laid(tensors):
     """Whether these are the views of one flat buffer."""
     layout = _layout(tensors)
-    s = tensors[0]._storage
+    s = tensors[0]._tab_storage
     return (
         layout is not None
         and s.node.inst.out is layout[1]
-        and all(t._storage is s and t._meta is m for t, m in zip(tensors, layout[0], strict=True))
+        and all(t._tab_storage is s and t._tab_meta is m for t, m in zip(tensors, layout[0], strict=True))
     )
 
 
 def _flat(tensors):
     """One flat tensor of these: the one they are windows of, or a new one."""
-    metas = [t._meta for t in tensors]
-    nodes = [t._storage.node for t in tensors]
+    metas = [t._tab_meta for t in tensors]
+    nodes = [t._tab_storage.node for t in tensors]
     node = (all(m.whole for m in metas) and multi.flat_of(nodes, metas)) or multi.pack(nodes, metas)
     return Tensor._wrap(node, node.inst.out)
 
 
 def _flat_state(tensors):
     """The flat tensor whose views these are. Others are packed, and made such views."""
-    node = tensors[0]._storage.node
+    node = tensors[0]._tab_storage.node
     if _laid(tensors):
         return Tensor._view_of(tensors[0], node.inst.out)
-    metas = [t._meta for t in tensors]
-    node = multi.pack([t._storage.node for t in tensors], metas)
+    metas = [t._tab_meta for t in tensors]
+    node = multi.pack([t._tab_storage.node for t in tensors], metas)
     flat = Tensor._wrap(node, node.inst.out)
     at = 0
     for t, m in zip(tensors, metas, strict=True):
-        t._storage = flat._storage
-        t._meta = meta(m.shape, contiguous_strides(m.shape), at, m.dtype, m.device)
+        t._tab_storage = flat._tab_storage
+        t._tab_meta = meta(m.shape, contiguous_strides(m.shape), at, m.dtype, m.device)
         at += multi.padded(m.numel)
     return flat

@@ -53,17 +53,17 @@ def number_tensor(value: float, device: Any) -> Tensor:
     wide = where.type == "cpu" and torch.get_default_dtype() is torch.float64
     m = contiguous_meta((), torch.float64 if wide else torch.float32, where)
     t: Tensor = object.__new__(Tensor)
-    t._storage = NumberStorage(value, m)
-    t._meta = m
+    t._tab_storage = NumberStorage(value, m)
+    t._tab_meta = m
     return t
 
 
 def _adopt(t: Tensor, value: Any) -> None:
     """From now on Python knows the value of this tensor, whose memory nobody else is expected to look at."""
-    version = t._storage.version
-    m = contiguous_meta((), t._meta.dtype, t._meta.device)
-    t._storage, t._meta = NumberStorage(value, m), m
-    t._storage.version = version
+    version = t._tab_storage.version
+    m = contiguous_meta((), t._tab_meta.dtype, t._tab_meta.device)
+    t._tab_storage, t._tab_meta = NumberStorage(value, m), m
+    t._tab_storage.version = version
 
 
 def number(state: dict[str, Any], key: str, device: Any = "cpu") -> Any:
@@ -71,7 +71,7 @@ def number(state: dict[str, Any], key: str, device: Any = "cpu") -> Any:
     t = state[key]
     if not isinstance(t, torch.Tensor):
         state[key] = t = number_tensor(t, device)
-    storage: Any = t._storage
+    storage: Any = t._tab_storage
     if type(storage) is not NumberStorage:
         value = _read(key, t)
         if t.dim() == 0 and t.dtype in (torch.float32, torch.float64):
@@ -91,16 +91,16 @@ def _read(key: str, t: Tensor) -> Any:
 def set_number(state: dict[str, Any], key: str, value: Any) -> None:
     """Gives the tensor of an entry another number, in place."""
     t = state[key]
-    if type(t._storage) is not NumberStorage:
+    if type(t._tab_storage) is not NumberStorage:
         _adopt(t, value)
-    t._storage.box["value"] = value
-    t._storage.written()
+    t._tab_storage.box["value"] = value
+    t._tab_storage.written()
 
 
 def advance(state: dict[str, Any], device: Any = "cpu") -> int:
     """Counts one step; returns the new count."""
     count: int = number(state, "step", device) + 1
-    if type(state["step"]._storage) is NumberStorage:
+    if type(state["step"]._tab_storage) is NumberStorage:
         set_number(state, "step", count)
     else:
         state["step"].fill_(count)

@@ -60,7 +60,7 @@ class ASGD(Elementwise):
     @classmethod
     def _count(cls, state):
         eta = state["eta"]
-        if not isinstance(eta, torch.Tensor) or eta.device.type == "cpu" or isinstance(eta._storage, NumberStorage):
+        if not isinstance(eta, torch.Tensor) or eta.device.type == "cpu" or isinstance(eta._tab_storage, NumberStorage):
             eta = number(state, "eta")
         return advance(state), eta, number(state, "mu")
 

@@ -112,7 +112,7 @@ class AveragedModel(Module):
     def _seen(self):
         """``n_averaged``; read only if somebody else has changed it."""
         known, node = self.__dict__.get("_known", (0, None))
-        return known if node is self.n_averaged._storage.node else int(self.n_averaged)
+        return known if node is self.n_averaged._tab_storage.node else int(self.n_averaged)
 
     @torch.no_grad()
     def update_parameters(self, model):
@@ -145,7 +145,7 @@ class AveragedModel(Module):
             for average, current in zip(self.module.buffers(), model.buffers(), strict=True):
                 average.detach().copy_(current.detach().to(average.device))
         self.n_averaged += 1
-        self.__dict__["_known"] = seen + 1, self.n_averaged._storage.node
+        self.__dict__["_known"] = seen + 1, self.n_averaged._tab_storage.node
 
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "_known"}

@@ -305,7 +305,7 @@ def checking(s: Separate) -> Callable[..., None]:
     def check(parts: Any, shape: tuple[int, ...], options: tuple[Any, ...]) -> None:
         require(len(options) == s.options, f"{s.name} has {s.options} options, and not {len(options)}")
         require(len(shape) == 2 and prod(shape) > 0, f"a weight of {s.name} is a matrix, and not {list(shape)}")
-        ins = [p._meta for p in parts]
+        ins = [p._tab_meta for p in parts]
         require(all(m.device is ins[0].device for m in ins), "the parts must be on one device")
         s.check(ins, shape[0], shape[1], options)
 

@@ -40,7 +40,7 @@ def _check_blocks(name: str) -> Callable[..., None]:
         step = row // f.weights * f.nbytes
         total = 0
         for part in parts:
-            m = part._meta
+            m = part._tab_meta
             require(m.dtype is dtypes.uint8 and m.ndim == 1, f"the bytes of {name} must be a vector of torch.uint8")
             require(m.numel > 0 and m.numel % step == 0, f"a part of {m.numel} bytes is not of rows of {step} bytes")
             total += m.numel
@@ -100,21 +100,21 @@ class Packed(Parameter):  # type: ignore[metaclass]
     ) -> None:
         s = SCHEMES[scheme]
         s.check(parts, shape, options)
-        seen: list[Meta] = [p._meta for p in parts]
-        sources = [p._storage for p in parts]
+        seen: list[Meta] = [p._tab_meta for p in parts]
+        sources = [p._tab_storage for p in parts]
         if s.halves:
             halves = [contiguous_meta((m.numel // 2 * 2,), m.dtype, m.device) for m in seen]
             seen += [retyped(m, dtypes.float16) for m in halves]
             sources += sources
         shown = contiguous_meta(shape, dtype, seen[0].device)
         i = inst(s.unpack, tuple(seen), shown, (), options or None, "f32")
-        self._storage = PackedStorage(i, tuple(sources), scheme)
-        self._meta = shown
+        self._tab_storage = PackedStorage(i, tuple(sources), scheme)
+        self._tab_meta = shown
         inside(self).update(_parts=parts, _scheme=scheme, _options=options)
 
     def _like(self, parts: tuple[Tensor, ...], dtype: Any) -> Packed:
         other: Packed = object.__new__(type(self))
-        other._adopt(parts, self._scheme, self._meta.shape, dtype, self._options)
+        other._adopt(parts, self._scheme, self._tab_meta.shape, dtype, self._options)
         return other
 
     # ---- what it is
@@ -132,11 +132,11 @@ class Packed(Parameter):  # type: ignore[metaclass]
     @property
     def packed_nbytes(self) -> int:
         """Bytes that it takes on its device."""
-        return sum(p._meta.numel * p._meta.dtype.itemsize for p in self._parts)
+        return sum(p._tab_meta.numel * p._tab_meta.dtype.itemsize for p in self._parts)
 
     def dequantize(self) -> Tensor:
         """Its values as a tensor of its own, (*shape)."""
-        return Tensor._wrap(self._storage.node, self._meta)
+        return Tensor._wrap(self._tab_storage.node, self._tab_meta)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         return (
@@ -148,11 +148,11 @@ class Packed(Parameter):  # type: ignore[metaclass]
 
     def detach(self) -> Packed:
         """The same bytes as another object."""
-        return self._like(self._parts, self._meta.dtype)
+        return self._like(self._parts, self._tab_meta.dtype)
 
     def clone(self, *, memory_format: Any = None) -> Packed:
         """The same, with bytes of its own."""
-        return self._like(tuple([p.clone() for p in self._parts]), self._meta.dtype)
+        return self._like(tuple([p.clone() for p in self._parts]), self._tab_meta.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Packed:
         if id(self) not in memo:
@@ -160,7 +160,7 @@ class Packed(Parameter):  # type: ignore[metaclass]
         return memo[id(self)]
 
     def __reduce_ex__(self, proto: Any) -> Any:
-        return rebuild, (self._parts, self._scheme, tuple(self.shape), self._meta.dtype, self._options)
+        return rebuild, (self._parts, self._scheme, tuple(self.shape), self._tab_meta.dtype, self._options)
 
     @property  # type: ignore[override]
     def data(self) -> Packed:
@@ -170,17 +170,17 @@ class Packed(Parameter):  # type: ignore[metaclass]
     @data.setter
     def data(self, value: Any) -> None:
         if not isinstance(value, Packed):
-            self._storage.written()  # which it refuses
-        self._adopt(value._parts, value._scheme, value._meta.shape, value._meta.dtype, value._options)
+            self._tab_storage.written()  # which it refuses
+        self._adopt(value._parts, value._scheme, value._tab_meta.shape, value._tab_meta.dtype, value._options)
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """As `Tensor.to`: packed on that device, shown in that type. In another type than those of `SHOWN` it is unpacked."""
-        plain = self._parts[0].reshape(-1)[:0].to(self._meta.dtype).to(*args, **kwargs)
-        device, dtype = plain._meta.device, plain._meta.dtype
+        plain = self._parts[0].reshape(-1)[:0].to(self._tab_meta.dtype).to(*args, **kwargs)
+        device, dtype = plain._tab_meta.device, plain._tab_meta.dtype
         if dtype not in SHOWN:
             return self.dequantize().to(*args, **kwargs)
-        same = device is self._meta.device
-        if same and dtype is self._meta.dtype and not kwargs.get("copy"):
+        same = device is self._tab_meta.device
+        if same and dtype is self._tab_meta.dtype and not kwargs.get("copy"):
             return self
         parts = self._parts if same else tuple([p.to(device) for p in self._parts])
         return self._like(parts, dtype)
@@ -213,14 +213,14 @@ class Packed(Parameter):  # type: ignore[metaclass]
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Packed:
         """Takes over the bytes of a weight that is packed in the same way. RuntimeError for any other."""
-        alike = isinstance(src, Packed) and (src._scheme, src._options, src._meta.shape, len(src._parts)) == (
+        alike = isinstance(src, Packed) and (src._scheme, src._options, src._tab_meta.shape, len(src._parts)) == (
             self._scheme,
             self._options,
-            self._meta.shape,
+            self._tab_meta.shape,
             len(self._parts),
         )
         if not alike:
-            self._storage.written()
+            self._tab_storage.written()
         for own, other in zip(self._parts, src._parts):
             own.copy_(other)
         return self
@@ -228,8 +228,8 @@ class Packed(Parameter):  # type: ignore[metaclass]
 
 def _whole(part: Tensor) -> Tensor:
     """The part as a tensor that is all of its storage."""
-    out = part._storage.node.inst.out
-    m = part._meta
+    out = part._tab_storage.node.inst.out
+    m = part._tab_meta
     if m.contiguous and not m.offset and out.numel == m.numel and out.dtype is m.dtype:
         return part.detach()
     return part.detach().clone().contiguous()

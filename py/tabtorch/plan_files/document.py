@@ -153,7 +153,7 @@ class _Variant:
         self.recorder, self.replay = got.recorder, got.replay
         self.notes = got.recorder.notes
         self.count = len(self.recorder.arguments)
-        self.inputs = {id(t._storage.root): k for k, t in enumerate(self.recorder.arguments)}
+        self.inputs = {id(t._tab_storage.root): k for k, t in enumerate(self.recorder.arguments)}
         trace = None if got.sizes is None else got.sizes.trace
         symbols = [] if got.sizes is None else [dim_of[w] for w in got.sizes.which]
         numbers = self.recorder.numbers

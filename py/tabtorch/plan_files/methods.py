@@ -120,9 +120,9 @@ def arguments(method: Method, shapes: Sequence[Sequence[int]], world: World) -> 
     """Tensors like the arguments, of these shapes and on paper, and the arguments with those."""
     tensors = []
     for t, shape in zip(method.tensors, shapes, strict=True):
-        m = contiguous_meta(tuple(shape), t._meta.dtype, world.device)
+        m = contiguous_meta(tuple(shape), t._tab_meta.dtype, world.device)
         new = Tensor._wrap(unwritten(m), m)
-        new._rg = t._rg
+        new._tab_requires_grad = t._tab_requires_grad
         tensors.append(new)
     return tensors, tuple([_with(a, method.tensors, tensors) for a in method.args])
 
@@ -156,9 +156,9 @@ def warm_up(method: Method, world: World, keeper: Any, leaves: Sequence[Tensor])
     _, args = arguments(method, [t.shape for t in method.tensors], world)
     before = []
     for p in leaves:
-        m = contiguous_meta(tuple(p.shape), p.dtype, p._meta.device)
+        m = contiguous_meta(tuple(p.shape), p.dtype, p._tab_meta.device)
         p._grad = Tensor._wrap(unwritten(m), m)
-        before.append(p._grad._storage.node)
+        before.append(p._grad._tab_storage.node)
     try:
         with hold:
             method.function(*args)
@@ -276,7 +276,7 @@ def _finished(
         tree.append((form, sizes))
         made = []
         for t in results:
-            own = id(t._storage.root) in recorder.index
+            own = id(t._tab_storage.root) in recorder.index
             t = t.detach()
             made.append(t.clone(memory_format=contiguous_format) if own or not _whole(t) else t)
         for p in leaves:
@@ -293,5 +293,7 @@ def _finished(
 
 
 def _whole(t: Tensor) -> bool:
-    m = t._meta
-    return bool(m.whole and m.numel == t._storage.node.inst.out.numel and m.dtype is t._storage.node.inst.out.dtype)
+    m = t._tab_meta
+    return bool(
+        m.whole and m.numel == t._tab_storage.node.inst.out.numel and m.dtype is t._tab_storage.node.inst.out.dtype
+    )

@@ -68,8 +68,8 @@ class Names:
             for p, state in o.state.items():
                 for key, value in dict.items(state):
                     name = f"{prefix}{self.other(p)}.{key}"
-                    if isinstance(value, Tensor) and type(value._storage) is NumberStorage:
-                        self.number(value._storage.box, "value", name, value._storage.box["value"])
+                    if isinstance(value, Tensor) and type(value._tab_storage) is NumberStorage:
+                        self.number(value._tab_storage.box, "value", name, value._tab_storage.box["value"])
                     elif isinstance(value, Tensor):
                         self.add(name, value)
                     elif type(value) in (int, float):

@@ -195,9 +195,9 @@ class PlanFile:
         tensors = []
         for k, t in enumerate(given):
             t = t.detach().to(self._device)
-            whole = t._meta.whole and t._storage.node.inst.out.numel == t._meta.numel
+            whole = t._tab_meta.whole and t._tab_storage.node.inst.out.numel == t._tab_meta.numel
             tensors.append(t.clone() if k in spec["written"] or not whole else t)
-        inputs = [graph.buffer_of(t._storage.node) for t in tensors]
+        inputs = [graph.buffer_of(t._tab_storage.node) for t in tensors]
         r = [self._next(k) for k in spec["words"]]
         numbers = variant.live.values(s, v, r)
         made: list[Buffer] = []

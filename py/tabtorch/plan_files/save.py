@@ -191,7 +191,7 @@ class Exporter:
         with on_paper() as (paper, keeper), World(scopes, everyone) as world, device:
             world.move(device)
             doc = DeviceDocument(name, device.number, paper, shared)
-            leaves = [t for t in world.tensors if t._fn is None and t._rg]
+            leaves = [t for t in world.tensors if t._tab_grad_fn is None and t._tab_requires_grad]
             read: set[int] = set()
             for m in self.methods:
                 read |= warm_up(m, world, keeper, leaves)
@@ -200,14 +200,14 @@ class Exporter:
             for p in leaves:
                 if id(p) in read:
                     g = torch.zeros_like(p, requires_grad=False)
-                    g._storage.node = unwritten(g._storage.node.inst.out)
+                    g._tab_storage.node = unwritten(g._tab_storage.node.inst.out)
                     grads[id(p)] = (p, g)
             for q in graph.all_queues():
                 q.nodes.take()
             for m in self.methods:
                 variants = self._variants(m, world, keeper, doc, grads, leaves)
                 whole["methods"][m.name]["variants"][name] = variants
-            logs = {id(t._storage.root): t for t in every_log()}
+            logs = {id(t._tab_storage.root): t for t in every_log()}
             state, raw = _state(doc, names, grads, logs)
         whole["kernels"][name] = doc.kernels
         whole["templates"][name] = doc.templates
@@ -334,8 +334,8 @@ def _state(
     """The places of a device, and tensors that have no name of PyTorch's."""
     by_root: dict[int, list[tuple[str, Tensor]]] = {}
     for name, t in names.tensors.items():
-        by_root.setdefault(id(t._storage.root), []).append((name, t))
-    gradient = {id(g._storage.root): p for p, g in grads.values()}
+        by_root.setdefault(id(t._tab_storage.root), []).append((name, t))
+    gradient = {id(g._tab_storage.root): p for p, g in grads.values()}
     found: list[Any] = []
     raw: dict[str, Tensor] = {}
     at = 0
@@ -358,7 +358,7 @@ def _state(
             p = gradient[id(x)]
             entry["gradient"] = names.of[id(p)]
         for name, t in by_root.get(id(x), ()):
-            m = t._meta
+            m = t._tab_meta
             if not m.contiguous or m.mark:
                 raise ExportError(f"{name} is not contiguous, and shares its memory")
             entry["parts"].append([name, m.offset * m.dtype.itemsize])
@@ -387,7 +387,7 @@ def _plain(t: Tensor) -> Tensor:
     t = t.detach()
     return (
         t.clone(memory_format=torch.contiguous_format)
-        if t._storage.node.inst.out.numel != t.numel() or not t.is_contiguous()
+        if t._tab_storage.node.inst.out.numel != t.numel() or not t.is_contiguous()
         else t
     )
 

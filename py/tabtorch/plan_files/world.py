@@ -45,15 +45,18 @@ class World:
                 found |= {id(v): v for v in d.values() if isinstance(v, Tensor)}
         #: (a dict, key, value) of numbers that are to be others than they are
         self.later: list[tuple[dict, Any, Any]] = []
-        self.numbers = [t for t in found.values() if type(t._storage) is NumberStorage]
-        self.tensors = [t for t in found.values() if type(t._storage) is not NumberStorage]
+        self.numbers = [t for t in found.values() if type(t._tab_storage) is NumberStorage]
+        self.tensors = [t for t in found.values() if type(t._tab_storage) is not NumberStorage]
 
     def __enter__(self) -> World:
         """Remembers everything."""
-        self._looks = [(t, t._meta, t._storage, t._grad, t._fn, t._rg) for t in [*self.tensors, *self.numbers]]
-        roots = {id(t._storage.root): t._storage.root for t in self.tensors}
+        self._looks = [
+            (t, t._tab_meta, t._tab_storage, t._grad, t._tab_grad_fn, t._tab_requires_grad)
+            for t in [*self.tensors, *self.numbers]
+        ]
+        roots = {id(t._tab_storage.root): t._tab_storage.root for t in self.tensors}
         self._roots = [(r, r.node, r.version, r.views) for r in roots.values()]
-        storages: list[Any] = [t._storage for t in self.numbers]
+        storages: list[Any] = [t._tab_storage for t in self.numbers]
         self._boxes = [(s, s._meta, s.box.copy()) for s in storages]
         dicts: dict[int, dict] = {id(d): d for s in self.scopes for d in s._dicts}
         for o in self.optimizers:
@@ -68,7 +71,7 @@ class World:
         for r, node, _, _ in self._roots:
             r.node = unwritten(on(device, node.inst.out))
         for t, m, *_ in self._looks:
-            t._meta = on(device, m)
+            t._tab_meta = on(device, m)
             t._grad = None
         for s, m, _ in self._boxes:
             s._meta = on(device, m)
@@ -98,7 +101,7 @@ class World:
                 for k, v in items:
                     dict.__setitem__(d, k, v)
         for t, m, storage, grad, fn, rg in self._looks:
-            t._meta, t._storage, t._grad, t._fn, t._rg = m, storage, grad, fn, rg
+            t._tab_meta, t._tab_storage, t._grad, t._tab_grad_fn, t._tab_requires_grad = m, storage, grad, fn, rg
         for r, node, version, views in self._roots:
             r.node, r.version, r.views = node, version, views
         for s, m, box in self._boxes:

@@ -276,7 +276,7 @@ class Loading:
         if device is meta:  # no values: the file's are not read
             made = empty(numel, dtype=dtype, device=device)._typed_storage()
             if self.places.map is None:  # the file says so, not the caller: then they have to be there
-                span(lambda: made._storage.node, numel * dtype.itemsize)
+                span(lambda: made._tab_storage.node, numel * dtype.itemsize)
             return made
         where = span(lambda: reserve(numel, dtype, device), numel * dtype.itemsize)
         made = TypedStorage(wrap_storage=UntypedStorage.of(Storage(where.node)), dtype=dtype)

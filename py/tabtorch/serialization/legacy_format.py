@@ -105,8 +105,8 @@ def old_load(reader: Reader, map_location: Any, unpickler: Callable[..., Any]) -
             return found
         if key not in loading.moved:
             moved = loading.moved[key] = places.moved(found, location)
-            node = reserve(numel, found.dtype, moved._storage.node.inst.out.device)
-            moved._storage.node = loading.spans[-1].node = node
+            node = reserve(numel, found.dtype, moved._tab_storage.node.inst.out.device)
+            moved._tab_storage.node = loading.spans[-1].node = node
         return loading.moved[key]
 
     result = unpickler(feed, persistent_load)

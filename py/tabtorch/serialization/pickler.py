@@ -84,7 +84,7 @@ def reduced(t: Tensor) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         return rebuilt
     state = _attributes(t)
     if isinstance(t, Parameter) and type(t) is Parameter:
-        parts: tuple[Any, ...] = (t.data, t._rg, OrderedDict())
+        parts: tuple[Any, ...] = (t.data, t._tab_requires_grad, OrderedDict())
         if state:
             return _utils._rebuild_parameter_with_state, (*parts, state)
         return _utils._rebuild_parameter, parts
@@ -97,7 +97,7 @@ def reduced(t: Tensor) -> tuple[Callable[..., Any], tuple[Any, ...]]:
                 "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
                 stacklevel=2,
             )
-    m = t._meta
+    m = t._tab_meta
     if m.device.type == "meta":
         return _utils._rebuild_meta_tensor_no_storage, (m.dtype, tuple(m.shape), tuple(m.strides), t.requires_grad)
     args: tuple[Any, ...] = (
@@ -125,7 +125,7 @@ class Storages:
 
     def identify(self, obj: TypedStorage | UntypedStorage) -> tuple[Any, ...]:
         """The persistent id. RuntimeError where the same memory was saved as another type."""
-        storage, typed = obj._storage, isinstance(obj, TypedStorage)
+        storage, typed = obj._tab_storage, isinstance(obj, TypedStorage)
         dtype = obj.dtype if isinstance(obj, TypedStorage) else dtypes.uint8
         known = self.found.get(id(storage))
         if known is None:

@@ -191,7 +191,12 @@ def view(rng: random.Random, old: bool = False) -> tuple[bytes, bytes]:
         cls = rng.choice(
             [b"ctorch\nTensor\n", b"ctorch.nn.parameter\nParameter\n", b"ccollections\nOrderedDict\n", b"N"]
         )
-        state = b"}" + text(rng.choice(["tag", "data", "grad", "__class__", "_rg", "shape"])) + number(1) + b"s"
+        state = (
+            b"}"
+            + text(rng.choice(["tag", "data", "grad", "__class__", "_tab_requires_grad", "shape"]))
+            + number(1)
+            + b"s"
+        )
         args = b"(" + body + grad + hooks + b"t"
         tensor = b"ctorch._tensor\n_rebuild_from_type_v2\n(" + call + cls + args + state + b"tR"
     elif version == 5:

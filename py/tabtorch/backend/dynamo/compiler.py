@@ -195,11 +195,11 @@ class CompiledGraph:
 def _each_apart(values: list[Tensor], taken: list[Tensor]) -> list[Tensor]:
     """The values in storages of their own, also where a function has given an argument or the same twice. What PyTorch has in
     one memory is made of one value after this."""
-    seen = {id(t._storage) for t in taken}
+    seen = {id(t._tab_storage) for t in taken}
     found = []
     for x in values:
-        own = apart(x) if id(x._storage) in seen else x
-        seen.add(id(own._storage))
+        own = apart(x) if id(x._tab_storage) in seen else x
+        seen.add(id(own._tab_storage))
         found.append(own)
     return found
 

@@ -113,7 +113,7 @@ def to_any_size(x: Tensor, order: list[int] | None, fixed: bool) -> Tensor:
     memory: the dimensions in this order, and a copy of what lies otherwise. fixed: no copy will do; so it is compiled for each size."""
     if order is not None:
         x = x.permute(order)
-    if fixed or (x._meta.contiguous and not x._meta.offset):
+    if fixed or (x._tab_meta.contiguous and not x._tab_meta.offset):
         return x
     return x.clone(memory_format=contiguous_format)
 
@@ -131,7 +131,7 @@ def write_back(t: torch.Tensor, value: Tensor, host: torch.Tensor) -> None:
 
 def apart(x: Tensor) -> Tensor:
     """The same value in a storage of its own: what is written to the other's is not seen. Nothing is copied, as values never change."""
-    return Tensor._wrap(x._storage.node, x._meta)
+    return Tensor._wrap(x._tab_storage.node, x._tab_meta)
 
 
 def _strides(shape: Any, order: list[int] | None) -> list[int]:

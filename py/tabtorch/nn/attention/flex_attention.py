@@ -250,16 +250,16 @@ def _by_kernels(
         blocks = table.expand(full), size
     mask_mod = None if block_mask is None or block_mask.mask_mod is noop_mask else block_mask.mask_mod
     gradient = STATE.grad and (query.requires_grad or key.requires_grad or value.requires_grad)
-    traced = trace(sizes, query._meta.device, score_mod, mask_mod, gradient)
+    traced = trace(sizes, query._tab_meta.device, score_mod, mask_mod, gradient)
     if traced is None:
         return None
 
-    read = {id(t._storage.node) for t in traced.captured}
+    read = {id(t._tab_storage.node) for t in traced.captured}
 
     def check_unchanged() -> None:
         """Before the functions are called again: they must read what they have read."""
-        now = trace(sizes, query._meta.device, score_mod, mask_mod, False)
-        if now is not None and any(id(t._storage.node) not in read for t in now.captured):
+        now = trace(sizes, query._tab_meta.device, score_mod, mask_mod, False)
+        if now is not None and any(id(t._tab_storage.node) not in read for t in now.captured):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor "
                 "that score_mod or mask_mod reads"
@@ -271,7 +271,7 @@ def _by_kernels(
         scores = _scores(q, k, scale)
         with torch.enable_grad():
             out = _over_all(score_mod, 0)(scores, *_lines(q.device, *scores.shape))
-        return engine.run([out._fn], [d.to(out.dtype)], True, False, traced.wanted, accumulate=False, cut=True)
+        return engine.run([out._tab_grad_fn], [d.to(out.dtype)], True, False, traced.wanted, accumulate=False, cut=True)
 
     def gradients(g: Any, q: Tensor, k: Tensor, v: Tensor, _: None) -> Any:
         """To be differentiated again."""
@@ -292,7 +292,9 @@ def _by_kernels(
                 out = again(*xs)
             results, given = (out, g) if want_lse else ([out], [g])
             ends = [*traced.wanted, *[x for x in xs if x.requires_grad]]
-            of_all = engine.run([x._fn for x in results], given, True, create, ends, accumulate=False, cut=True)
+            of_all = engine.run(
+                [x._tab_grad_fn for x in results], given, True, create, ends, accumulate=False, cut=True
+            )
             found += tuple(of_all[: len(traced.wanted)])
         return found
 

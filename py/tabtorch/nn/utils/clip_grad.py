@@ -19,9 +19,9 @@ def _packed(tensors, norm_type):
     """
     if len(tensors) < 2 or norm_type not in (1.0, 2.0, math.inf) or torch.is_grad_enabled():
         return None
-    device = tensors[0]._meta.device
+    device = tensors[0]._tab_meta.device
     for t in tensors:
-        m = t._meta
+        m = t._tab_meta
         if m.dtype is not torch.float32 or m.device is not device or not m.numel or t.layout is not torch.strided:
             return None
     return _flat(tensors)
@@ -65,19 +65,19 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 def _scale(grads, max_norm, total_norm, flat):
     # Multiplying always, by a coefficient clamped at 1, needs no reading of the norm.
     coefficient = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    own = len({id(g._storage) for g in grads}) == len(grads)
+    own = len({id(g._tab_storage) for g in grads}) == len(grads)
     if (
         flat is None
         or not own
-        or not all(g._meta.whole and g._storage.node.inst.out.numel == g._meta.numel for g in grads)
+        or not all(g._tab_meta.whole and g._tab_storage.node.inst.out.numel == g._tab_meta.numel for g in grads)
     ):
         for g in grads:
             g.mul_(coefficient.to(g.device))
         return
     scaled = flat * coefficient.to(flat.device)
-    for g, window in zip(grads, multi.windows(scaled._storage.node, [g._meta for g in grads]), strict=True):
-        g._storage.node = window
-        g._storage.written()
+    for g, window in zip(grads, multi.windows(scaled._tab_storage.node, [g._tab_meta for g in grads]), strict=True):
+        g._tab_storage.node = window
+        g._tab_storage.written()
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):

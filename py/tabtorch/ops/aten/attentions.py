@@ -24,7 +24,12 @@ def _attention(
         )
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
-    recorded = grad_mode.is_grad_enabled() and (query._rg or key._rg or value._rg or (mask is not None and mask._rg))
+    recorded = grad_mode.is_grad_enabled() and (
+        query._tab_requires_grad
+        or key._tab_requires_grad
+        or value._tab_requires_grad
+        or (mask is not None and mask._tab_requires_grad)
+    )
     if not recorded and served(query, key, value, mask, _grouped(query, key)):
         out, totals = _kernel(query, key, value, mask, causal, scale)
         return out, totals

@@ -24,7 +24,7 @@ def _put(g: Tensor, like: Tensor, indices: Tensor, n: int) -> Tensor:
 
 def _laid_out(g: Tensor, like: Tensor) -> Tensor:
     """A gradient in the format of what it is the gradient of."""
-    return g.contiguous(memory_format=suggested_format(like._meta))
+    return g.contiguous(memory_format=suggested_format(like._tab_meta))
 
 
 # ---- averages

@@ -29,7 +29,7 @@ def _resampler(name: str, mode: str, n: int, aligned: bool) -> None:
     def backward(grad_output: Tensor, output_size: Any, input_size: Any, *rest: Any, **kw: Any) -> Tensor:
         align, factors = _split(rest, kw, n, aligned)
         x = grad_output.new_zeros(tuple(input_size))  # it is linear: the gradient reads no input
-        x = x.contiguous(memory_format=suggested_format(grad_output._meta))
+        x = x.contiguous(memory_format=suggested_format(grad_output._tab_meta))
         return grad_of(lambda x: vision.resampled(x, output_size, factors, mode, align), x, grad_output)
 
     def of_factors(input: Tensor, output_size: Any, *rest: Any, **kw: Any) -> Tensor:

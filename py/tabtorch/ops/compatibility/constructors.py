@@ -35,7 +35,7 @@ class _Typed(type):
     device: str | None
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, Tensor) and x._meta.dtype is cls.dtype and (cls.device is None or x.is_cuda)
+        return isinstance(x, Tensor) and x._tab_meta.dtype is cls.dtype and (cls.device is None or x.is_cuda)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls.device is not None:

@@ -66,7 +66,7 @@ def native_group_norm(
     y, mean, rstd = _standard(_wide(input).reshape(N, group, C // group * HxW), (2,), eps)
     shape = (1, C, *[1] * (input.ndim - 2))
     y = _affine(y.reshape(input.shape), weight, bias, shape).to(input.dtype)
-    y = recorded_in_order(y, suggested_order(input._meta))
+    y = recorded_in_order(y, suggested_order(input._tab_meta))
     return y, mean.to(input.dtype).reshape(N, group), rstd.to(input.dtype).reshape(N, group)
 
 
@@ -189,8 +189,8 @@ def max_pool2d_with_indices_backward(
     lead = self.shape[:-2]
     r = grad_output.new_zeros((*lead, self.shape[-2] * self.shape[-1]))
     r = r.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).reshape(self.shape)
-    r = r.contiguous(memory_format=suggested_format(self._meta))
-    if self._rg:  # whose gradient is 0, and not missing
+    r = r.contiguous(memory_format=suggested_format(self._tab_meta))
+    if self._tab_requires_grad:  # whose gradient is 0, and not missing
         r = ops.where(ops.zeros((), dtype=dtypes.bool_, device=r.device), self, r)
     return r
 

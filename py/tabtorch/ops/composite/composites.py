@@ -171,7 +171,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if not found:
         return ()
     n = indices.ndim  # side by side in memory, as PyTorch has them
-    order = layout_of([indices._meta], indices._meta.shape) or tuple(range(n))
+    order = layout_of([indices._tab_meta], indices._tab_meta.shape) or tuple(range(n))
     return in_order(ops.stack(found, -1), (*order, n)).unbind(-1)
 
 
@@ -317,11 +317,11 @@ def _apart(name: str, split: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, 
         return split(whole)
     out = []
     for p in split(whole.detach()):
-        t = Tensor._view_of(whole, p._meta)
-        t._storage = whole._storage.untracked()
+        t = Tensor._view_of(whole, p._tab_meta)
+        t._tab_storage = whole._tab_storage.untracked()
         out.append(t)
-    if x._rg:
-        metas = [t._meta for t in out]
+    if x._tab_requires_grad:
+        metas = [t._tab_meta for t in out]
 
         def backward(gs: list[Tensor | None]) -> Tensor:
             given = next(g for g in gs if g is not None)

@@ -56,7 +56,7 @@ def _centred(window: Tensor | None, like: Any, win_length: int, n_fft: int) -> A
 def _on_one_device(name: str, x: Tensor, window: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Input and window on one device. RuntimeError where two were named that differ."""
     if window is not None:
-        if window._meta.device.implicit or x._meta.device.implicit:
+        if window._tab_meta.device.implicit or x._tab_meta.device.implicit:
             x, window = together((x, window))
         if window.device != x.device:
             raise RuntimeError(
@@ -198,7 +198,7 @@ _OVERLAP = Custom("overlap_add", _overlap, sized=True, batched=as_for_one)
 
 def overlap_add(frames: Any, hop: int, total: int) -> Any:
     """(*, F, n) to (*, total): the sum of the frames, of which number f begins at f · hop. The adjoint of `unfold`."""
-    m = frames._meta
+    m = frames._tab_meta
     out = contiguous_meta((*m.shape[:-2], total), m.dtype, m.device)
     if not m.numel:
         return frames.new_zeros(out.shape)

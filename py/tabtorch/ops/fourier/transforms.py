@@ -51,7 +51,7 @@ def _plan(m: Meta, dim: int, n: int, count: int, inverse: bool, half: Any, dtype
 def _forward(
     x: Tensor, dim: int, n: int, count: int, inverse: bool, scale: float, half: Any, dtype: Any, order: Any = None
 ) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     if not m.shape[dim]:
         return _ops().zeros(
             tuple([count if d == dim else s for d, s in enumerate(m.shape)]), dtype=dtype, device=m.device
@@ -119,7 +119,7 @@ def _transform(
 
 def _result_type(x: Tensor) -> Any:
     """The complex type of a transform. Integers count as the default type; RuntimeError for halves."""
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     if d.category < 2:
         d = dtypes.get_default_dtype()
     if d.is_complex:
@@ -181,7 +181,7 @@ def along(x: Any, kind: int, inverse: bool, n: int, d: int, norm: Any, order: An
         x = x.narrow(d, 0, used)
     count = n // 2 + 1 if kind == TO_HALF else n
     if order is None and x.shape[d] < used:
-        st = _resized_strides(x._meta, {d: used})
+        st = _resized_strides(x._tab_meta, {d: used})
         order = (*sorted((k for k in range(x.ndim) if k != d), key=lambda k: -st[k]), d)
     return _transform(x, d, n, count, inverse, scale, (kind == FROM_HALF, False), kind == FROM_HALF, order)
 
@@ -284,7 +284,7 @@ def _several(short: str, kind: int, inverse: bool, default: Any, doc: str) -> An
         used = dict(count)
         if kind == FROM_HALF:
             used[dims[-1]] = used[dims[-1]] // 2 + 1
-        x, st = input, _resized_strides(input._meta, used)
+        x, st = input, _resized_strides(input._tab_meta, used)
         first = dims if kind == FULL else dims[:-1]
         first = sorted(first, key=lambda d: -st[d])
         if kind == TO_HALF:
@@ -306,7 +306,7 @@ def _several(short: str, kind: int, inverse: bool, default: Any, doc: str) -> An
 
 
 def _sorted_rest(x: Tensor, dims: list[int]) -> list[int]:
-    return sorted((d for d in range(x.ndim) if d not in dims), key=lambda d: -x._meta.strides[d])
+    return sorted((d for d in range(x.ndim) if d not in dims), key=lambda d: -x._tab_meta.strides[d])
 
 
 _KINDS = {

@@ -235,7 +235,7 @@ def prelu(input, weight):
     if input.dim() != 1:
         weight = weight.reshape((1, -1) + (1,) * (input.dim() - 2) if input.dim() else ())
     out = torch.where(input > 0, input, input * weight)
-    keep_strides(out, input._meta)
+    keep_strides(out, input._tab_meta)
     return named(out, "PreluKernelBackward0")
 
 

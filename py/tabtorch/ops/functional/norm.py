@@ -84,7 +84,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     _check_normalized_shape(input, shape, weight, None, "*")
     check_kernel("rms_norm", input.dtype, FLOATING_COMPLEX)
     # PyTorch has a formula for what is channels last or complex, else a kernel, which gives rows
-    x = widened(input if suggested_order(input._meta) or input.is_complex() else input.contiguous())
+    x = widened(input if suggested_order(input._tab_meta) or input.is_complex() else input.contiguous())
     if eps is None:
         eps = torch.finfo(x.dtype).eps
     dims = tuple(range(-len(shape), 0))
@@ -143,7 +143,7 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     channels = input.size(1)
     _check_channels(channels, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     ndim = input.dim()
-    order = suggested_order(input._meta)
+    order = suggested_order(input._tab_meta)
     x = recorded_in_order(input, order)
     w, b = _per_channel(weight, ndim), _per_channel(bias, ndim)
     if training:
@@ -221,7 +221,7 @@ def normalize_groups(input, num_groups, weight, bias, eps):
     y, _, _ = _standardized(grouped, (-1,), eps)
     ndim = input.dim()
     y = _scaled(y.reshape(input.shape), _per_channel(weight, ndim), _per_channel(bias, ndim), input.dtype)
-    y = recorded_in_order(y, suggested_order(input._meta))
+    y = recorded_in_order(y, suggested_order(input._tab_meta))
     return named(y, "NativeGroupNormBackward0", input, weight, bias)
 
 

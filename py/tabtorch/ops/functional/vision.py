@@ -119,7 +119,7 @@ def resampled(input, sizes, factors, mode, align_corners):
         else:
             input = _linear(input, 2 + i, out, factor, align_corners)
     input = input.to(given.dtype)
-    form = suggested_format(given._meta)
+    form = suggested_format(given._tab_meta)
     if form is not torch.contiguous_format:
         input = input.contiguous(memory_format=form)
     if input is given:
@@ -317,7 +317,7 @@ def resize_smoothly(input, size, factors, mode, align_corners):
             x = _rounded(wide) if x.dtype == torch.uint8 else wide.to(x.dtype)
     if x is input:
         x = input.clone()
-    form = suggested_format(input._meta)
+    form = suggested_format(input._tab_meta)
     if form is not torch.contiguous_format:
         x = x.contiguous(memory_format=form)
     return named(x, f"Upsample{mode.capitalize()}2DAaBackward0")
@@ -354,7 +354,7 @@ def _check_ndim(name, input):
 
 def _as_suggested(out, input):
     """``out``, laid out in the format that PyTorch takes ``input`` to have."""
-    return recorded_in_order(out, suggested_order(input._meta))
+    return recorded_in_order(out, suggested_order(input._tab_meta))
 
 
 def pixel_shuffle(input, upscale_factor):

@@ -63,22 +63,22 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
 
     Raises PyTorch's IndexError; `operation` is what it names. The result has None for dimensions that are kept.
     """
-    shape = x._meta.shape
+    shape = x._tab_meta.shape
     out: list[Tensor | None] = []
     found: set[int] = set()  # dimensions whose coordinates come of a mask, and are good
     for t in indices:
         if t is None:
             out.append(None)
             continue
-        d = t._meta.dtype
+        d = t._tab_meta.dtype
         if d is dtypes.bool_ or d is dtypes.uint8:
-            for k, n in enumerate(t._meta.shape):
+            for k, n in enumerate(t._tab_meta.shape):
                 at = len(out) + k
                 if at >= len(shape) or n != shape[at]:
                     if at >= len(shape):
                         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
                     raise IndexError(
-                        f"The shape of the mask {list(t._meta.shape)} at index {k} does not match the shape of the indexed "
+                        f"The shape of the mask {list(t._tab_meta.shape)} at index {k} does not match the shape of the indexed "
                         f"tensor {list(shape)} at index {at}"
                     )
             places = _lazy.nonzero.nonzero_tuple(t)
@@ -96,14 +96,14 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
     common: tuple[int, ...] = ()
     if len(given) > 1:
         try:
-            common = broadcast_shapes(*(t._meta.shape for t in given))
+            common = broadcast_shapes(*(t._tab_meta.shape for t in given))
         except RuntimeError:
             raise IndexError(
                 "shape mismatch: indexing tensors could not be broadcast together with shapes "
-                + ", ".join(str(list(t._meta.shape)) for t in given)
+                + ", ".join(str(list(t._tab_meta.shape)) for t in given)
             ) from None
     elif given:
-        common = given[0]._meta.shape
+        common = given[0]._tab_meta.shape
     nth = -1
     for d, t in enumerate(out):
         if t is None:
@@ -111,17 +111,17 @@ def prepared(x: Tensor, indices: Any, operation: str = "index") -> tuple[Tensor 
         nth += 1
         if shape[d] == 0 and 0 not in common:
             raise IndexError("index is out of bounds for dimension with size 0")
-        if x._meta.numel and d not in found:
+        if x._tab_meta.numel and d not in found:
             check_range(t, shape[d], -shape[d], range_error(nth, IndexError), operation)  # PyTorch counts the indices
-        here, there = x._meta.device, t._meta.device
+        here, there = x._tab_meta.device, t._tab_meta.device
         if there.number != here.number:
             if there.type != "cpu" and not (here.implicit or there.implicit):
                 raise RuntimeError(
                     f"indices should be either on {here.public} or on the same device as the indexed tensor ({here.public})"
                 )
             t = t.to(here)
-        m = expanded(t._meta, common)
-        out[d] = t if m is t._meta else Tensor._view_of(t, m)
+        m = expanded(t._tab_meta, common)
+        out[d] = t if m is t._tab_meta else Tensor._view_of(t, m)
     return tuple(out)
 
 
@@ -138,10 +138,10 @@ def index_prepared(
     originals: the index, as `prepared` was given it: it must not change before backward, and says how the result is laid out.
     """
     given = [t for t in indices if t is not None]
-    m = x._meta
+    m = x._tab_meta
     if not given:
         return x.clone()
-    key = (m, *[None if t is None else t._meta for t in indices])
+    key = (m, *[None if t is None else t._tab_meta for t in indices])
     entry = _ready.get(key)
     if entry is None:
         lay = layout(m, key[1:])
@@ -155,10 +155,10 @@ def index_prepared(
     if shown.numel == 0 or m.numel == 0:
         r = x.new_empty(shown.shape)
     else:
-        r = Tensor._wrap(emit(i, (x._storage.node, *(t._storage.node for t in given))), shown)
+        r = Tensor._wrap(emit(i, (x._tab_storage.node, *(t._tab_storage.node for t in given))), shown)
     if order is not None and originals is not None:
         r = _lazy.convert.converted(r, shown.shape, m.dtype, order)
-    if x._rg:
+    if x._tab_requires_grad:
         shape = m.shape
         holes = tuple(t is None for t in indices)
 
@@ -201,13 +201,13 @@ def _spread(g: Tensor, shape: tuple[int, ...], indices: tuple[Tensor | None, ...
 
 def check_index_dtype(index: Tensor, message: str, error: type[Exception] = RuntimeError, long: bool = False) -> None:
     """Raises `message` unless the index is int64 or (not where it has to be `long`) int32."""
-    if index._meta.dtype is not dtypes.int64 and (long or index._meta.dtype is not dtypes.int32):
+    if index._tab_meta.dtype is not dtypes.int64 and (long or index._tab_meta.dtype is not dtypes.int32):
         raise error(message)
 
 
 def check_index_shape(name: str, x: Tensor, dim: int, index: Tensor, what: str = "input") -> int:
     """Checks of `gather` and `scatter`; returns the dimension counted from the front."""
-    m, mi = x._meta, index._meta
+    m, mi = x._tab_meta, index._tab_meta
     d = wrap_dim(dim, m.ndim)
     if mi.numel == 0:  # of any dtype
         return d
@@ -241,7 +241,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """
     _no_grad("gather", out, input, index)
     d = check_index_shape("gather", input, dim, index)
-    m, mi = input._meta, index._meta
+    m, mi = input._tab_meta, index._tab_meta
     if mi.numel:
         for k in range(m.ndim):
             if k != d and mi.shape[k] > m.shape[k]:
@@ -251,15 +251,15 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
                 )
         check_range(index, m.shape[d] if m.ndim else 1, 0, range_error(d), "gather")
     index = on_device_of(input, index, ("index", "gather"))
-    mi = index._meta
+    mi = index._tab_meta
     shown = contiguous_meta(mi.shape, m.dtype, m.device)
     if mi.numel == 0:
         r = input.new_empty(mi.shape)
     else:
         if m.ndim == 0:
-            m = Tensor._view_of(input, m).reshape(1)._meta
+            m = Tensor._view_of(input, m).reshape(1)._tab_meta
         if mi.ndim == 0:
-            mi = index.detach().reshape(1)._meta
+            mi = index.detach().reshape(1)._tab_meta
         small = lines([m, mi], d) if m.ndim > 1 else None
         if small is not None:
             m, mi, axis = small[0], small[1], 1
@@ -267,9 +267,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
             axis = d
         flat = contiguous_meta(mi.shape, m.dtype, m.device)
         i = inst(_GATHER, (m, mi), flat, (), (axis, m.shape[axis]))
-        r = Tensor._wrap(emit(i, (input._storage.node, index._storage.node)), shown)
-    if input._rg:
-        shape = input._meta.shape
+        r = Tensor._wrap(emit(i, (input._tab_storage.node, index._tab_storage.node)), shown)
+    if input._tab_requires_grad:
+        shape = input._tab_meta.shape
         record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,), (input,))
     return _out(r, out, input, index, rule=EXACT)
 
@@ -299,14 +299,14 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     )
     if dim is None:
         return _out(gather(input.reshape(-1), 0, indices.reshape(-1)), out, rule=EXACT)
-    a, b = input._meta.ndim, indices._meta.ndim
+    a, b = input._tab_meta.ndim, indices._tab_meta.ndim
     if a != b:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {a} dimensions for input, and {b} dimensions for indices"
         )
     d = wrap_dim(dim, a)
-    sa, sb = list(input._meta.shape), list(indices._meta.shape)
+    sa, sb = list(input._tab_meta.shape), list(indices._tab_meta.shape)
     n = sa[d]
     sb_d, sb[d] = sb[d], n
     common = list(broadcast_shapes(tuple(sa), tuple(sb)))
@@ -329,25 +329,25 @@ def _positive(i: Any, n: int) -> Any:
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices of `input` along `dim` that a vector of indices names. Raises IndexError for one known to be out of range."""
     _no_grad("index_select", out, input, index)
-    m = input._meta
+    m = input._tab_meta
     d = wrap_dim(dim, m.ndim)
-    if index._meta.ndim > 1:
+    if index._tab_meta.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
     check_index_dtype(index, "index_select(): Expected dtype int32 or int64 for index")
     index = on_device_of(input, index, ("index", "_index_select"))
     if m.ndim == 0:
-        if index._meta.numel != 1:
+        if index._tab_meta.numel != 1:
             raise RuntimeError(
-                f"index_select(): Index to scalar can have only 1 value, got {index._meta.numel} value(s)"
+                f"index_select(): Index to scalar can have only 1 value, got {index._tab_meta.numel} value(s)"
             )
         check_range(index, 1, 0, OUT_OF_RANGE, "index_select")
         r = input.detach().clone()
         record("IndexSelectBackward0", (input,), r, lambda g, i: g, (index,))
         return _out(r, out, input, index, rule=_SELECT_OUT)
     check_range(index, m.shape[d], 0, _SELECT if d == 1 else OUT_OF_RANGE, "index_select")
-    i = index if index._meta.ndim else index.reshape(1)
+    i = index if index._tab_meta.ndim else index.reshape(1)
     r = index_prepared(input.detach(), (*(None,) * d, i))
-    if input._rg:
+    if input._tab_requires_grad:
         shape = m.shape
         record("IndexSelectBackward0", (input,), r, lambda g, i: g.new_zeros(shape).index_add(d, i, g), (index,))
     return _out(r, out, input, index, rule=_SELECT_OUT)
@@ -362,15 +362,15 @@ _TAKE_OUT = same(
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements at flat indices; the result has the shape of `index`. Negative indices count from the end."""
     _no_grad("take", out, input, index)
-    if index._meta.dtype is not dtypes.int64:
+    if index._tab_meta.dtype is not dtypes.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {type_name(index.dtype)}")
     index = on_device_of(input, index)
-    n = input._meta.numel
+    n = input._tab_meta.numel
     check_range(index, n, -n, TAKE_ERROR, "take")
     flat = input.detach().reshape(-1)
-    r = own(index_prepared(flat, (index if index._meta.ndim else index.reshape(1),)).reshape(index._meta.shape))
-    if input._rg:
-        shape = input._meta.shape
+    r = own(index_prepared(flat, (index if index._tab_meta.ndim else index.reshape(1),)).reshape(index._tab_meta.shape))
+    if input._tab_requires_grad:
+        shape = input._tab_meta.shape
         record("TakeBackward0", (input,), r, lambda g, i: g.new_zeros(shape).put(i, g, True), (index,), (input,))
     return _out(r, out, input, index, rule=_TAKE_OUT)
 
@@ -386,7 +386,7 @@ def embedding(
 
     Raises IndexError for an index known to be out of range. `sparse` has no effect on values: gradients are dense.
     """
-    m = weight._meta
+    m = weight._tab_meta
     if m.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     check_index_dtype(
@@ -396,12 +396,12 @@ def embedding(
     )
     indices = on_device_of(weight, indices, ("index", "_index_select"))
     check_range(indices, m.shape[0], 0, OUT_OF_RANGE, "embedding")
-    i = indices if indices._meta.ndim else indices.reshape(1)
+    i = indices if indices._tab_meta.ndim else indices.reshape(1)
     r = index_prepared(weight.detach(), (i,))
-    if indices._meta.ndim == 0:
+    if indices._tab_meta.ndim == 0:
         r = r.reshape(m.shape[1])
     r = in_order(r)
-    if weight._rg:
+    if weight._tab_requires_grad:
         rows, wide = m.shape
 
         def backward(g: Any, at: Any) -> Any:

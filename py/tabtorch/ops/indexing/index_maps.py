@@ -50,7 +50,7 @@ def host_values(t: Tensor) -> Any:
 
     Not in a compiled function, whose next call has others.
     """
-    return None if STATE.held is not None else known(t._storage.node, t._meta)
+    return None if STATE.held is not None else known(t._tab_storage.node, t._tab_meta)
 
 
 def row_sums(t: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ def row_sums(t: Tensor) -> Tensor:
     values = host_values(t)
     if values is None:
         return t.sum(-1)
-    n = t._meta.shape[-1]
-    sums = [sum(values[k * n : (k + 1) * n]) for k in range(math.prod(t._meta.shape[:-1]))]
-    return _of_host(sums, t).reshape(t._meta.shape[:-1])
+    n = t._tab_meta.shape[-1]
+    sums = [sum(values[k * n : (k + 1) * n]) for k in range(math.prod(t._tab_meta.shape[:-1]))]
+    return _of_host(sums, t).reshape(t._tab_meta.shape[:-1])
 
 
 def row_steps(t: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def row_steps(t: Tensor) -> Tensor:
 
 
 def _of_host(values: list[int], like: Tensor) -> Tensor:
-    return _lazy.creation.tensor(values, dtype=int64, device=like._meta.device)
+    return _lazy.creation.tensor(values, dtype=int64, device=like._tab_meta.device)
 
 
 def every_example(t: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def check_range(
 ) -> None:
     """Asserts that low <= i < size (or i == exempt) for every element of `t`: see asserts.py for when it raises."""
     t = every_example(t)
-    if size == 0 and t._meta.numel:
+    if size == 0 and t._tab_meta.numel:
         values = host_values(t)
         raise complaint.of(values[0] if values is not None else 0, 0)
     assert_range(t, Range(low, size - 1, exempt), complaint, operation)
@@ -100,10 +100,10 @@ def check_divisor(operands: list[Any]) -> None:
     """Asserts that the second of two operands is nowhere 0, if there is something to divide."""
     by = operands[1]
     if not isinstance(by, Tensor):
-        if by == 0 and operands[0]._meta.numel:
+        if by == 0 and operands[0]._tab_meta.numel:
             raise _NO_ZERO.of(0, 0)
         return
-    if isinstance(operands[0], Tensor) and not operands[0]._meta.numel:
+    if isinstance(operands[0], Tensor) and not operands[0]._tab_meta.numel:
         return
     by = every_example(by)
     values = host_values(by)
@@ -116,7 +116,7 @@ def check_divisor(operands: list[Any]) -> None:
 def check_reals(t: Tensor, wanted: Range, complaint: Complaint, operation: str) -> None:
     """Asserts a range for real numbers. Of these the host keeps none, so on cpu, where nobody waits for a GPU, they are read."""
     t = every_example(t.detach())
-    if t._meta.device.type == "cpu" and STATE.held is None:
+    if t._tab_meta.device.type == "cpu" and STATE.held is None:
         bad = wanted.first_bad(t.reshape(-1).tolist())
         if bad is not None:
             raise complaint.of(bad, wanted.high)

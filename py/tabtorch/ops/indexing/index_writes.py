@@ -26,26 +26,26 @@ from tabtorch.ops.machinery.registry import register
 
 def vector_dim(name: str, x: Tensor, dim: int, index: Tensor) -> int:
     """`dim` counted from the front; IndexError where `index` is no vector."""
-    d = wrap_dim(dim, x._meta.ndim)
-    if index._meta.ndim > 1:
+    d = wrap_dim(dim, x._tab_meta.ndim)
+    if index._tab_meta.ndim > 1:
         raise IndexError(
-            f"{name}(): Index is supposed to be a vector, but got dim: {index._meta.ndim} with type: "
+            f"{name}(): Index is supposed to be a vector, but got dim: {index._tab_meta.ndim} with type: "
             f"{type_name(index.dtype)} and size: {list(index.shape)}"
         )
     return d
 
 
 def _along(d: int, index: Tensor) -> tuple[Tensor | None, ...]:
-    return (*(None,) * d, index if index._meta.ndim else index.reshape(1))
+    return (*(None,) * d, index if index._tab_meta.ndim else index.reshape(1))
 
 
 def _at_least_1d(t: Tensor) -> Tensor:
-    return t if t._meta.ndim else t.reshape(1)
+    return t if t._tab_meta.ndim else t.reshape(1)
 
 
 def _of_source(source: Tensor) -> tuple[Tensor, ...]:
     """What PyTorch's gradient for the source has of it: its shape, for which all of it is saved."""
-    return (source,) if source._rg else ()
+    return (source,) if source._tab_requires_grad else ()
 
 
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, in_place: bool) -> Tensor:
@@ -53,13 +53,13 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
         check_inplace(x, (source,))
     d = vector_dim("index_add_", x, dim, index)
     index, source = on_device_of(x, index), on_device_of(x, source)
-    m, ms = x._meta, source._meta
+    m, ms = x._tab_meta, source._tab_meta
     check_index_dtype(index, "index_add_(): Expected dtype int32/int64 for index")
     if ms.dtype is not m.dtype:
         raise RuntimeError(
             f"index_add_(): self ({type_name(m.dtype)}) and source ({type_name(ms.dtype)}) must have the same scalar type"
         )
-    n = index._meta.numel
+    n = index._tab_meta.numel
     if ms.ndim and n != ms.shape[d]:
         raise RuntimeError(
             f"index_add_(): Number of indices ({n}) should be equal to source.size(dim): ({ms.shape[d]}), for dim: {d}"
@@ -93,7 +93,7 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any, i
         "IndexAddBackward0",
         (source,),
         (lambda g, i: g, source_grad),
-        (index if source._rg else None,),
+        (index if source._tab_requires_grad else None,),
         _of_source(source),
     )
 
@@ -115,7 +115,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
         check_inplace(x, (source,))
     d = vector_dim("index_copy_", x, dim, index)
     index, source = on_device_of(x, index), on_device_of(x, source)
-    m, ms = x._meta, source._meta
+    m, ms = x._tab_meta, source._tab_meta
     check_index_dtype(
         index, "index_copy_(): Expected a long tensor for index, but got " + type_name(index.dtype), long=True
     )
@@ -124,7 +124,7 @@ def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bo
             f"index_copy_(): self and source expected to have the same dtype, but got (self) {type_name(m.dtype)} and "
             f"(source) {type_name(ms.dtype)}"
         )
-    n = index._meta.numel
+    n = index._tab_meta.numel
     if ms.ndim and n != ms.shape[d]:
         raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({ms.shape[d]})")
     if in_place:
@@ -171,18 +171,18 @@ def _index_fill(x: Tensor, dim: int, index: Tensor, value: Any, in_place: bool) 
     d = vector_dim("index_fill_", x, dim, index)
     index = on_device_of(x, index)
     check_index_dtype(index, "index_fill_(): Expected dtype int64 for index.", IndexError, True)
-    m = x._meta
+    m = x._tab_meta
     tensor_value = value if isinstance(value, Tensor) else None
-    if tensor_value is not None and tensor_value._meta.ndim:
+    if tensor_value is not None and tensor_value._tab_meta.ndim:
         raise RuntimeError(
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._tab_meta.ndim} dimension(s)."
         )
     if in_place:
         check_overlap(x, (index,), True, True)
     size = m.shape[d] if m.ndim else 1
     check_range(index, size, -size, range_error(d, IndexError), "index_fill")
     filled = index
-    if in_place and index._meta.numel and d in repeated(m):  # one place, shown again and again
+    if in_place and index._tab_meta.numel and d in repeated(m):  # one place, shown again and again
         filled = _lazy.ranges.arange(size, device=m.device)
     v = (
         _lazy.creation.number(value, m.dtype)
@@ -232,19 +232,19 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
     if in_place:
         check_inplace(x, (source,))
     index, source = on_device_of(x, index), on_device_of(x, source)
-    m = x._meta
+    m = x._tab_meta
     check_index_dtype(index, f"put_(): Expected a long tensor for index, but got {type_name(index.dtype)}", long=True)
-    if source._meta.dtype is not m.dtype:
+    if source._tab_meta.dtype is not m.dtype:
         raise RuntimeError(
             f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_name(m.dtype)} and "
             f"source.dtype = {type_name(source.dtype)}"
         )
-    if source._meta.numel != index._meta.numel:
+    if source._tab_meta.numel != index._tab_meta.numel:
         raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-            f"{source._meta.numel}, index.numel() = {index._meta.numel}"
+            f"{source._tab_meta.numel}, index.numel() = {index._tab_meta.numel}"
         )
-    if not m.numel and index._meta.numel:
+    if not m.numel and index._tab_meta.numel:
         raise IndexError("put_(): Tried to put elements into an empty tensor")
     if in_place:
         check_overlap(x, (index, source), True)
@@ -262,7 +262,7 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool, in_place: b
         (source,),
         (
             lambda g, i: g if accumulate else g.put(i, g.new_zeros(i.shape), False),
-            lambda g, i: g.take(i).reshape(source._meta.shape),
+            lambda g, i: g.take(i).reshape(source._tab_meta.shape),
         ),
         (index,),
         _of_source(source),

@@ -33,13 +33,13 @@ _FILL_BOOL = Map("masked_fill", lambda x, mask, v: where(mask, v, x))
 
 def _fill_node(x: Tensor, mask: Tensor, value: Any, shape: tuple[int, ...]) -> Any:
     """`x` broadcast to `shape`, with `value` (a number, or a 0-d tensor on the same device) where the mask holds."""
-    m = x._meta
+    m = x._tab_meta
     out = contiguous_meta(shape, m.dtype, m.device)
     op = _FILL_BOOL if m.dtype.compute == "bool" else _FILL
-    ins = (expanded(m, shape), expanded(mask._meta, shape))
-    nodes = (x._storage.node, mask._storage.node)
+    ins = (expanded(m, shape), expanded(mask._tab_meta, shape))
+    nodes = (x._tab_storage.node, mask._tab_storage.node)
     if isinstance(value, Tensor):
-        return emit(inst(op, (*ins, expanded(value._meta, shape)), out), (*nodes, value._storage.node))
+        return emit(inst(op, (*ins, expanded(value._tab_meta, shape)), out), (*nodes, value._tab_storage.node))
     return emit(inst(op, ins, out, (m.dtype.compute,)), nodes, (value,))
 
 
@@ -58,36 +58,36 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
         )
     if in_place:
         check_inplace(x, (value,))
-    m = x._meta
-    if not in_place and mask._meta.shape != m.shape:  # whether they fit is looked at first
-        broadcast_shapes(mask._meta.shape, m.shape)
-    if mask._meta.dtype is not dtypes.bool_:
+    m = x._tab_meta
+    if not in_place and mask._tab_meta.shape != m.shape:  # whether they fit is looked at first
+        broadcast_shapes(mask._tab_meta.shape, m.shape)
+    if mask._tab_meta.dtype is not dtypes.bool_:
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {CXX_NAMES[mask._meta.dtype.name]}"
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {CXX_NAMES[mask._tab_meta.dtype.name]}"
         )
     tensor_value = value if isinstance(value, Tensor) else None
-    if tensor_value is not None and tensor_value._meta.ndim:
+    if tensor_value is not None and tensor_value._tab_meta.ndim:
         raise RuntimeError(
-            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._meta.ndim} dimension(s)."
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {tensor_value._tab_meta.ndim} dimension(s)."
         )
     mask = on_device_of(x, mask)
-    shapes = (m.shape, mask._meta.shape) if in_place else (mask._meta.shape, m.shape)
-    shape = broadcast_shapes(*shapes) if mask._meta.shape != m.shape else tuple(m.shape)
+    shapes = (m.shape, mask._tab_meta.shape) if in_place else (mask._tab_meta.shape, m.shape)
+    shape = broadcast_shapes(*shapes) if mask._tab_meta.shape != m.shape else tuple(m.shape)
     if in_place and shape != m.shape:
         raise RuntimeError(f"output with shape {list(m.shape)} doesn't match the broadcast shape {list(shape)}")
     filled = mask
     if in_place:
         check_overlap(x, (mask,), repeats=True)
         again = repeated(m)
-        if not set(again) <= set(repeated(expanded(mask._meta, m.shape))):
+        if not set(again) <= set(repeated(expanded(mask._tab_meta, m.shape))):
             filled = mask.expand(shape).any(
                 tuple(again), keepdim=True
             )  # what is shown again is filled wherever it is shown
     if tensor_value is not None:
         v: Any = tensor_value.detach()
-        if v._meta.device.number != m.device.number:
+        if v._tab_meta.device.number != m.device.number:
             v = moved(v, m.device)
-        if v._meta.dtype.is_complex and not m.dtype.is_complex:
+        if v._tab_meta.dtype.is_complex and not m.dtype.is_complex:
             raise RuntimeError("value cannot be converted to type float without overflow")
     else:
         v = _lazy.creation.number(value, m.dtype)
@@ -98,7 +98,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     name = "MaskedFillBackward0" if tensor_value is None else "MaskedFillBackward1"
     grads = (lambda g, mask: g.masked_fill(mask, 0), value_grad)
     if given is not None:
-        wide = mask._meta.shape
+        wide = mask._tab_meta.shape
         grads = (
             lambda g, mask: g.masked_fill(mask.reshape(wide), 0),
             lambda g, mask: value_grad(g, mask.reshape(wide)),
@@ -109,7 +109,7 @@ def _masked_fill(x: Tensor, mask: Tensor, value: Any, in_place: bool, given: Ten
     if shape == m.shape:
         return finish(x, lambda t: _fill_node(t, filled, v, shape), in_place, name, (tensor_value,), grads, (mask,))
     r = Tensor._wrap(_fill_node(x, mask, v, shape), contiguous_meta(shape, m.dtype, m.device))
-    if x._rg or (tensor_value is not None and tensor_value._rg):
+    if x._tab_requires_grad or (tensor_value is not None and tensor_value._tab_requires_grad):
         record(name, (x, tensor_value), r, grads, (mask,))
     return r
 
@@ -133,18 +133,18 @@ _SELECT_OUT = same("masked_select(): self and result must have the same scalar t
 @register("masked_select", method=True)
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A vector of the elements where `mask` is True. Waits for the device: it has to know how many."""
-    if mask._meta.dtype is not dtypes.bool_:
+    if mask._tab_meta.dtype is not dtypes.bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     mask = on_device_of(input, mask)
-    shape = broadcast_shapes(mask._meta.shape, input._meta.shape)
-    x = Tensor._view_of(input, expanded(input._meta, shape))
-    m = Tensor._view_of(mask, expanded(mask._meta, shape))
+    shape = broadcast_shapes(mask._tab_meta.shape, input._tab_meta.shape)
+    x = Tensor._view_of(input, expanded(input._tab_meta, shape))
+    m = Tensor._view_of(mask, expanded(mask._tab_meta, shape))
     if not shape:
         x, m = x.reshape(1), m.reshape(1)
     places = nonzero_tuple(m)
     r = index_prepared(x, places)
-    if input._rg:
-        wide = x._meta.shape
+    if input._tab_requires_grad:
+        wide = x._tab_meta.shape
 
         def backward(g: Tensor, *at: Tensor) -> Tensor:
             r = g.new_zeros(wide).index_put(at, g, True)
@@ -160,24 +160,24 @@ _TOO_FEW = Complaint(RuntimeError, "Number of elements of source < number of one
 def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> Tensor:
     if in_place:
         check_inplace(x, (source,))
-    if source._meta.dtype is not x._meta.dtype:
+    if source._tab_meta.dtype is not x._tab_meta.dtype:
         raise RuntimeError(
             f"masked_scatter: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
         )
-    if mask._meta.dtype is not dtypes.bool_:
+    if mask._tab_meta.dtype is not dtypes.bool_:
         raise RuntimeError(
-            "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._meta.dtype.name
+            "masked_scatter_ only supports boolean masks, but got mask with dtype " + mask._tab_meta.dtype.name
         )
     mask, source = on_device_of(x, mask), on_device_of(x, source)
     if in_place:
         check_overlap(x, (mask, source))
-    shape = broadcast_shapes(x._meta.shape, mask._meta.shape)
-    if shape != x._meta.shape:
+    shape = broadcast_shapes(x._tab_meta.shape, mask._tab_meta.shape)
+    if shape != x._tab_meta.shape:
         if in_place:
-            mask.expand(x._meta.shape)  # raises
+            mask.expand(x._tab_meta.shape)  # raises
         x = x.expand(shape)
-    size = source._meta.numel
-    wide = Tensor._view_of(mask, expanded(mask._meta, shape))
+    size = source._tab_meta.numel
+    wide = Tensor._view_of(mask, expanded(mask._tab_meta, shape))
     assert_range(row_sums(every_example(wide.reshape(-1))), Range(0, size), _TOO_FEW, "masked_scatter")
 
     def number(mask: Tensor) -> Any:
@@ -186,15 +186,15 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor, in_place: bool) -> 
 
     def node(t: Tensor) -> Any:
         t = t.detach()
-        if not size or not wide._meta.numel:
+        if not size or not wide._tab_meta.numel:
             return base_node(t)
         taken = source.detach().reshape(-1).index_select(0, number(wide)).reshape(shape)
-        return taken.where(wide, t).contiguous()._storage.node
+        return taken.where(wide, t).contiguous()._tab_storage.node
 
     def source_grad(g: Tensor, mask: Tensor) -> Tensor:
         mine: Any = number(mask).masked_fill(mask.expand(shape).reshape(-1).logical_not(), size)
         got = g.new_zeros((size + 1,)).scatter_add(0, mine, g.reshape(-1)).narrow(0, 0, size)
-        return got.reshape(source._meta.shape)
+        return got.reshape(source._tab_meta.shape)
 
     return finish(
         x,

@@ -46,7 +46,7 @@ _WIDER = {
 
 def base_node(x: Tensor) -> Any:
     """A node with the elements of `x` in row-major order, and no others."""
-    return converted(x, x._meta.shape, x._meta.dtype)._storage.node
+    return converted(x, x._tab_meta.shape, x._tab_meta.dtype)._tab_storage.node
 
 
 def finish(
@@ -66,11 +66,11 @@ def finish(
 
     node: makes the new value, of shape and dtype of `x`. saved, noticed: as for `tape.record`.
     """
-    recorded = STATE.grad and (x._rg or any(t is not None and t._rg for t in others))
+    recorded = STATE.grad and (x._tab_requires_grad or any(t is not None and t._tab_requires_grad for t in others))
     if not in_place:
-        m = x._meta
+        m = x._tab_meta
         r = Tensor._wrap(node(x), contiguous_meta(m.shape, m.dtype, m.device))
-        if cloned and r._meta is not m:
+        if cloned and r._tab_meta is not m:
             r = as_cloned(r, m)
         if recorded:
             record(name, (x, *others), r, grads, saved, noticed)
@@ -79,7 +79,7 @@ def finish(
     new = node(x)
     fn = None
     if recorded:
-        fn = record(name, (before_write(x), *others), Tensor._view_of(x, x._meta), grads, saved, noticed)
+        fn = record(name, (before_write(x), *others), Tensor._view_of(x, x._tab_meta), grads, saved, noticed)
     set_node(x, new)
     if fn is not None:
         rebase(x, fn)
@@ -91,7 +91,7 @@ def finish(
 
 def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool) -> Any:
     """The value of `x` after `x[indices] = values`. `values`: a tensor that broadcasts, or a Python number."""
-    m = x._meta
+    m = x._tab_meta
     wide = _WIDER.get(m.dtype.name) if accumulate else None
     if wide is not None:
         v = values.to(wide) if isinstance(values, Tensor) else values
@@ -100,11 +100,11 @@ def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, a
     given = [t for t in indices if t is not None]
     out = contiguous_meta(m.shape, m.dtype, m.device)
     base = base_node(x)
-    metas = tuple(None if t is None else t._meta for t in indices)
+    metas = tuple(None if t is None else t._tab_meta for t in indices)
     lay = layout(out, metas)
     like = layout(out, tuple(m and started(m) for m in metas))  # the same wherever the views begin
     static = (like, "add" if accumulate else "set", deterministic())
-    nodes = tuple(t._storage.node for t in given)
+    nodes = tuple(t._tab_storage.node for t in given)
     n = 1
     for s in lay.domain:
         n *= s
@@ -119,12 +119,12 @@ def index_put_node(x: Tensor, indices: tuple[Tensor | None, ...], values: Any, a
 
 def _values(values: Tensor, shape: tuple[int, ...], domain: tuple[int, ...]) -> tuple[Meta, Any]:
     """`values` broadcast to `shape` and seen as `domain`, copied only where its strides demand it."""
-    m = expanded(values._meta, shape)
+    m = expanded(values._tab_meta, shape)
     r = shapes.reshaped(m, tuple(domain))
     if r is not False:
-        return r, values._storage.node
+        return r, values._tab_storage.node
     t = Tensor._view_of(values, m).contiguous()
-    return shapes.viewed(t._meta, tuple(domain)), t._storage.node
+    return shapes.viewed(t._tab_meta, tuple(domain)), t._tab_storage.node
 
 
 def index_put_prepared(x: Tensor, indices: tuple[Tensor | None, ...], values: Tensor, accumulate: bool) -> Tensor:
@@ -174,11 +174,11 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
         check_inplace(x, (values,))
     ready = prepared(x, indices, "index_put")
     if in_place:
-        alike = not accumulate and (not isinstance(values, Tensor) or values._meta.numel == 1)
-        same = all(alike and (d >= len(ready) or ready[d] is None) for d in repeated(x._meta))
+        alike = not accumulate and (not isinstance(values, Tensor) or values._tab_meta.numel == 1)
+        same = all(alike and (d >= len(ready) or ready[d] is None) for d in repeated(x._tab_meta))
         check_overlap(x, (values, *indices), True, same)
     if isinstance(values, Tensor):
-        m, vm = x._meta, values._meta
+        m, vm = x._tab_meta, values._tab_meta
         if vm.dtype is not m.dtype:
             raise RuntimeError(
                 f"Index put requires the source and destination dtypes match, got {type_name(m.dtype)} for the destination "
@@ -187,7 +187,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
         values = on_device_of(x, values, scalars=True)
         out = contiguous_meta(m.shape, m.dtype, m.device)
         if any(t is not None for t in ready):
-            shape = layout(out, tuple(None if t is None else t._meta for t in ready)).shape
+            shape = layout(out, tuple(None if t is None else t._tab_meta for t in ready)).shape
         else:
             shape = tuple(m.shape)
         values = _broadcast_values(values, shape)
@@ -201,7 +201,7 @@ def put_at(x: Tensor, indices: Any, values: Any, accumulate: bool, in_place: boo
 
 def _broadcast_values(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     """`values` without leading dimensions of size 1 that `shape` has not; RuntimeError if it does not broadcast."""
-    have = tuple(values._meta.shape)
+    have = tuple(values._tab_meta.shape)
     extra = len(have) - len(shape)
     small = have[extra:] if extra > 0 and all(n == 1 for n in have[:extra]) else have
     ok = len(small) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(small), reversed(shape)))
@@ -242,7 +242,7 @@ def _scatter(
         check_inplace(x, (src,))
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = on_device_of(x, index), on_device_of(x, src)
-    m, mi = x._meta, index._meta
+    m, mi = x._tab_meta, index._tab_meta
     tensor_src = src if isinstance(src, Tensor) else None
     if tensor_src is not None:
         _check_src(x, index, tensor_src, d)
@@ -251,7 +251,7 @@ def _scatter(
     if mi.numel == 0:
         if in_place:
             grads = (lambda g, i: g, lambda g, i: g.new_zeros(index.shape))
-            saved = index if mode != "add" or (tensor_src is not None and tensor_src._rg) else None
+            saved = index if mode != "add" or (tensor_src is not None and tensor_src._tab_requires_grad) else None
             return finish(x, base_node, True, grad_name, (tensor_src,), grads, (saved,))
         r = x.detach().clone()
         record(grad_name, (x, tensor_src), r, (lambda g: g, lambda g: g.new_zeros(index.shape)))
@@ -279,12 +279,12 @@ def _scatter(
         grad_name,
         (tensor_src,),
         (self_grad, src_grad),
-        (index if mode != "add" or (tensor_src is not None and tensor_src._rg) else None,),
+        (index if mode != "add" or (tensor_src is not None and tensor_src._tab_requires_grad) else None,),
     )
 
 
 def _check_src(x: Tensor, index: Tensor, src: Tensor, d: int) -> None:
-    m, mi, ms = x._meta, index._meta, src._meta
+    m, mi, ms = x._tab_meta, index._tab_meta, src._tab_meta
     if ms.dtype is not m.dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     if mi.numel == 0:
@@ -299,7 +299,7 @@ def _check_src(x: Tensor, index: Tensor, src: Tensor, d: int) -> None:
 
 
 def _scatter_node(x: Tensor, d: int, index: Tensor, src: Any, mode: str) -> Any:
-    m = x._meta
+    m = x._tab_meta
     wide = _WIDER.get(m.dtype.name) if mode != "set" else None
     if wide is not None:
         v = src.detach().to(wide) if isinstance(src, Tensor) else src
@@ -309,8 +309,8 @@ def _scatter_node(x: Tensor, d: int, index: Tensor, src: Any, mode: str) -> Any:
         raise NotImplementedError(f"scatter with reduce='{mode}' of complex numbers is not supported by tabtorch")
     base = base_node(x)
     out = contiguous_meta(m.shape, m.dtype, m.device)
-    shown, mi = out, index._meta
-    ms = src._meta if isinstance(src, Tensor) else None
+    shown, mi = out, index._tab_meta
+    ms = src._tab_meta if isinstance(src, Tensor) else None
     if m.ndim == 0:
         out = contiguous_meta((1,), m.dtype, m.device)
     if mi.ndim == 0:
@@ -328,9 +328,11 @@ def _scatter_node(x: Tensor, d: int, index: Tensor, src: Any, mode: str) -> Any:
         d = 1
     static = (d, mode, out, deterministic())
     if ms is None:
-        return emit(inst(SCATTER, (shown, mi), shown, (m.dtype.compute,), static), (base, index._storage.node), (src,))
+        return emit(
+            inst(SCATTER, (shown, mi), shown, (m.dtype.compute,), static), (base, index._tab_storage.node), (src,)
+        )
     i = inst(SCATTER, (shown, mi, ms), shown, (), static)
-    return emit(i, (base, index._storage.node, src._storage.node))
+    return emit(i, (base, index._tab_storage.node, src._tab_storage.node))
 
 
 _REDUCE_NAMES = {"add": "add", "multiply": "prod"}
@@ -342,10 +344,10 @@ def _scatter_any(
     if src is None:
         src = value
     name = "ScatterBackward0" if isinstance(src, Tensor) else "ScatterBackward1"
-    if isinstance(src, Tensor) and src._meta.ndim == 0 and index._meta.ndim > 0 and reduce is None:
+    if isinstance(src, Tensor) and src._tab_meta.ndim == 0 and index._tab_meta.ndim > 0 and reduce is None:
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if not isinstance(src, Tensor):
-        src = _lazy.creation.number(src, x._meta.dtype)
+        src = _lazy.creation.number(src, x._tab_meta.dtype)
     if reduce is None:
         return _scatter("scatter", x, dim, index, src, "set", in_place, name)
     if reduce not in _REDUCE_NAMES:
@@ -357,7 +359,7 @@ def _scatter_any(
             UserWarning,
             stacklevel=3,
         )
-    if reduce == "multiply" and (x._rg or (isinstance(src, Tensor) and src._rg)):
+    if reduce == "multiply" and (x._tab_requires_grad or (isinstance(src, Tensor) and src._tab_requires_grad)):
         raise NotImplementedError("the derivative of scatter with reduce='multiply' is not there, as in PyTorch")
     return _scatter("scatter", x, dim, index, src, _REDUCE_NAMES[reduce], in_place, name)
 

@@ -42,7 +42,7 @@ def _neutral(reduce: str, d: Any) -> Any:
 def _value(x: Tensor, d: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
     """The result, with no record."""
     x, src = x.detach(), src.detach()
-    m = x._meta
+    m = x._tab_meta
     start = x if include_self else x.scatter(d, index, _neutral(reduce, m.dtype))
     r = Tensor._wrap(_scatter_node(start, d, index, src, _MODES[reduce]), base_meta(m))
     if reduce == "mean":
@@ -72,13 +72,13 @@ def _reduced(
     d = check_index_shape("scatter", x, dim, index, "self")
     index, src = on_device_of(x, index), on_device_of(x, src)
     _check_src(x, index, src, d)
-    if index._meta.numel and reduce in ("amax", "amin") and x._meta.dtype.is_complex:
-        raise not_implemented("scatter_gather_tensor_cpu_reduce_" + reduce, x._meta.dtype)
+    if index._tab_meta.numel and reduce in ("amax", "amin") and x._tab_meta.dtype.is_complex:
+        raise not_implemented("scatter_gather_tensor_cpu_reduce_" + reduce, x._tab_meta.dtype)
     if in_place:
         check_overlap(x, (index, src), True)
     if reduce == "mean":
-        check_kernel("scatter_gather_tensor_cpu_reduce_mean", x._meta.dtype, NUMBERS)
-    n = x._meta.shape[d] if x._meta.ndim else 1
+        check_kernel("scatter_gather_tensor_cpu_reduce_mean", x._tab_meta.dtype, NUMBERS)
+    n = x._tab_meta.shape[d] if x._tab_meta.ndim else 1
     check_range(index, n, 0, range_error(d), "scatter_reduce")
     return _finish(x, d, index, src, reduce, include_self, in_place, name)
 
@@ -86,17 +86,17 @@ def _reduced(
 def _finish(
     x: Tensor, d: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool, name: str
 ) -> Tensor:
-    if index._meta.numel == 0:
+    if index._tab_meta.numel == 0:
         if in_place:
-            x._storage.written()
+            x._tab_storage.written()
             return x
         return x.clone()
     full = src
-    for k, n in enumerate(index._meta.shape):
-        if src._meta.shape[k] != n:
+    for k, n in enumerate(index._tab_meta.shape):
+        if src._tab_meta.shape[k] != n:
             src = src.narrow(k, 0, n)
     old = x
-    if in_place and (x._rg or full._rg):
+    if in_place and (x._tab_requires_grad or full._tab_requires_grad):
         old = x.clone()  # the gradients need the values from before
 
     def node(t: Tensor) -> Any:
@@ -183,14 +183,14 @@ def _index_reduce(
     d = vector_dim("index_reduce_", x, dim, index)
     index, source = on_device_of(x, index), on_device_of(x, source)
     check_index_dtype(index, "index_reduce(): Expected dtype int32/int64 for index")
-    m, ms = x._meta, source._meta
+    m, ms = x._tab_meta, source._tab_meta
     if ms.dtype is not m.dtype:
         raise RuntimeError(
             f"index_reduce_(): self ({type_name(m.dtype)}) and source ({type_name(ms.dtype)}) must have the same scalar type"
         )
-    if ms.ndim and index._meta.numel != ms.shape[d]:
+    if ms.ndim and index._tab_meta.numel != ms.shape[d]:
         raise RuntimeError(
-            f"index_reduce(): Number of indices ({index._meta.numel}) should be equal to source.size(dim): ({ms.shape[d]}), "
+            f"index_reduce(): Number of indices ({index._tab_meta.numel}) should be equal to source.size(dim): ({ms.shape[d]}), "
             f"for dim: {d}"
         )
     if in_place:

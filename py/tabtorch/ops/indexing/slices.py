@@ -68,21 +68,21 @@ _EMBED = Map("embed", _embed_at, indexed=True, cost=4, sized=True)
 
 def embed(g: Tensor, shape: tuple[int, ...], spec: Spec) -> Tensor:
     """Zeros of `shape` in which the part `spec` is `g`."""
-    m = g._meta
+    m = g._tab_meta
     out = contiguous_meta(tuple(shape), m.dtype, m.device)
     if m.numel:
-        r = Tensor._wrap(emit(inst(_EMBED, (m,), out, (), spec), (g._storage.node,)), out)
+        r = Tensor._wrap(emit(inst(_EMBED, (m,), out, (), spec), (g._tab_storage.node,)), out)
     else:
         r = g.new_zeros(tuple(shape))
-    if g._rg:
+    if g._tab_requires_grad:
         record("SliceBackwardBackward0", (g,), r, lambda gg: cut(gg, spec))
     return r
 
 
 def cut(t: Tensor, spec: Spec) -> Tensor:
     """The part of `t` that `spec` describes, as a view."""
-    shape = t._meta.shape
-    return track(t, cut_meta(t._meta, spec), "SliceBackward0", lambda g: embed(g, shape, spec))
+    shape = t._tab_meta.shape
+    return track(t, cut_meta(t._tab_meta, spec), "SliceBackward0", lambda g: embed(g, shape, spec))
 
 
 def _diagonal_at(p: Any) -> Any:
@@ -105,14 +105,14 @@ def diagonal_embed(
     g: Tensor, shape: tuple[int, ...], offset: int, dim1: int, dim2: int, name: str = "DiagonalBackwardBackward0"
 ) -> Tensor:
     """Zeros of `shape` whose diagonal (as `diagonal(offset, dim1, dim2)` takes it) is `g`."""
-    m = g._meta
+    m = g._tab_meta
     out = contiguous_meta(tuple(shape), m.dtype, m.device)
     if m.numel:
         d1, d2 = shapes.wrap_dim(dim1, len(shape)), shapes.wrap_dim(dim2, len(shape))
-        r = Tensor._wrap(emit(inst(_DIAGONAL, (m,), out, (), (offset, d1, d2)), (g._storage.node,)), out)
+        r = Tensor._wrap(emit(inst(_DIAGONAL, (m,), out, (), (offset, d1, d2)), (g._tab_storage.node,)), out)
     else:
         r = g.new_zeros(tuple(shape))
-    if g._rg:
+    if g._tab_requires_grad:
         record(name, (g,), r, lambda gg: gg.diagonal(offset, dim1, dim2))
     return r
 
@@ -120,13 +120,13 @@ def diagonal_embed(
 @register("diag_embed", method=True)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices, in dimensions `dim1` and `dim2` of the result, whose diagonals are the last dimension of `input`."""
-    n = input._meta.ndim + 1
+    n = input._tab_meta.ndim + 1
     a, b = shapes.wrap_dim(dim1, n), shapes.wrap_dim(dim2, n)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     offset = shapes.integer(offset, "diag_embed", "offset", 2)
-    size = input._meta.shape[-1] + abs(offset)
-    shape = list(input._meta.shape[:-1])
+    size = input._tab_meta.shape[-1] + abs(offset)
+    shape = list(input._tab_meta.shape[:-1])
     for d in sorted((a, b)):
         shape.insert(d, size)
     return diagonal_embed(input, tuple(shape), offset, a, b, "DiagEmbedBackward0")
@@ -143,13 +143,13 @@ def _diag_out(want: Any, have: Any, field: str = "") -> None:
 @register("diag", method=True)
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A vector as the diagonal of a square matrix; of a matrix, a copy of its diagonal."""
-    n = input._meta.ndim
+    n = input._tab_meta.ndim
     if n == 1:
         return into(out, diag_embed(input, diagonal), rule=_diag_out)
     if n == 2:
-        shape = input._meta.shape
+        shape = input._tab_meta.shape
         r = input.detach().diagonal(diagonal).clone()
-        if input._rg:
+        if input._tab_requires_grad:
             record("DiagonalBackward0_copy", (input,), r, lambda g: diagonal_embed(g, shape, diagonal, 0, 1))
         return into(out, r, rule=_diag_out)
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
@@ -164,7 +164,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @register("fill_diagonal_", torch=False, method=True)
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Sets the main diagonal in place; `wrap` begins it again below a tall matrix's square part."""
-    m = self._meta
+    m = self._tab_meta
     if m.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
     if m.ndim > 2 and any(n != m.shape[0] for n in m.shape):
@@ -215,29 +215,29 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
 
 def _copied(x: Tensor) -> Tensor:
     """A copy of all memory of `x`, seen as `x` is, as PyTorch makes it; dense where elements share memory."""
-    m = x._meta
+    m = x._tab_meta
     if any(s == 0 and n > 1 for n, s in zip(m.shape, m.strides)):
         return x.clone()
-    size = x._storage.nbytes // m.dtype.itemsize
+    size = x._tab_storage.nbytes // m.dtype.itemsize
     return x.as_strided((size,), (1,), 0).clone().as_strided(m.shape, m.strides, m.offset)
 
 
 def _scatter_part(x: Tensor, src: Tensor, part: Any, name: str) -> Tensor:
     out = _copied(x.detach())
     p = part(out)
-    if p._meta.shape != src._meta.shape:
+    if p._tab_meta.shape != src._tab_meta.shape:
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
             f"slice size = {list(p.shape)}"
         )
     p.copy_(src.detach())
-    r = Tensor._wrap(out._storage.node, out._meta)
+    r = Tensor._wrap(out._tab_storage.node, out._tab_meta)
 
     def self_grad(g: Tensor) -> Tensor:
         g = g.clone()
         part(g).zero_()
         return g
 
-    if x._rg or src._rg:
+    if x._tab_requires_grad or src._tab_requires_grad:
         record(camel(name) + "Backward0", (x, src), r, (self_grad, part))
     return r

@@ -91,8 +91,8 @@ def wide_dtype(d: Any) -> Any:
 
 def product(a: Tensor, b: Tensor, spec: Spec, dtype: Any = None) -> Tensor:
     """The contraction, not recorded."""
-    i, shown, swapped = plan(a._meta, b._meta, spec, dtype or a._meta.dtype)
-    if a._meta.dtype is dtypes.bool_:  # of which there are none, for no kernel multiplies them
+    i, shown, swapped = plan(a._tab_meta, b._tab_meta, spec, dtype or a._tab_meta.dtype)
+    if a._tab_meta.dtype is dtypes.bool_:  # of which there are none, for no kernel multiplies them
         return a.new_zeros(shown.shape)
     return run(i, shown, b, a) if swapped else run(i, shown, a, b)
 
@@ -100,9 +100,9 @@ def product(a: Tensor, b: Tensor, spec: Spec, dtype: Any = None) -> Tensor:
 def contract(a: Tensor, b: Tensor, spec: Spec, name: str = "BmmBackward0") -> Tensor:
     """The contraction of two tensors of one dtype and device, recorded as `name`."""
     r = product(a, b, spec)
-    if STATE.grad and (a._rg or b._rg):
+    if STATE.grad and (a._tab_requires_grad or b._tab_requires_grad):
         la, lb, lo = spec
-        shape_a, shape_b = a._meta.shape, b._meta.shape
+        shape_a, shape_b = a._tab_meta.shape, b._tab_meta.shape
         record(
             name,
             (a, b),
@@ -112,7 +112,7 @@ def contract(a: Tensor, b: Tensor, spec: Spec, name: str = "BmmBackward0") -> Te
                 lambda g, a, b: _back(g, lo, a, la, lb, shape_b),
             ),
             # what the other one's gradient does not need is not kept
-            (a if b._rg else None, b if a._rg else None),
+            (a if b._tab_requires_grad else None, b if a._tab_requires_grad else None),
         )
     return r
 
@@ -158,16 +158,16 @@ def _plus_plan(c: Meta, m: Meta, beta_one: bool, alpha_one: bool) -> tuple[Inst,
 def plus(c: Tensor, m: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * c + alpha * m, where `c` broadcasts to `m`; not recorded. beta = 0 leaves NaNs of `c` out, as PyTorch does."""
     if beta == 0:
-        return (m * alpha if alpha != 1 else m).to(c._meta.dtype)
-    i, shown = _plus_plan(c._meta, m._meta, beta == 1, alpha == 1)
-    kind = float if m._meta.dtype.category == 2 else int if m._meta.dtype.category < 2 else complex
+        return (m * alpha if alpha != 1 else m).to(c._tab_meta.dtype)
+    i, shown = _plus_plan(c._tab_meta, m._tab_meta, beta == 1, alpha == 1)
+    kind = float if m._tab_meta.dtype.category == 2 else int if m._tab_meta.dtype.category < 2 else complex
     scalars = tuple(kind(x) for x in (beta, alpha) if x != 1)
     return run(i, shown, c, m, scalars=scalars)
 
 
 def same_types(name: str, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Both on one device. RuntimeError unless they can be there, and have one dtype."""
-    x, y = a._meta, b._meta
+    x, y = a._tab_meta, b._tab_meta
     if x.device.number != y.device.number:
         a, b = together((a, b), _ARGUMENTS.get(name))
     if x.dtype is not y.dtype:

@@ -166,14 +166,14 @@ def _multiplied(t: Tensor, u: Tensor, spec: Spec) -> Tensor:
     """A contraction that sums nothing: to PyTorch an elementwise product, and laid out as one."""
     *given, keep = spec
     seen = []
-    for m, labels in zip((t._meta, u._meta), given):
+    for m, labels in zip((t._tab_meta, u._tab_meta), given):
         m = permuted(m, tuple([labels.index(x) for x in keep if x in labels]))
         for d, x in enumerate(keep):
             if x not in labels:
                 m = unsqueezed(m, d)
         seen.append(m)
     r = contract(t, u, spec, "MulBackward0")
-    return named(recorded_in_order(r, layout_of(seen, r._meta.shape) or ()), "MulBackward0")
+    return named(recorded_in_order(r, layout_of(seen, r._tab_meta.shape) or ()), "MulBackward0")
 
 
 def _sums_alone(t: Tensor, own: list[int], other: list[int], keep: list[int]) -> bool:

@@ -41,7 +41,7 @@ def host(f: Callable[..., Any], *tensors: Tensor, order: str = "C") -> Any:
     """
     numpy()
     tensors = tuple(together(tensors))
-    device = tensors[0]._meta.device
+    device = tensors[0]._tab_meta.device
     if batches[0]:
         batched = _lazy.batch_kernels.on_host(f, tensors, order)
         if batched is not None:
@@ -82,7 +82,7 @@ def need_matrix(name: str, A: Tensor, argument: str = "A", square: bool = False)
 
 def need_float(name: str, A: Tensor, low: bool = True) -> None:
     """RuntimeError for a type that is neither floating nor complex, and for 16-bit ones where not `low`."""
-    d = A._meta.dtype
+    d = A._tab_meta.dtype
     if d.category < 2:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_name(d)}")
     if not low and d.itemsize == 2:
@@ -91,7 +91,7 @@ def need_float(name: str, A: Tensor, low: bool = True) -> None:
 
 def need_kernel(kernel: str, A: Tensor) -> None:
     """NotImplementedError for types that LAPACK has not."""
-    check_kernel(kernel, A._meta.dtype, LAPACK)
+    check_kernel(kernel, A._tab_meta.dtype, LAPACK)
 
 
 def need_equation(name: str, A: Tensor, B: Tensor, left: bool) -> None:

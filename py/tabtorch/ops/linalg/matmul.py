@@ -44,7 +44,7 @@ def _check_mm(a: Tensor, b: Tensor, name: str = "mm") -> tuple[Tensor, Tensor]:
 
 
 def _check_inner(a: Tensor, b: Tensor) -> None:
-    if a._meta.shape[1] != b._meta.shape[0]:
+    if a._tab_meta.shape[1] != b._tab_meta.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(a.shape)} and {_by(b.shape)})")
 
 
@@ -74,7 +74,7 @@ def _check_bmm(a: Tensor, b: Tensor, kernel: str = "bmm") -> tuple[Tensor, Tenso
     for name, t in (("batch1", a), ("batch2", b)):
         if t.ndim != 3:
             raise RuntimeError(f"{name} must be a 3D tensor")
-    x, y = a._meta.shape, b._meta.shape
+    x, y = a._tab_meta.shape, b._tab_meta.shape
     if x[0] != y[0] or x[2] != y[1]:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{x[0]}, {x[2]}] but got: [{y[0]}, {y[1]}]."
@@ -161,7 +161,7 @@ def _matmul_spec(x: int, y: int) -> tuple:
 
 def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Product of two tensors: vectors, matrices, or batches of them, whose leading dimensions broadcast."""
-    x, y = input._meta, other._meta
+    x, y = input._tab_meta, other._tab_meta
     if x.ndim == 2 and y.ndim == 2:
         if x.shape[1] != y.shape[0]:
             _check_inner(input, other)
@@ -239,10 +239,10 @@ _BADDBMM = (("self", "batch1", "batch2"), "baddbmm")
 def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alpha: Any) -> Tensor:
     """beta * c + alpha * (a b), recorded as one."""
     beta, alpha = (s.item() if isinstance(s, Tensor) else s for s in (beta, alpha))
-    if c._meta.device.number != a._meta.device.number:
+    if c._tab_meta.device.number != a._tab_meta.device.number:
         c, a, b = together((c, a, b), (("self", "mat1", "mat2"), "addmm") if spec is not _BMM else _BADDBMM)
-    shown = plan(a._meta, b._meta, spec, a._meta.dtype)[1]
-    if c._meta.dtype is not a._meta.dtype:
+    shown = plan(a._tab_meta, b._tab_meta, spec, a._tab_meta.dtype)[1]
+    if c._tab_meta.dtype is not a._tab_meta.dtype:
         raise RuntimeError(
             f"self and mat2 must have the same dtype, but got {_type(c)} and {_type(b)}"
             if spec is not _BMM
@@ -250,17 +250,17 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
             f"batch2: {cxx_name(b.dtype)}"
         )
     try:
-        _expandable(c._meta.shape, shown.shape)
-        r = plus(c, product(a, b, spec, wide_dtype(a._meta.dtype)), beta, alpha)
+        _expandable(c._tab_meta.shape, shown.shape)
+        r = plus(c, product(a, b, spec, wide_dtype(a._tab_meta.dtype)), beta, alpha)
         if spec is _OUTER:  # elementwise to PyTorch, which lays it out as such
-            r = in_order(r, layout_of([c._meta, unsqueezed(a._meta, 1), b._meta], shown.shape) or ())
+            r = in_order(r, layout_of([c._tab_meta, unsqueezed(a._tab_meta, 1), b._tab_meta], shown.shape) or ())
     except ValueError:
         raise RuntimeError(
             f"The expanded size of the tensor ({shown.shape[-1]}) must match the existing size ({c.shape[-1]}) at "
             f"non-singleton dimension {len(shown.shape) - 1}.  Target sizes: {list(shown.shape)}.  Tensor sizes: "
             f"{list(c.shape)}"
         ) from None
-    if STATE.grad and (c._rg or a._rg or b._rg):
+    if STATE.grad and (c._tab_requires_grad or a._tab_requires_grad or b._tab_requires_grad):
         la, lb, lo = spec
 
         def times(g: Tensor, s: Any) -> Tensor:
@@ -276,7 +276,7 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
                 lambda g, a, b: times(_back(g, lo, b, lb, la, shape_a), alpha),
                 lambda g, a, b: times(_back(g, lo, a, la, lb, shape_b), alpha),
             ),
-            (a if b._rg else None, b if a._rg else None),
+            (a if b._tab_requires_grad else None, b if a._tab_requires_grad else None),
         )
     return r
 
@@ -327,7 +327,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     for name, t in (("vec1", vec1), ("vec2", vec2)):
         if t.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {t.ndim}-D")
-    if input._meta.dtype.name == "bool":
+    if input._tab_meta.dtype.name == "bool":
         c: Any = input
         ab: Any = vec1.unsqueeze(1)
         return into(out, (c & bool(beta)) | (ab & vec2 & bool(alpha)))
@@ -369,7 +369,7 @@ def _addr_(self: Tensor, vec1: Tensor, vec2: Tensor, **kw: Any) -> Tensor:
 def _addbmm_(self: Tensor, batch1: Tensor, batch2: Tensor, **kw: Any) -> Tensor:
     """As PyTorch's, it grows to the size of the result."""
     shape = (batch1.shape[-2], batch2.shape[-1])
-    if self.shape != shape and batch1.ndim == batch2.ndim == 3 and not self._rg:
+    if self.shape != shape and batch1.ndim == batch2.ndim == 3 and not self._tab_requires_grad:
         old = self.clone()
         return self.resize_(shape).copy_(addbmm(old, batch1, batch2, **kw))
     return _in_place_addbmm(self, batch1, batch2, **kw)
@@ -386,7 +386,7 @@ register("addbmm_", _addbmm_, method=True, torch=False)
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """x Wᵀ + b. `input` (*, in), `weight` (out, in) or (in,), `bias` (out,). Returns (*, out) or (*)."""
-    x, w = input._meta, weight._meta
+    x, w = input._tab_meta, weight._tab_meta
     nd = x.ndim
     if nd == 0 or w.ndim == 0:
         raise RuntimeError(f"both arguments to linear need to be at least 1D, but they are {nd}D and {w.ndim}D")
@@ -395,7 +395,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if w.ndim != 2 or x.shape[-1] != w.shape[1]:
         r: Any = matmul(input, weight.t())
         return r if bias is None else r + bias
-    if bias is not None and bias._meta.dtype is not w.dtype:
+    if bias is not None and bias._tab_meta.dtype is not w.dtype:
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(bias)} and {_type(weight)}")
     if bias is not None and x.device.number != w.device.number:
         bias, input, weight = together((bias, input, weight), (("self", "mat1", "mat2"), "addmm"))
@@ -417,7 +417,7 @@ _LINEAR: dict[int, Any] = {}
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """y_o = x1ᵀ W_o x2 + b_o. `input1` (*, I), `input2` (*, J), `weight` (O, I, J). Returns (*, O)."""
     input1, input2, weight = together((input1, input2, weight))
-    check_kernel("bmm", input1._meta.dtype, NUMBERS)
+    check_kernel("bmm", input1._tab_meta.dtype, NUMBERS)
     lead = tuple(range(3, input1.ndim + 2))
     half = contract(input1, weight, ((*lead, 1), (0, 1, 2), (*lead, 0, 2)))
     r: Any = contract(half, input2, ((*lead, 0, 2), (*lead, 2), (*lead, 0)))
@@ -435,7 +435,7 @@ def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
-    check_kernel("trace", input._meta.dtype, NUMBERS)
+    check_kernel("trace", input._tab_meta.dtype, NUMBERS)
     return input.diagonal().sum()
 
 
@@ -533,7 +533,7 @@ def cross(input: Tensor, other: Any, dim: int | None = None, *, out: Any = None)
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[d]} and {other.shape[d]}"
         )
-    check_kernel("cross", input._meta.dtype, NUMBERS)
+    check_kernel("cross", input._tab_meta.dtype, NUMBERS)
     a1, b1 = input.roll(-1, d), other.roll(-1, d)
     a2, b2 = input.roll(-2, d), other.roll(-2, d)
     return into(out, a1 * b2 - a2 * b1, rule=EXACT)
@@ -547,7 +547,7 @@ def _check_cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: str) -> None:
     many = compute_mode[-9:] != "necessary" or max(x1.shape[-2], x2.shape[-2]) > 25
     product = p == 2 and many and not compute_mode.startswith("donot")
     if not product and x1.numel() and x2.numel():
-        check_kernel("cdist", x1._meta.dtype, SINGLE_DOUBLE)
+        check_kernel("cdist", x1._tab_meta.dtype, SINGLE_DOUBLE)
 
 
 @operation("cdist", method=False)

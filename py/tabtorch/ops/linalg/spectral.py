@@ -34,7 +34,7 @@ def _need_invariance(a: Tensor, b: Tensor, text: str) -> None:
 
 def need_eps(A: Tensor) -> None:
     """PyTorch's RuntimeError where the usual tolerance is asked for, a multiple of what only these types have."""
-    if A._meta.dtype not in LAPACK:
+    if A._tab_meta.dtype not in LAPACK:
         raise RuntimeError("This function doesn't handle types other than float and double")
 
 
@@ -347,7 +347,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         )
 
     space, residuals, rank, s = host(f, A, B, order="CCCC" if more else "FCCC")
-    X = Tensor._wrap(space._storage.node, shapes.narrowed(space._meta, -1 if more else -2, 0, n))
+    X = Tensor._wrap(space._tab_storage.node, shapes.narrowed(space._tab_meta, -1 if more else -2, 0, n))
 
     def back(g: list[Any], A: Any, B: Any, X: Any) -> Any:
         if more:

@@ -117,9 +117,9 @@ def log_of(device: Any) -> Tensor:
     t = logs.get(device.number)
     if t is None:
         t = logs[device.number] = Tensor._wrap(_empty(device), contiguous_meta((_WORDS,), dtypes.int64, device))
-    b = t._storage.node.buf
+    b = t._tab_storage.node.buf
     if b is not None and not b.id:  # it went with a window that failed
-        t._storage.node = _empty(device)
+        t._tab_storage.node = _empty(device)
     return t
 
 
@@ -147,7 +147,7 @@ def _lost() -> None:
     log = logs.get(_bridges.WEBGPU)
     if log is not None:
         with graph.LOCK:
-            log._storage.node = _empty(log._meta.device)
+            log._tab_storage.node = _empty(log._tab_meta.device)
 
 
 _bridges.on_close(_forget)
@@ -161,7 +161,7 @@ _bridges.on_loss(_lost)
 def assert_range(t: Tensor, wanted: Range, complaint: Complaint, operation: str) -> None:
     """Raises `complaint` for an element of `t` that `wanted` does not take: at once where the host can tell, else when next
     something is read from the device."""
-    node, m = t._storage.node, t._meta
+    node, m = t._tab_storage.node, t._tab_meta
     if not m.numel or m.device.type == "meta":
         return
     held = STATE.held
@@ -212,7 +212,7 @@ def _append(node: Node, m: Meta, wanted: Range, site: _Site) -> None:
     kind = ("f64" if m.dtype.name == "float64" else "f32") if real else "i64"
     exempt = wanted.low if wanted.exempt is None else wanted.exempt
     numbers = (wanted.low, wanted.high, exempt, number)
-    log = log_of(m.device)._storage
+    log = log_of(m.device)._tab_storage
     last = log.node
     nodes: tuple[Node, ...] = (last, node)
     metas: tuple[Meta, ...] = (last.inst.out, m)
@@ -263,7 +263,7 @@ def _due(wanted: list[tuple[Node, int, int]]) -> list[int]:
 
 
 def _places(due: list[int]) -> list[tuple[Node, int, int]]:
-    return [(log_of(logs[d]._meta.device)._storage.node, 0, 8 * _WORDS) for d in due]
+    return [(log_of(logs[d]._tab_meta.device)._tab_storage.node, 0, 8 * _WORDS) for d in due]
 
 
 def read_watched(wanted: list[tuple[Node, int, int]]) -> list[Any]:
@@ -284,7 +284,7 @@ def raise_found() -> None:
 async def raise_found_async() -> None:
     """The same, without blocking."""
     for device in [d for d in _armed if d in logs]:
-        b = graph.buffer_of(log_of(logs[device]._meta.device)._storage.node)
+        b = graph.buffer_of(log_of(logs[device]._tab_meta.device)._tab_storage.node)
         _hear([device], [await graph.bridge().read_async(b.id, device, 0, 8 * _WORDS)])
 
 
@@ -299,7 +299,7 @@ def _hear(due: list[int], heard: list[Any]) -> None:
         if number:
             _epoch += 1
             with graph.LOCK:
-                logs[d]._storage.node = _empty(logs[d]._meta.device)
+                logs[d]._tab_storage.node = _empty(logs[d]._tab_meta.device)
             failed = failed or (number, *numbers)
     if failed is not None:
         raise _error(*failed)

@@ -262,7 +262,7 @@ def infer(
     With `into` the result takes that Meta's dtype, and its shape has to be the broadcast one; `order` () is automatic.
     """
     row = f.row
-    metas = [x._meta for x in operands if isinstance(x, Tensor)]
+    metas = [x._tab_meta for x in operands if isinstance(x, Tensor)]
     device = device_of(metas)
     kinds = None
     if not options and into is None and row.check is None and len(metas) == len(operands):
@@ -296,7 +296,7 @@ def infer(
     as_constant = computed.compute == "bool"
     for x in operands:
         if isinstance(x, Tensor):
-            other = computed in _NARROW and x._meta.dtype.category == 1 and x._meta.dtype is not computed
+            other = computed in _NARROW and x._tab_meta.dtype.category == 1 and x._tab_meta.dtype is not computed
             pattern.append(("t", computed.name) if other else "t")
         elif x is None or as_constant:
             pattern.append(("const", x))
@@ -378,7 +378,7 @@ def key_of(operands: list[Any], options: dict[str, Any]) -> tuple[Any, ...]:
     """What a combination is looked up by: numbers count by their type only."""
     key: list[Any] = []
     for x in operands:
-        key.append(x._meta if isinstance(x, Tensor) else (x, "const") if x is None or type(x) is bool else type(x))
+        key.append(x._tab_meta if isinstance(x, Tensor) else (x, "const") if x is None or type(x) is bool else type(x))
     for name, v in options.items():
         key.append(name)
         key.append(type(v) if isinstance(v, (int, float, complex)) and not isinstance(v, bool) else ("const", v))
@@ -399,14 +399,14 @@ def apply(f: Family, operands: list[Any], options: dict[str, Any]) -> Tensor:
     look(f, operands, compute)
     t = Tensor._wrap(emit(i, nodes_of(operands), scalars_of(operands, options, compute, d)), out)
     if STATE.inference:
-        t._inference = True
+        t._tab_inference = True
     elif STATE.grad and f.backward is not None:
         record_nary(f.backward, t, operands, options)
     return t
 
 
 def nodes_of(operands: list[Any]) -> tuple[Any, ...]:
-    return tuple([x._storage.node for x in operands if isinstance(x, Tensor)])
+    return tuple([x._tab_storage.node for x in operands if isinstance(x, Tensor)])
 
 
 def scalars_of(operands: list[Any], options: dict[str, Any], compute: str, d: Any) -> tuple[Any, ...]:
@@ -488,19 +488,19 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
     def unary(*args: Any, **kwargs: Any) -> Any:
         try:
             (x,) = args
-            i, m = entries[x._meta]
+            i, m = entries[x._tab_meta]
         except (KeyError, AttributeError, ValueError):
             return afresh(first, args, kwargs)
         if kwargs:
             return first(args, kwargs)
         t: Tensor = _new(Tensor)
-        t._storage = Storage(emit(i, (x._storage.node,)))
-        t._meta = m
+        t._tab_storage = Storage(emit(i, (x._tab_storage.node,)))
+        t._tab_meta = m
         if STATE.grad:
-            if x._rg and backward is not None:
+            if x._tab_requires_grad and backward is not None:
                 record_unary(backward, t, x)
         elif STATE.inference:
-            t._inference = True
+            t._tab_inference = True
         return t
 
     def first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -516,7 +516,7 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
         i, m, _, _ = infer(f, operands, options)
         if len(entries) > _LIMIT:
             entries.clear()
-        entries[operands[0]._meta] = (i, m)
+        entries[operands[0]._tab_meta] = (i, m)
         return unary(operands[0])
 
     return unary
@@ -536,26 +536,26 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
         k = type(b)
         if k is float or k is int:
             try:
-                i, m, convert = last[a._meta, k]
+                i, m, convert = last[a._tab_meta, k]
             except (KeyError, AttributeError):
                 return afresh(learn, a, b)
-            n = emit(i, (a._storage.node,), (b if convert is None else convert(b),))
-            rg = a._rg
+            n = emit(i, (a._tab_storage.node,), (b if convert is None else convert(b),))
+            rg = a._tab_requires_grad
         else:
             try:
-                i, m = pairs[a._meta, b._meta]
+                i, m = pairs[a._tab_meta, b._tab_meta]
             except (KeyError, AttributeError):
                 return afresh(learn, a, b)
-            n = emit(i, (a._storage.node, b._storage.node))
-            rg = a._rg or b._rg
+            n = emit(i, (a._tab_storage.node, b._tab_storage.node))
+            rg = a._tab_requires_grad or b._tab_requires_grad
         t: Tensor = _new(Tensor)
-        t._storage = Storage(n)
-        t._meta = m
+        t._tab_storage = Storage(n)
+        t._tab_meta = m
         if STATE.grad:
             if rg and backward is not None:
                 record(backward, t, a, b)
         elif STATE.inference:
-            t._inference = True
+            t._tab_inference = True
         return t
 
     def learn(a: Any, b: Any) -> Any:
@@ -571,21 +571,21 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
         if not isinstance(x, Tensor) or type(y) in (bool, complex) or is_number(y):
             return apply(f, operands, {})
         if isinstance(y, Tensor):
-            if x._meta.device.number != y._meta.device.number:
+            if x._tab_meta.device.number != y._tab_meta.device.number:
                 return apply(f, operands, {})
             i, m, (compute, _), _ = infer(f, operands, {})
             if looks(f, compute):
                 return apply(f, operands, {})
             if len(pairs) > _LIMIT:
                 pairs.clear()
-            pairs[x._meta, y._meta] = (i, m)
+            pairs[x._tab_meta, y._tab_meta] = (i, m)
         else:
             i, m, (compute, d), numbers = infer(f, operands, {})
             if not numbers or looks(f, compute):  # a constant of the kernel: keyed on its value
                 return apply(f, operands, {})
             if len(last) > _LIMIT:
                 last.clear()
-            last[x._meta, type(y)] = (i, m, convert_of(compute, d))
+            last[x._tab_meta, type(y)] = (i, m, convert_of(compute, d))
         return binary(x, y)
 
     return binary

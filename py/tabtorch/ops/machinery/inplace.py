@@ -66,8 +66,8 @@ def covering_order(m: Meta, numel: int) -> Any:
 
 def whole_storage(t: Tensor) -> bool:
     """Whether `t`, row by row, is all of its storage."""
-    m = t._meta
-    out = t._storage.node.inst.out
+    m = t._tab_meta
+    out = t._tab_storage.node.inst.out
     return m.whole and m.numel == out.numel and m.dtype is out.dtype
 
 
@@ -78,8 +78,8 @@ def check_batched(s: Any, node: Node, arithmetic: bool = False) -> None:
 
 def set_node(t: Tensor, node: Node) -> None:
     """Gives all elements of `t` the values of `node`, contiguous in the shape and dtype of `t`. No check, no record."""
-    s = t._storage
-    m = t._meta
+    s = t._tab_storage
+    m = t._tab_meta
     if batches[0]:
         check_batched(s, node)
     if whole_storage(t):
@@ -107,15 +107,15 @@ def _region(base: Node, m: Meta, value: Node) -> Node:
 
 def set_tensor(t: Tensor, value: Tensor) -> None:
     """Gives `t` the elements of `value`, broadcast and converted. Devices must be the same. No check, no record."""
-    m = t._meta
-    v = value._meta
+    m = t._tab_meta
+    v = value._tab_meta
     if batches[0]:
-        check_batched(t._storage, value._storage.node)
+        check_batched(t._tab_storage, value._tab_storage.node)
     if v.shape == m.shape and v.dtype is m.dtype and whole_storage(t) and whole_storage(value) and not STATE.levels:
-        t._storage.node = value._storage.node  # values never change: sharing one is copying it
-        t._storage.written()
+        t._tab_storage.node = value._tab_storage.node  # values never change: sharing one is copying it
+        t._tab_storage.written()
         return
-    set_node(t, _lazy.convert.converted(value, m.shape, m.dtype)._storage.node)
+    set_node(t, _lazy.convert.converted(value, m.shape, m.dtype)._tab_storage.node)
 
 
 def is_dense(m: Meta) -> bool:
@@ -144,7 +144,7 @@ def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = F
     repeats: `t` may show an element twice, where each then gets the same value.
     marked: a mark changes nothing. In PyTorch most operations are given a copy of a tensor that has one.
     """
-    m = t._meta
+    m = t._tab_meta
     dense = m.contiguous or is_dense(m)
     if not dense and not (repeats and not m.mark) and repeated(m):
         raise RuntimeError(
@@ -162,9 +162,9 @@ def check_overlap(t: Tensor, inputs: Any, whole: bool = False, repeats: bool = F
             if whole:
                 raise _partial()
             continue
-        if x._storage.root is not t._storage.root:
+        if x._tab_storage.root is not t._tab_storage.root:
             continue
-        v = x._meta
+        v = x._tab_meta
         if not v.numel or not (v.contiguous or is_dense(v)) or (v.mark and not marked):
             continue
         a, b = m.offset * m.dtype.itemsize, v.offset * v.dtype.itemsize
@@ -187,11 +187,11 @@ def write(t: Tensor, value: Tensor, name: str, inputs: Any = (), backward: Any =
     """
     check_inplace(t, inputs)
     fn = None
-    if STATE.grad and backward is not None and any(x is not None and x._rg for x in inputs):
+    if STATE.grad and backward is not None and any(x is not None and x._tab_requires_grad for x in inputs):
         old = before_write(t)
         inputs = [old if x is t else x for x in inputs]
         saved = [old if x is t else x for x in saved]
-        fn = record(name, inputs, Tensor._view_of(t, t._meta), backward, saved)
+        fn = record(name, inputs, Tensor._view_of(t, t._tab_meta), backward, saved)
     set_tensor(t, value)
     if fn is not None:
         rebase(t, fn)
@@ -206,8 +206,8 @@ def _inst_for(f: Family, operands: list[Any], options: dict[str, Any], t: Tensor
 
     RuntimeError for operands of types, memory or shapes with which it cannot be: in that order, as PyTorch.
     """
-    m = t._meta
-    out = t._storage.node.inst.out
+    m = t._tab_meta
+    out = t._tab_storage.node.inst.out
     order = covering_order(m, out.numel) if out.dtype is m.dtype else ()
     covers = order != ()
     key = ("to", m, covers, *key_of(operands, options))
@@ -233,7 +233,7 @@ def _compared(name: str, t: Tensor, x: Tensor, y: Any) -> Any:
     return record(
         f"{name.capitalize()}Backward{int(tensor is not None)}",
         (x, tensor),
-        Tensor._view_of(t, t._meta),
+        Tensor._view_of(t, t._tab_meta),
         (zero, zero),
     )
 
@@ -241,9 +241,13 @@ def _compared(name: str, t: Tensor, x: Tensor, y: Any) -> Any:
 def _keeps_old(f: Family, operands: list[Any]) -> bool:
     """Whether a row that writes to its first operand, which requires grad, keeps what that was."""
     cls = f.backward_inplace
-    if cls is None or not operands[0]._rg:
+    if cls is None or not operands[0]._tab_requires_grad:
         return False
-    mask = sum(1 << k for k, x in enumerate(operands) if isinstance(x, Tensor) and x._rg and cls.differentiable[k])
+    mask = sum(
+        1 << k
+        for k, x in enumerate(operands)
+        if isinstance(x, Tensor) and x._tab_requires_grad and cls.differentiable[k]
+    )
     return bool(mask and uses_of(cls)[mask][0])
 
 
@@ -260,17 +264,21 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             b = args[0]
             k = type(b)
             number = k is float or k is int
-            entry = fast.get((self._meta, k if number else getattr(b, "_meta", None)))
-            if entry is not None and not (STATE.grad and (self._rg or (not number and b._rg))) and not self._inference:
+            entry = fast.get((self._tab_meta, k if number else getattr(b, "_tab_meta", None)))
+            if (
+                entry is not None
+                and not (STATE.grad and (self._tab_requires_grad or (not number and b._tab_requires_grad)))
+                and not self._tab_inference
+            ):
                 i, convert = entry
-                s = self._storage
+                s = self._tab_storage
                 node = s.node
-                if node.inst.out is i.out and (number or b._storage is not s) and not batches[0]:
+                if node.inst.out is i.out and (number or b._tab_storage is not s) and not batches[0]:
                     while True:
                         if number:
                             new = emit(i, (node,), (b if convert is None else convert(b),))
                         else:
-                            new = emit(i, (node, b._storage.node))
+                            new = emit(i, (node, b._tab_storage.node))
                         if s.node is node:
                             s.node = new
                             break
@@ -288,19 +296,19 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             options: dict[str, Any] = {}
         else:
             operands, options, _ = bind(row, name, (self, *args), kwargs)
-        if differentiable or self._inference:
+        if differentiable or self._tab_inference:
             check_inplace(self, operands[1:])
         operands = [on_device_of(self, x, scalars=True) for x in operands]
-        recording = STATE.grad and recorded and any(isinstance(x, Tensor) and x._rg for x in operands)
-        if recording and self._meta.dtype.category < 2 and _keeps_old(f, operands):
+        recording = STATE.grad and recorded and any(isinstance(x, Tensor) and x._tab_requires_grad for x in operands)
+        if recording and self._tab_meta.dtype.category < 2 and _keeps_old(f, operands):
             raise unsupported(self)  # PyTorch keeps a clone, which it cannot record
         if recording:
             for x in operands:
-                if isinstance(x, Tensor) and x._stale:
+                if isinstance(x, Tensor) and x._tab_stale:
                     refresh(x)
         i, compute, d, covers = _inst_for(f, operands, options, self)
         look(f, operands, compute)
-        s = self._storage
+        s = self._tab_storage
         fn = None
         base = s.node
         node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
@@ -320,7 +328,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             set_node(self, node)
         else:
             while True:
-                new = node if covers else _region(base, self._meta, node) if self._meta.numel else base
+                new = node if covers else _region(base, self._tab_meta, node) if self._tab_meta.numel else base
                 if s.node is base:
                     s.node = new
                     break
@@ -331,13 +339,13 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
         if fast is not None and covers and len(args) == 1 and not kwargs and not looks(f, compute):
             other = args[0]
             if isinstance(other, Tensor):
-                if other._meta.device.number == self._meta.device.number:
-                    fast[self._meta, other._meta] = (i, None)
+                if other._tab_meta.device.number == self._tab_meta.device.number:
+                    fast[self._tab_meta, other._tab_meta] = (i, None)
             elif type(other) in (int, float) and i.scalars:
-                fast[self._meta, type(other)] = (i, convert_of(compute, d))
+                fast[self._tab_meta, type(other)] = (i, convert_of(compute, d))
         if fn is not None:
             if f.backward_inplace and fn.out is not None:
-                fn.out = (s, self._meta, s.version)
+                fn.out = (s, self._tab_meta, s.version)
             rebase(self, fn)
             if STATE.hooks and f.backward_inplace:
                 pack(self, fn)
@@ -362,10 +370,10 @@ def row_out(f: Family, name: str, operands: list[Any], options: dict[str, Any], 
         value = apply(f, operands, options)
     finally:
         STATE.grad = before
-    if value._meta.shape != out._meta.shape and any(
+    if value._tab_meta.shape != out._tab_meta.shape and any(
         x is out for x in operands
     ):  # it is read too: no other size will do
-        check_shape(out._meta, value._meta.shape)
+        check_shape(out._tab_meta, value._tab_meta.shape)
     return write_out(out, value, of_row(f.row, operands))
 
 
@@ -375,7 +383,7 @@ def check_out(name: str, out: Any, inputs: list[Tensor], differentiable: bool = 
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if differentiable:
         no_grad_with_out(name, *inputs, out)
-    if out._inference and not STATE.inference:
+    if out._tab_inference and not STATE.inference:
         check_inplace(out)
 
 
@@ -383,12 +391,12 @@ def write_out(out: Tensor, value: Tensor, rule: Rule = CASTABLE) -> Tensor:
     """Writes a result to the `out` argument: of a type that `rule` takes, same device, resized if need be. Errors as PyTorch's."""
     check_overlap(out, ())
     value = on_device_of(out, value)
-    v, m = value._meta, out._meta
+    v, m = value._tab_meta, out._tab_meta
     rule(v.dtype, m.dtype)
     if v.shape != m.shape:
         warn_resized(m, v)
         _lazy.resizing.resize(out, v.shape)
-        out._meta = m.view(v.shape, v.strides, m.offset)
+        out._tab_meta = m.view(v.shape, v.strides, m.offset)
     set_tensor(out, value)
     return out
 

@@ -117,8 +117,8 @@ def carry(source: Any, copy: Any) -> None:
 
 def bounded(t: Any, low: int, high: int) -> Any:
     """`t`, of whose values it is kept that low <= v <= high: whoever makes them knows."""
-    node = t._storage.node
-    if t._meta.dtype.category == 1 and getattr(node, "host", None) is None and low <= high:
+    node = t._tab_storage.node
+    if t._tab_meta.dtype.category == 1 and getattr(node, "host", None) is None and low <= high:
         node.host = Facts((low, high))
     return t
 

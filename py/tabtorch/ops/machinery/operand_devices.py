@@ -61,7 +61,7 @@ def meeting_place(metas: Sequence[Meta], detail: Detail | None = None) -> Any:
 
 def moved(t: Tensor, device: Any) -> Tensor:
     """`t` on a device. Of a 64-bit float that goes to the GPU only its category counts beside the others: it is rounded."""
-    d = t._meta.dtype
+    d = t._tab_meta.dtype
     if device.lacks(d) and d in WIDE:
         t = t.to(dtypes.float32 if d is dtypes.float64 else dtypes.complex64)
     return t.to(device)
@@ -72,16 +72,16 @@ def together(tensors: Sequence[Any], detail: Detail | None = None) -> Any:
     number = -1
     for t in tensors:
         if isinstance(t, Tensor):
-            n = t._meta.device.number
+            n = t._tab_meta.device.number
             if n != number:
                 if number >= 0:
                     break
                 number = n
     else:
         return tensors
-    device = meeting_place([t._meta for t in tensors if isinstance(t, Tensor)], detail)
+    device = meeting_place([t._tab_meta for t in tensors if isinstance(t, Tensor)], detail)
     number = device.number
-    return [moved(t, device) if isinstance(t, Tensor) and t._meta.device.number != number else t for t in tensors]
+    return [moved(t, device) if isinstance(t, Tensor) and t._tab_meta.device.number != number else t for t in tensors]
 
 
 def on_device_of(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool = False) -> Any:
@@ -91,12 +91,12 @@ def on_device_of(x: Tensor, t: Any, detail: Detail | None = None, scalars: bool 
     """
     if not isinstance(t, Tensor):
         return t
-    m, here = t._meta, x._meta.device
+    m, here = t._tab_meta, x._tab_meta.device
     if m.device.number == here.number:
         return t
     travels = scalars and m.ndim == 0 and m.device.host
     if not travels and (here.type == "meta" or not (here.implicit or m.device.implicit)):
-        raise mismatch(here, m.device, (x._meta, m), detail and (("", detail[0]), detail[1]))
+        raise mismatch(here, m.device, (x._tab_meta, m), detail and (("", detail[0]), detail[1]))
     return moved(t, here)
 
 

@@ -48,7 +48,12 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
                     if r is NOTHING:
                         x = args[0] if args else None
                         d = kw.get("dtype")
-                        if isinstance(x, Tensor) and x._meta.device.implicit and d in WIDE and d is not x._meta.dtype:
+                        if (
+                            isinstance(x, Tensor)
+                            and x._tab_meta.device.implicit
+                            and d in WIDE
+                            and d is not x._tab_meta.dtype
+                        ):
                             return public(x.to(d), *args[1:], **kw)  # where there is such a type
                         blame(name, f, dict(zip(own_code(f).co_varnames, args), **kw))
                         if name in _lazy.signatures.SIGNATURES:
@@ -83,16 +88,18 @@ def in_place(
     def g(self: Tensor, *args: Any, **kw: Any) -> Tensor:
         check_inplace(self, args)
         d = kw.get("dtype")
-        if d is not None and d is not self._meta.dtype:
+        if d is not None and d is not self._tab_meta.dtype:
             raise RuntimeError(
-                f"Bad in-place call: input tensor dtype {CXX_NAMES[self._meta.dtype.name]} and output tensor dtype "
+                f"Bad in-place call: input tensor dtype {CXX_NAMES[self._tab_meta.dtype.name]} and output tensor dtype "
                 f"{CXX_NAMES[d.name]} should match"
             )
         # where it is recorded, it is recorded of the tensor as it was: its own value is gone by the time of backward
-        recording = STATE.grad and (self._rg or any(isinstance(x, Tensor) and x._rg for x in args))
+        recording = STATE.grad and (
+            self._tab_requires_grad or any(isinstance(x, Tensor) and x._tab_requires_grad for x in args)
+        )
         old = before_write(self) if recording else self
         result = f(old, *args, **kw)
-        have, want = self._meta, result._meta
+        have, want = self._tab_meta, result._tab_meta
         if have.shape != want.shape:
             if structured:
                 raise RuntimeError(
@@ -108,17 +115,19 @@ def in_place(
             read = meets(self, *read)
         if read is not None:
             _lazy.inplace.check_overlap(self, [x for x in read if x is not self])
-        fn = result._fn
+        fn = result._tab_grad_fn
         if fn is not None and not fn.is_port and want.dtype is have.dtype:
             first = fn.edges[0]
-            if first is (old._fn or edge(old) if old._rg else None):  # it is the operation itself, and not a last step
+            if first is (
+                old._tab_grad_fn or edge(old) if old._tab_requires_grad else None
+            ):  # it is the operation itself, and not a last step
                 _lazy.inplace.set_tensor(self, result.detach())
                 for s in getattr(fn, "saved", ()):
                     if (
                         isinstance(s, Saved) and s.is_output
                     ):  # what is saved of the result is this tensor, which may be written to
-                        s.tensor = Tensor._view_of(self, self._meta)
-                        s.version = self._storage.version
+                        s.tensor = Tensor._view_of(self, self._tab_meta)
+                        s.version = self._tab_storage.version
                 rebase(self, fn)
                 return self
         if read is None and not recording:
@@ -135,7 +144,7 @@ def in_place(
 
 def no_grad_with_out(name: str, *arguments: Any) -> None:
     """RuntimeError, as PyTorch's, where a call with `out=` would be recorded for one of its arguments."""
-    if STATE.grad and any(isinstance(t, Tensor) and t._rg for t in arguments):
+    if STATE.grad and any(isinstance(t, Tensor) and t._tab_requires_grad for t in arguments):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
             "requires grad."
@@ -144,7 +153,7 @@ def no_grad_with_out(name: str, *arguments: Any) -> None:
 
 def run(i: Inst, shown: Meta, *inputs: Tensor, scalars: tuple = ()) -> Tensor:
     """A node over these tensors as a new tensor that shows `shown` of it."""
-    return Tensor._wrap(emit(i, tuple([t._storage.node for t in inputs]), scalars), shown)
+    return Tensor._wrap(emit(i, tuple([t._tab_storage.node for t in inputs]), scalars), shown)
 
 
 def view_meta(m: Meta, shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Meta:
@@ -200,7 +209,7 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor, rule: Rule = CASTA
     """
     if out is None:
         return result
-    have, want = out._meta, result._meta
+    have, want = out._tab_meta, result._tab_meta
     _lazy.inplace.check_overlap(out, inputs, True)
     if have.device.number != want.device.number and not (have.device.implicit or want.device.implicit):
         raise RuntimeError(f"Expected out tensor to have device {want.device}, but got {have.device} instead")
@@ -209,7 +218,7 @@ def into(out: Tensor | None, result: Tensor, *inputs: Tensor, rule: Rule = CASTA
         warn_resized(have, want)
         _lazy.resizing.resize(out, tuple(want.shape))
         if not want.contiguous and dense_strides(want) == want.strides:  # laid out as the result, as LAPACK's are
-            out._meta = have.view(want.shape, want.strides, have.offset)
+            out._tab_meta = have.view(want.shape, want.strides, have.offset)
     _lazy.inplace.check_overlap(out, inputs, True)
     out.copy_(result)
     return out
@@ -234,7 +243,7 @@ def into_two(out: Any, result: Any, rule: Rule | tuple[Rule, ...] = EXACT) -> An
         return result
     rules = rule if isinstance(rule, tuple) else (rule,) * len(result)
     for check, o, r, field in zip(rules, out, result, result._fields, strict=True):
-        check(r._meta.dtype, o._meta.dtype, field)
+        check(r._tab_meta.dtype, o._tab_meta.dtype, field)
     return type(result)(*[into(o, r, rule=anything) for o, r in zip(out, result, strict=True)])
 
 

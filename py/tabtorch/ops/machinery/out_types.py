@@ -85,7 +85,7 @@ def of_row(row: Any, operands: list[Any]) -> Rule:
     several = any(isinstance(x, Tensor) or str(k) not in row.apart for k, x in enumerate(operands[1:], 1))
     if several or _promotes(row):
         return CASTABLE
-    d = operands[0]._meta.dtype
+    d = operands[0]._tab_meta.dtype
     return _real_of(d) if d.is_complex and types_of(row, d)[1].category == 2 else FOUND
 
 

@@ -32,12 +32,12 @@ def check_kernel(kernel: str, d: dtype, types: frozenset[dtype]) -> None:
 
 
 def common_dtype(operands: list[Any]) -> dtype:
-    """PyTorch's result type of tensors (anything with `_meta`) and Python numbers; None does not count."""
+    """PyTorch's result type of tensors (anything with `_tab_meta`) and Python numbers; None does not count."""
     dims = zeros = numbers = None
     for x in operands:
         if x is None:
             continue
-        m = getattr(x, "_meta", None)
+        m = getattr(x, "_tab_meta", None)
         if m is None:
             numbers = _join(numbers, dtypes.scalar_dtype(x.__class__))
         elif m.ndim:

@@ -512,7 +512,7 @@ def blame(name: str, f: Any, given: dict[str, Any]) -> None:
     # which of them are for tensors is not asked of the annotations: the wheel has few
     for k, n in enumerate(required(f)):
         v = given.get(n)
-        if not hasattr(v, "_meta") and failure.startswith(f"'{_lazy.arguments.class_name(v)}' object has no attr"):
+        if not hasattr(v, "_tab_meta") and failure.startswith(f"'{_lazy.arguments.class_name(v)}' object has no attr"):
             raise _lazy.arguments.must_be_tensor(name, "input" if n == "self" else n, k, v) from None
 
 

@@ -55,7 +55,7 @@ class RowFn(GradFn):
                     if isinstance(x, Tensor) and e is not None and e.edge_kind != LEAF:
                         check_history(x)
             for x, v in zip(args, versions):
-                if v >= 0 and x._storage.version != v:
+                if v >= 0 and x._tab_storage.version != v:
                     raise self._modified(args, versions)
         return self._gradients(g, args, None if out is None else self.unpack_out(out))
 
@@ -81,18 +81,20 @@ class RowFn(GradFn):
     def _modified(self, args: Sequence[Any], versions: Sequence[int]) -> RuntimeError:
         """The error for an operand that has been written to: as PyTorch looks at them, by name."""
         names = ["self" if n == "input" else n for n in self.row.names]
-        k = min((k for k, v in enumerate(versions) if v >= 0 and args[k]._storage.version != v), key=lambda k: names[k])
+        k = min(
+            (k for k, v in enumerate(versions) if v >= 0 and args[k]._tab_storage.version != v), key=lambda k: names[k]
+        )
         return modified_error(args[k], versions[k], maker(args[k]))
 
     def unpack_out(self, out: Any) -> Tensor:
         """What is kept of the output as a tensor; RuntimeError if it has been written to."""
         storage, m, version = out
         t: Tensor = _new(Tensor)
-        t._storage = storage
-        t._meta = m
+        t._tab_storage = storage
+        t._tab_meta = m
         if STATE.grad:
-            t._rg = True
-            t._fn = self
+            t._tab_requires_grad = True
+            t._tab_grad_fn = self
         if storage.version != version:
             raise modified_error(t, version, self.as_view)
         return t
@@ -243,28 +245,28 @@ def uses_of(cls: Any) -> Any:
 
 def record_unary(cls: Any, t: Tensor, x: Tensor) -> None:
     """Puts `t`, computed from `x`, on the tape."""
-    if t._meta.dtype.category < 2:
+    if t._tab_meta.dtype.category < 2:
         raise unsupported(t)
     fn = _new(cls)
-    fn.edges = (x._fn or edge(x),)
-    fn.metas = (x._meta,)
-    fn.outs = t._meta
+    fn.edges = (x._tab_grad_fn or edge(x),)
+    fn.metas = (x._tab_meta,)
+    fn.outs = t._tab_meta
     fn.seq = n = next_seq()
     keep, keep_out = (cls.uses or uses_of(cls))[1]
     if keep:
-        if x._inference:
+        if x._tab_inference:
             raise inference_error()
         fn.args = (x,)
-        fn.versions = (x._storage.version,)
+        fn.versions = (x._tab_storage.version,)
     else:
         fn.args = (None,)
     if keep_out:
-        s = t._storage
-        fn.out = (s, t._meta, s.version)
+        s = t._tab_storage
+        fn.out = (s, t._tab_meta, s.version)
         if not keep:
             fn.versions = ()
-    t._rg = True
-    t._fn = fn
+    t._tab_requires_grad = True
+    t._tab_grad_fn = fn
     if STATE.hooks:
         pack(t, fn)
     if n >= gap[0]:
@@ -275,8 +277,8 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     """Puts `t`, computed from a tensor and a tensor or number, on the tape. One of them requires grad."""
     da, db = cls.differentiable
     fn = _new(cls)
-    if a._rg and da:
-        ea = a._fn or edge(a)
+    if a._tab_requires_grad and da:
+        ea = a._tab_grad_fn or edge(a)
         mask = 1
     else:
         ea = None
@@ -284,49 +286,49 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     k = type(b)
     if k is float or k is int:
         fn.edges = (ea, None)
-        fn.metas = (a._meta, None)
+        fn.metas = (a._tab_meta, None)
         bt = False
     else:
         bt = True
-        if b._rg and db:
+        if b._tab_requires_grad and db:
             mask += 2
-            fn.edges = (ea, b._fn or edge(b))
+            fn.edges = (ea, b._tab_grad_fn or edge(b))
         else:
             fn.edges = (ea, None)
-        fn.metas = (a._meta, b._meta)
+        fn.metas = (a._tab_meta, b._tab_meta)
     if not mask:
         return
-    if t._meta.dtype.category < 2:
+    if t._tab_meta.dtype.category < 2:
         raise unsupported(t)
-    fn.outs = t._meta
+    fn.outs = t._tab_meta
     fn.seq = n = next_seq()
     ka, kb, ko = (cls.uses or uses_of(cls))[mask]
-    if (ka and a._inference) or (kb and bt and b._inference):
+    if (ka and a._tab_inference) or (kb and bt and b._tab_inference):
         raise inference_error()
     if bt:
         if ka or kb:
             if kb:
                 fn.args = (a if ka else None, b)
-                fn.versions = (a._storage.version if ka else -1, b._storage.version)
+                fn.versions = (a._tab_storage.version if ka else -1, b._tab_storage.version)
             else:
                 fn.args = (a, None)
-                fn.versions = (a._storage.version, -1)
+                fn.versions = (a._tab_storage.version, -1)
         else:
             fn.args = (None, None)
     elif ka:
         fn.args = (a, b)
-        fn.versions = (a._storage.version, -1)
+        fn.versions = (a._tab_storage.version, -1)
     else:
         fn.args = (None, b)
         if kb:  # PyTorch makes a tensor of the number and saves that: a second backward is refused here too
             fn.versions = ()
     if ko:
-        s = t._storage
-        fn.out = (s, t._meta, s.version)
+        s = t._tab_storage
+        fn.out = (s, t._tab_meta, s.version)
         if fn.versions is None:
             fn.versions = ()
-    t._rg = True
-    t._fn = fn
+    t._tab_requires_grad = True
+    t._tab_grad_fn = fn
     if STATE.hooks:
         pack(t, fn)
     if n >= gap[0]:
@@ -336,15 +338,15 @@ def record_binary(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
 def record_binary_named(cls: Any, t: Tensor, a: Tensor, b: Any) -> None:
     """As `record_binary`, for a row whose grad_fn is named after its operands."""
     record_binary(cls, t, a, b)
-    fn = t._fn
+    fn = t._tab_grad_fn
     if fn is not None:
         fn.__class__ = grad_class(cls.name_of((a, b)), type(fn))
 
 
 def _version(x: Tensor) -> int:
-    if x._inference:
+    if x._tab_inference:
         raise inference_error()
-    version: int = x._storage.version
+    version: int = x._tab_storage.version
     return version
 
 
@@ -353,8 +355,8 @@ def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, A
     edges: list[Any] = []
     mask = 0
     for k, x in enumerate(operands):
-        if isinstance(x, Tensor) and x._rg and cls.differentiable[k]:
-            edges.append(x._fn or edge(x))
+        if isinstance(x, Tensor) and x._tab_requires_grad and cls.differentiable[k]:
+            edges.append(x._tab_grad_fn or edge(x))
             mask |= 1 << k
         else:
             edges.append(None)
@@ -362,15 +364,15 @@ def make_node(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str, A
         return None
     fn = _new(cls)
     fn.edges = tuple(edges)
-    fn.metas = tuple([x._meta if isinstance(x, Tensor) else None for x in operands])
-    fn.outs = t._meta
+    fn.metas = tuple([x._tab_meta if isinstance(x, Tensor) else None for x in operands])
+    fn.outs = t._tab_meta
     fn.seq = next_seq()
     *keep, keep_out = (cls.uses or uses_of(cls))[mask]
     fn.args = tuple([x if k or not isinstance(x, Tensor) else None for x, k in zip(operands, keep)])
     versions = tuple([_version(x) if isinstance(x, Tensor) else -1 for x in fn.args])
     if keep_out:
-        s = t._storage
-        fn.out = (s, t._meta, s.version)
+        s = t._tab_storage
+        fn.out = (s, t._tab_meta, s.version)
         fn.versions = versions
     elif any(v >= 0 for v in versions) or any(keep[:2]):  # of two operands a number too, as in record_binary
         fn.versions = versions
@@ -385,10 +387,10 @@ def record_nary(cls: Any, t: Tensor, operands: Sequence[Any], options: dict[str,
     """Puts `t` on the tape if it has to be there."""
     fn = make_node(cls, t, operands, options)
     if fn is not None:
-        if t._meta.dtype.category < 2:
+        if t._tab_meta.dtype.category < 2:
             raise unsupported(t)
-        t._rg = True
-        t._fn = fn
+        t._tab_requires_grad = True
+        t._tab_grad_fn = fn
         if STATE.hooks:
             pack(t, fn)
         if fn.seq >= gap[0]:

@@ -130,21 +130,23 @@ class Overload:
 def _fits(v: Any, kind: str, default: str) -> bool:
     if v is None:
         return default == "None"
-    tensor = hasattr(v, "_meta")
+    tensor = hasattr(v, "_tab_meta")
     if kind == "Tensor":
         return tensor
     if kind == "bool":
         return isinstance(v, bool)
     if kind == "torch.dtype":
         return isinstance(v, dtypes.dtype) or v in (float, int, bool, complex)
-    whole = (tensor and not v._meta.ndim and v._meta.dtype.category < 2) or (not tensor and hasattr(v, "__index__"))
+    whole = (tensor and not v._tab_meta.ndim and v._tab_meta.dtype.category < 2) or (
+        not tensor and hasattr(v, "__index__")
+    )
     if kind == "int":
         return bool(whole)
     if kind == "Number":
-        return (tensor and not v._meta.ndim) or (not tensor and hasattr(v, "__float__")) or isinstance(v, complex)
+        return (tensor and not v._tab_meta.ndim) or (not tensor and hasattr(v, "__float__")) or isinstance(v, complex)
     if kind == "tuple of ints":
         return bool(whole) or (isinstance(v, (tuple, list)) and all(_fits(x, "int", "") for x in v))
-    return isinstance(v, (tuple, list)) and all(hasattr(x, "_meta") for x in v)
+    return isinstance(v, (tuple, list)) and all(hasattr(x, "_tab_meta") for x in v)
 
 
 def complain(name: str, args: tuple[Any, ...], kw: dict[str, Any], method: bool) -> None:

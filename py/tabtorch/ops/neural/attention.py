@@ -46,7 +46,7 @@ _WIDEST = 256
 
 def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether the kernels do this attention."""
-    return fits(q._meta, k._meta, v._meta, None if mask is None else mask._meta, grouped)
+    return fits(q._tab_meta, k._tab_meta, v._tab_meta, None if mask is None else mask._tab_meta, grouped)
 
 
 def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool) -> bool:
@@ -112,20 +112,20 @@ def attention(
     dropout: its numbers, see `dropout_numbers`. of_read: of the gradients of the functions' results those of what they read.
     made: the result and the logarithms, where they are there already, and only their gradients are to be recorded.
     """
-    m, mk, mv = q._meta, k._meta, v._meta
+    m, mk, mv = q._tab_meta, k._tab_meta, v._tab_meta
     extra = [] if mask is None else [mask]
     views = [m, mk, mv]
     if mask is not None:
         shape = (*m.shape[:-1], mk.shape[-2])
-        views.append(mask._meta.view(shape, broadcast_strides(mask._meta, shape), mask._meta.offset))
+        views.append(mask._tab_meta.view(shape, broadcast_strides(mask._tab_meta, shape), mask._tab_meta.offset))
     if blocks is not None:
         extra.append(blocks[0])
-        views.append(blocks[0]._meta)
+        views.append(blocks[0]._tab_meta)
     scalars: tuple[Any, ...] = (float(scale),)
     types: tuple[str, ...] = ("f32",)
     if traced is not None:
         extra += traced.captured
-        views += [t._meta for t in traced.captured]
+        views += [t._tab_meta for t in traced.captured]
         scalars += tuple(traced.scalars)
         types += tuple(traced.types)
     if dropout:
@@ -133,7 +133,13 @@ def attention(
         types += DROPOUT_TYPES
     group = fixed(m.shape[-3] // mk.shape[-3]) if m.ndim > 2 else 1
     wanted = traced.wanted if traced is not None else []
-    recording = STATE.grad and (q._rg or k._rg or v._rg or (mask is not None and mask._rg) or bool(wanted))
+    recording = STATE.grad and (
+        q._tab_requires_grad
+        or k._tab_requires_grad
+        or v._tab_requires_grad
+        or (mask is not None and mask._tab_requires_grad)
+        or bool(wanted)
+    )
     turned = (
         m.ndim == 4 and m.strides[1] < m.strides[2]
     )  # as queries lie, so that joining the heads again copies nothing
@@ -162,18 +168,18 @@ def attention(
         i = inst(ATTENTION, tuple(views), contiguous_meta((start + rows,), word, m.device), types, static)
         out = run(i, shown, q, k, v, *extra, scalars=scalars)
         shown_totals = meta(m.shape[:-1], contiguous_strides(m.shape[:-1]), start, dtypes.float32, m.device)
-        lse = Tensor._wrap(out._storage.node, shown_totals)
+        lse = Tensor._wrap(out._tab_storage.node, shown_totals)
 
     #: of each dimension of the scores, whether all of it shares an element of the mask, if a gradient of that is wanted
     shared: tuple[bool, ...] | None = None
-    if mask is not None and mask._rg:
-        own = (1,) * (len(shape) - mask._meta.ndim) + tuple(mask._meta.shape)
+    if mask is not None and mask._tab_requires_grad:
+        own = (1,) * (len(shape) - mask._tab_meta.ndim) + tuple(mask._tab_meta.shape)
         shared = tuple([a == 1 != b for a, b in zip(own, shape, strict=True)])
 
     def back(g: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *extra: Any) -> Any:
         given = g if totals else [g]
         saved = (*given, q, k, v, out, lse, *extra)
-        if STATE.grad or batches[0] or any(t is not None and t._meta.device is not m.device for t in saved):
+        if STATE.grad or batches[0] or any(t is not None and t._tab_meta.device is not m.device for t in saved):
             return tuple(formula(g, q, k, v, extra[0] if mask is not None else None))
         g, more = (*given, None)[:2]
         with quiet():
@@ -182,7 +188,7 @@ def attention(
             if more is not None:
                 delta = delta - more
         args = [q, k, v, *extra, g, lse, delta]
-        seen = [t._meta for t in args]
+        seen = [t._tab_meta for t in args]
         if mask is not None:
             seen[3] = views[3]
         plain = static._replace(lse=False, turned=False)
@@ -198,9 +204,9 @@ def attention(
 
         dq = made(QUERY, _flat(m.numel, m), gradient_view(seen[0]))
         both = made(KEY, _flat(mk.numel + mv.numel, m), gradient_view(seen[1]))
-        found = [dq, both, Tensor._wrap(both._storage.node, gradient_view(seen[2], mk.numel)), None]
+        found = [dq, both, Tensor._wrap(both._tab_storage.node, gradient_view(seen[2], mk.numel)), None]
         if shared is not None:
-            found[3] = of_scores(shared, None if any(shared[-2:]) else tuple(extra[0]._meta.shape))
+            found[3] = of_scores(shared, None if any(shared[-2:]) else tuple(extra[0]._tab_meta.shape))
         if wanted:
             assert of_read is not None
             found += of_read(of_scores((False,) * m.ndim), q, k)

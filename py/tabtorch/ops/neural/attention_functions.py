@@ -172,7 +172,7 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
     start, first = len(waiting), next_seq()
     score = zeros((1,), dtype=dtypes.float32, device=device)
     place = [bounded(zeros((1,), dtype=dtypes.int32, device=device), 0, n - 1) for n in sizes]
-    given = [t._storage.node for t in (score, *place)]
+    given = [t._tab_storage.node for t in (score, *place)]
     score.requires_grad_(gradient)
     results: list[Any] = [None] * 3
     wanted: list[Tensor] = []
@@ -183,11 +183,11 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
             return _traced(sizes, device, score_mod, mask_mod, True)
         if gradient:
             one = out.detach().new_ones(1)
-            slope = _lazy.autograd.grad(out, score, one, allow_unused=True)[0] if out._rg else None
+            slope = _lazy.autograd.grad(out, score, one, allow_unused=True)[0] if out._tab_requires_grad else None
             results[1] = zeros((1,), device=device) if slope is None else slope
     if mask_mod is not None:
         kept = results[2] = vmap(mask_mod)(*place)
-        if kept._meta.dtype is not dtypes.bool_ or kept._rg:
+        if kept._tab_meta.dtype is not dtypes.bool_ or kept._tab_requires_grad:
             raise _Untraceable
     made = waiting[start:]
     if not made or made[0] is not given[0] or any(n.buf is not None or type(n.inst.op) is not Map for n in made):
@@ -195,9 +195,9 @@ def _traced(sizes: tuple[int, ...], device: Any, score_mod: Any, mask_mod: Any, 
     t = _Trace(given, made)
     numbers: list[int | None] = []
     for r in results:
-        if r is not None and r._meta.shape != (1,):
+        if r is not None and r._tab_meta.shape != (1,):
             raise _Untraceable
-        numbers.append(None if r is None else t.number(r._storage.node))
+        numbers.append(None if r is None else t.number(r._tab_storage.node))
     if any(n is not None and n < 0 for n in numbers):
         raise _Untraceable
     if 8 + len(t.captured) > target(0).buffers:  # seven of the kernels' own, and the table of blocks

@@ -90,10 +90,10 @@ CTC = Custom("ctc", _lower)
 
 
 def _walk(log_probs: Tensor, labels: Tensor, lengths: Tensor, counts: Tensor, back: bool) -> Tensor:
-    m = log_probs._meta
+    m = log_probs._tab_meta
     inputs = (log_probs, labels, lengths, counts)
     out = contiguous_meta((m.shape[0], m.shape[1], labels.shape[1]), m.dtype, m.device)
-    return run(inst(CTC, tuple(t._meta for t in inputs), out, static=back), out, *inputs)
+    return run(inst(CTC, tuple(t._tab_meta for t in inputs), out, static=back), out, *inputs)
 
 
 _WHILE = "(while checking arguments for ctc_loss_allocate_outputs)"

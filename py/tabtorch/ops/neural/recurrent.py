@@ -107,7 +107,7 @@ _BACK = {
 
 def _gate(t: Tensor, gates: int, k: int, step: int | None = None) -> Any:
     """The Meta of gate `k` (N, H) of (N, gates · H), or of one step of (L, N, gates · H)."""
-    m = t._meta
+    m = t._tab_meta
     n, width = m.shape[-2:]
     s, one = m.strides[-2:]
     size = width // gates
@@ -146,7 +146,7 @@ def scan(
     with no_grad():
         outs, cells = _forward(mode, gates, h, c, w_hh, b_hh, w_hr, order)
         out = ops.stack(outs)
-    last = None if c is None else _part(cells[order[-1]], cells[order[-1]]._meta)
+    last = None if c is None else _part(cells[order[-1]], cells[order[-1]]._tab_meta)
     inputs = (gates, h, c, w_hh, b_hh, w_hr)
 
     def backward(gs: Any, *saved: Any) -> Any:
@@ -162,7 +162,7 @@ def scan(
 
 def _forward(mode: str, gates: Any, h: Any, c: Any, w_hh: Any, b_hh: Any, w_hr: Any, order: range) -> Any:
     count = GATES[mode]
-    g = gates._meta
+    g = gates._tab_meta
     out = contiguous_meta((g.shape[1], g.shape[2] // count), g.dtype, g.device)
     outs: list[Any] = [None] * len(order)
     cells: list[Any] = [None] * len(order) if mode == "LSTM" else []
@@ -177,7 +177,7 @@ def _forward(mode: str, gates: Any, h: Any, c: Any, w_hh: Any, b_hh: Any, w_hr: 
             y = [_gate(hidden, count, k) for k in range(count)]
             three, before = (gates,) * 3 + (hidden,) * 3, c if cells else h
             made = run(
-                inst(_CELL if cells else _HIDDEN[mode], (*x[:3], *y[:3], before._meta), out), out, *three, before
+                inst(_CELL if cells else _HIDDEN[mode], (*x[:3], *y[:3], before._tab_meta), out), out, *three, before
             )
             if cells:
                 c = cells[t] = made
@@ -204,7 +204,7 @@ def _backward(mode: str, gs: Any, saved: Any, order: range) -> Any:
         hidden = ops.mm(flat, w_hh.t()) if b_hh is None else ops.addmm(b_hh, flat, w_hh.t())
         parts = [t.reshape(steps * n, count, size) for t in (gates, hidden)]
         shown = contiguous_meta((steps * n, count, size), gates.dtype, gates.device)
-        values = run(inst(_GATE_VALUES[mode], tuple([t._meta for t in parts]), shown), shown, *parts)
+        values = run(inst(_GATE_VALUES[mode], tuple([t._tab_meta for t in parts]), shown), shown, *parts)
         values, hidden = values.view(steps, n, count * size), hidden.view(steps, n, count * size)
         tanh_c: Any = ops.stack(cells).tanh() if lstm else None
         shown = contiguous_meta((n, rows, size), gates.dtype, gates.device)
@@ -225,10 +225,10 @@ def _backward(mode: str, gs: Any, saved: Any, order: range) -> Any:
         if lstm:
             k = t - 1 if order[0] == 0 else t + 1
             srcs: Any = (values, cells[k] if 0 <= k < steps else c0, tanh_c[t], d, dh, dc)
-            ins = (_by_gate(values, count, t), *[s._meta for s in srcs[1:]])
+            ins = (_by_gate(values, count, t), *[s._tab_meta for s in srcs[1:]])
         else:
             srcs = (values, hidden, before[t], d, dh, dc)
-            ins = (_by_gate(values, count, t), _by_gate(hidden, count, t), *[s._meta for s in srcs[2:]])
+            ins = (_by_gate(values, count, t), _by_gate(hidden, count, t), *[s._tab_meta for s in srcs[2:]])
         s = made[t] = run(inst(_BACK[mode], ins, shown), shown, *srcs)
         dc = _part(s, straight)
         dh = ops.mm(_part(s, of_hidden), w_hh)

@@ -162,9 +162,9 @@ def check_memory(m: Meta) -> None:
 
 def fill(t: Tensor, gen: Any, distribution: Distribution) -> Tensor:
     """Gives `t` random elements, in the order in which PyTorch visits them. No check of autograd, no record."""
-    m = t._meta
+    m = t._tab_meta
     check_memory(m)
-    s = t._storage
+    s = t._tab_storage
     have = s.node.inst.out
     if have.dtype is m.dtype and covering_order(m, have.numel) != ():
         # in the order of the memory, which is what a node holds

@@ -51,9 +51,9 @@ def _entry(m: Meta, order: Any) -> Any:
 
 def _masked(x: Tensor, order: Any, numbers: tuple[int, ...], scale: float) -> Tensor:
     """`x` times the mask that the numbers make, times `scale`. Linear in `x`, so its gradient is the same function."""
-    mask, product, shown = _entry(x._meta, order)
-    r = Tensor._wrap(emit(product, (x._storage.node, emit(mask, (), numbers)), (scale,)), shown)
-    if x._rg:
+    mask, product, shown = _entry(x._tab_meta, order)
+    r = Tensor._wrap(emit(product, (x._tab_storage.node, emit(mask, (), numbers)), (scale,)), shown)
+    if x._tab_requires_grad:
         record("NativeDropoutBackward0", (x,), r, lambda g: _masked(g, order, numbers, scale))
     return r
 
@@ -66,7 +66,7 @@ def dropout_numbers(p: float) -> tuple[Any, ...]:
 
 def dropout_of(x: Tensor, numbers: tuple[Any, ...]) -> Tensor:
     """The dropout that the numbers make of `x`; element i, as `x` lies in memory, takes the random word of the counter i."""
-    m = x._meta
+    m = x._tab_meta
     return _masked(x, layout_of([m], m.shape), numbers[:-1], numbers[-1])
 
 
@@ -80,7 +80,7 @@ def _keep(like: Tensor, p: float) -> Tensor:
     t = empty_like(like)
     return fill(
         t,
-        random.default_generator if t._meta.device.host else random.device_generator,
+        random.default_generator if t._tab_meta.device.host else random.device_generator,
         bernoulli_distribution(1.0 - p),
     )
 
@@ -110,7 +110,7 @@ def _dropout(input: Tensor, p: float, train: bool, *, feature: bool, alpha: bool
         return input
     if p == 1:
         return _multiply(input, zeros((), dtype=input.dtype, device=input.device), in_place)
-    if not (feature or alpha or in_place) and not input._meta.device.host and input.dtype.category == 2:
+    if not (feature or alpha or in_place) and not input._tab_meta.device.host and input.dtype.category == 2:
         return dropout_of(input, dropout_numbers(p))
     noise = _keep(_feature_shape(input) if feature else input.detach(), p)
     if not alpha:
@@ -154,7 +154,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         return input, mask
     if train is not None and not train:
         return input.clone(), mask.fill_(True)
-    generator = random.default_generator if input._meta.device.host else random.device_generator
+    generator = random.default_generator if input._tab_meta.device.host else random.device_generator
     fill(mask, generator, bernoulli_distribution(1.0 - p))
     return input * mask * (0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
@@ -175,7 +175,7 @@ def _slope_kernel(d: str) -> streams.HostKernel:
 
 
 def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     gen = generator_for(generator, m.device, "rrelu")
     out = contiguous_meta(m.shape, m.dtype, m.device)
     if not m.device.host:
@@ -186,7 +186,7 @@ def _slopes(x: Tensor, lower: float, upper: float, generator: Any) -> Tensor:
         flat: Any = x.detach()
         return where(flat <= 0, drawn_slopes, 1.0)
     draw = streams.Draw(_slope_kernel(m.dtype.name), (m.numel, lower, upper), m.dtype.name, m.numel)
-    node = converted(x.detach(), m.shape, m.dtype)._storage.node
+    node = converted(x.detach(), m.shape, m.dtype)._tab_storage.node
     return Tensor._wrap(host_node(gen, draw, out, (node,)), out)
 
 

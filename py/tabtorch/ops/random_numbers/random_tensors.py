@@ -101,13 +101,13 @@ def _fill_out(
 
 def _resize(out: Tensor, shape: tuple[int, ...]) -> None:
     """`out.resize_(shape)` for a tensor whose elements do not matter."""
-    m = out._meta
+    m = out._tab_meta
     if m.shape == shape:
         return
-    out._meta = m.view(shape, contiguous_strides(shape), m.offset)
-    need = m.offset + out._meta.numel
-    if out._storage.nbytes < need * m.dtype.itemsize:
-        out._storage.node = fill_node((need,), 0, m.dtype, m.device)
+    out._tab_meta = m.view(shape, contiguous_strides(shape), m.offset)
+    need = m.offset + out._tab_meta.numel
+    if out._tab_storage.nbytes < need * m.dtype.itemsize:
+        out._tab_storage.node = fill_node((need,), 0, m.dtype, m.device)
 
 
 def _sized(name: str, args: tuple[Any, ...], kw: dict[str, Any], distribution: Distribution) -> Tensor:
@@ -249,11 +249,11 @@ def randint_like(input: Tensor, *args: Any, **kw: Any) -> Tensor:
 def fill_recorded(t: Tensor, gen: Any, distribution: Distribution, backward_name: str) -> Tensor:
     """An in-place draw: what was there does not matter, so its gradient is zero."""
     check_inplace(t)
-    recording = STATE.grad and t._rg
+    recording = STATE.grad and t._tab_requires_grad
     old = before_write(t) if recording else None
     fill(t, gen, distribution)
     if recording:
-        fn = record(backward_name, (old,), Tensor._view_of(t, t._meta), (zeros_like,))
+        fn = record(backward_name, (old,), Tensor._view_of(t, t._tab_meta), (zeros_like,))
         if fn is not None:
             rebase(t, fn)
     return t

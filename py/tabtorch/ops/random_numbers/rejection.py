@@ -33,7 +33,7 @@ def _drawn(name: str, shown: str, generator: Any, *inputs: Tensor, columns: tupl
     for x in inputs:
         if not isinstance(x, Tensor):
             raise TypeError(f"{shown}(): argument 'input' (position 1) must be Tensor, not {type(x).__name__}")
-    m = inputs[0]._meta
+    m = inputs[0]._tab_meta
     streams._need(name, m.dtype.name, {"standard_gamma": "gamma_cpu", "binomial": "binomial_cpu"}.get(name, name))
     gen = generator_for(generator, m.device, shown)
     out = contiguous_meta(m.shape, m.dtype, m.device)
@@ -45,13 +45,13 @@ def _drawn(name: str, shown: str, generator: Any, *inputs: Tensor, columns: tupl
         )
     d = m.dtype.name
     draw = streams.Draw(streams.host_kernel(name, d, d), (m.numel, *columns), d, m.numel)
-    on_cpu = [converted(x.detach().cpu(), m.shape, m.dtype)._storage.node for x in inputs]
+    on_cpu = [converted(x.detach().cpu(), m.shape, m.dtype)._tab_storage.node for x in inputs]
     return Tensor._wrap(host_node(gen, draw, out, tuple(on_cpu)), out)
 
 
 def _constant(name: str, inputs: list[Tensor], r: Tensor) -> Tensor:
     """A result that refuses to be differentiated."""
-    if any(x._rg for x in inputs):
+    if any(x._tab_requires_grad for x in inputs):
 
         def refuse(g: Any) -> Any:
             raise RuntimeError(f"derivative for aten::{name} is not implemented")
@@ -64,7 +64,7 @@ def _constant(name: str, inputs: list[Tensor], r: Tensor) -> Tensor:
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of rate 1 with the concentrations of `input`."""
     r = _drawn("standard_gamma", "_standard_gamma", generator, input)
-    if input._rg:
+    if input._tab_requires_grad:
         drawn = r.detach()
         record("StandardGammaBackward0", (input,), r, (lambda g: g * ops._standard_gamma_grad(input, drawn),))
     return r

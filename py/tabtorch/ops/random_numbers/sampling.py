@@ -72,7 +72,7 @@ def _host(gen: Any, draw: streams.Draw, m: Meta, inputs: tuple[Node, ...]) -> No
 def _on_cpu(t: Tensor) -> Tensor:
     """Off the tape, and on cpu."""
     t = t.detach()
-    return t if t._meta.device.host else t.cpu()
+    return t if t._tab_meta.device.host else t.cpu()
 
 
 def _tensor(name: str, what: str, position: int, v: Any) -> Tensor:
@@ -159,7 +159,7 @@ def _normal_of(mean: Any, std: Any, generator: Any) -> Tensor:
 def _record_normal(mean: Any, std: Any, r: Tensor) -> None:
     """Gradients are zero: what was drawn is a constant."""
     inputs = [x for x in (mean, std) if isinstance(x, Tensor)]
-    if any(x._rg for x in inputs):
+    if any(x._tab_requires_grad for x in inputs):
         name = "NormalBackward" + ("3" if len(inputs) == 2 else "1" if inputs[0] is mean else "2")
         record(name, inputs, r, (zeros_like,) * len(inputs))
 
@@ -193,7 +193,7 @@ def bernoulli(input: Tensor, *args: Any, generator: Any = None, out: Any = None,
         _fill_chances(r, input, gen)
     else:
         fill(r, gen, bernoulli_distribution(float(p)))
-    if input._rg:
+    if input._tab_requires_grad:
         record("BernoulliBackward0", (input,), r, (zeros_like,))
     return r if out is None else write_out(out, r)
 
@@ -213,12 +213,12 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *args: Any, generator: Any = None, **
     if not isinstance(p, Tensor):
         return fill_recorded(self, gen, bernoulli_distribution(float(p)), "BernoulliBackward2")
     check_inplace(self)
-    recording = STATE.grad and (self._rg or p._rg)
+    recording = STATE.grad and (self._tab_requires_grad or p._tab_requires_grad)
     old = before_write(self) if recording else None
     _fill_chances(self, p, gen)
     if recording:
         fn = record(
-            "BernoulliBackward1", (old, p), Tensor._view_of(self, self._meta), (zeros_like, lambda g: zeros_like(p))
+            "BernoulliBackward1", (old, p), Tensor._view_of(self, self._tab_meta), (zeros_like, lambda g: zeros_like(p))
         )
         if fn is not None:
             rebase(self, fn)
@@ -227,25 +227,25 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *args: Any, generator: Any = None, **
 
 def _fill_chances(t: Tensor, p: Tensor, gen: Any) -> None:
     """`t` becomes 1 with the probabilities `p`. No check of autograd."""
-    m = t._meta
+    m = t._tab_meta
     check_memory(m)
-    pm = expanded(p._meta, tuple(m.shape))
+    pm = expanded(p._tab_meta, tuple(m.shape))
     draw = streams.bernoulli_tensor(m.dtype, m.numel, p.dtype)
     if m.numel == 0:
         return
     if isinstance(gen, PhiloxGenerator):
         out = contiguous_meta(m.shape, m.dtype, m.device)
-        node = philox_node(philox.CHANCE_OF, gen, out, (), (), (p._storage.node, pm))
+        node = philox_node(philox.CHANCE_OF, gen, out, (), (), (p._tab_storage.node, pm))
         set_tensor(t, Tensor._wrap(node, out))
         return
     order = streams.fill_order(m.shape, m.strides, pm.strides)
     chances = _on_cpu(p)
-    view = Tensor._view_of(chances, expanded(chances._meta, tuple(m.shape)))
+    view = Tensor._view_of(chances, expanded(chances._tab_meta, tuple(m.shape)))
     if order is not None:
-        view = Tensor._view_of(view, permuted(view._meta, order))
-    flat = converted(view, view._meta.shape, p.dtype)
-    inner = contiguous_meta(view._meta.shape, m.dtype, m.device)
-    node = _host(gen, draw, inner, (flat._storage.node,))
+        view = Tensor._view_of(view, permuted(view._tab_meta, order))
+    flat = converted(view, view._tab_meta.shape, p.dtype)
+    inner = contiguous_meta(view._tab_meta.shape, m.dtype, m.device)
+    node = _host(gen, draw, inner, (flat._tab_storage.node,))
     set_tensor(t, Tensor._wrap(node, inner if order is None else back(inner, order)))
 
 
@@ -256,7 +256,7 @@ def _fill_chances(t: Tensor, p: Tensor, gen: Any) -> None:
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson counts with the rates of `input`, in its dtype."""
     _tensor("poisson", "input", 1, input)
-    m = input._meta
+    m = input._tab_meta
     draw = streams.poisson(m.dtype, m.numel)
     gen = generator_for(generator, m.device, "poisson")
     out = contiguous_meta(m.shape, m.dtype, m.device)
@@ -268,9 +268,9 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
         )
     else:
         rates = converted(_on_cpu(input), m.shape, m.dtype)
-        node = _host(gen, draw, out, (rates._storage.node,))
+        node = _host(gen, draw, out, (rates._tab_storage.node,))
     r = Tensor._wrap(node, out)
-    if input._rg:
+    if input._tab_requires_grad:
         record("PoissonBackward0", (input,), r, (zeros_like,))
     return r
 
@@ -283,7 +283,7 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
     """Column numbers drawn by the weights `input`, shape (columns,) or (rows, columns) -> int64 (samples,) or (rows, samples)."""
-    m = _tensor("multinomial", "input", 1, input)._meta
+    m = _tensor("multinomial", "input", 1, input)._tab_meta
     if out is not None and out.device.number != m.device.number:
         raise RuntimeError("multinomial arguments must have the same device")
     if m.ndim in (1, 2) and m.dtype.is_floating_point and out is not None and out.dtype is not dtypes.int64:
@@ -326,7 +326,7 @@ def _multinomial_host(input: Tensor, draw: streams.Draw, samples: int, replaceme
             r = _race(weights, samples, gen)  # the exponentials are drawn in the order of the memory
             return r if m.device.host else r.to(m.device)
     flat = converted(weights, weights.shape, weights.dtype)
-    return bounded(Tensor._wrap(_host(gen, draw, m, (flat._storage.node,)), m), 0, weights._meta.shape[-1] - 1)
+    return bounded(Tensor._wrap(_host(gen, draw, m, (flat._tab_storage.node,)), m), 0, weights._tab_meta.shape[-1] - 1)
 
 
 def _race(p: Tensor, samples: int, gen: Any) -> Tensor:

@@ -42,7 +42,7 @@ def _moment_plan(m: Meta, dim: Any, keepdim: bool, root: bool) -> tuple[Any, ...
 
 def _moments(x: Tensor, dim: Any, correction: float, keepdim: bool, root: bool, name: str) -> tuple[Tensor, Tensor]:
     """(variance or its root, mean), not recorded; the mean of a half is float32."""
-    m = x._meta
+    m = x._tab_meta
     if m.dtype.category < 2:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     s, mean_inst, off, s2, last, shown, mean_shown, dims, n = _moment_plan(m, dim, keepdim, root)
@@ -88,12 +88,12 @@ def _moment_args(dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> tup
 def _var_or_std(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any, root: bool) -> Tensor:
     dim, c = _moment_args(dim, unbiased, keepdim, correction)
     name = "std" if root else "var"
-    if x._meta.dtype.is_complex:
+    if x._tab_meta.dtype.is_complex:
         v: Any = _var_or_std(x.real, dim, None, keepdim, c, False)
         v = v + _var_or_std(x.imag, dim, None, keepdim, c, False)
         return v.sqrt() if root else v
-    r, _ = _moments(x, dim, c, keepdim, root, name + "()" if x._meta.dtype.category > 1 else "std and var")
-    if not x._rg or not STATE.grad:
+    r, _ = _moments(x, dim, c, keepdim, root, name + "()" if x._tab_meta.dtype.category > 1 else "std and var")
+    if not x._tab_requires_grad or not STATE.grad:
         return r
     if root:
         record("StdBackward0", (x,), r, lambda g, x, r: _std_back(g, x, r, dim, c, keepdim), (x, r))
@@ -132,10 +132,10 @@ def std(
 
 def _with_mean(x: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any, root: bool) -> tuple[Tensor, Tensor]:
     dim, c = _moment_args(dim, unbiased, keepdim, correction)
-    if x._meta.dtype.is_complex:
+    if x._tab_meta.dtype.is_complex:
         return _var_or_std(x, dim, None, keepdim, c, root), mean(x, dim, keepdim)
     r, mu = _moments(x, dim, c, keepdim, root, ("std_mean" if root else "var_mean") + "()")
-    mu = mu.to(x._meta.dtype)
+    mu = mu.to(x._tab_meta.dtype)
 
     def back(g: list[Tensor | None], x: Tensor, r: Tensor) -> Any:
         total: Any = None
@@ -176,17 +176,17 @@ _LOGSUMEXP_OUT = castable("logsumexp(): Expected floating point type for result 
 @operation("logsumexp")
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False, *, out: Any = None) -> Tensor:
     """log(sum(exp(x))) over `dim`, with the largest element taken out first."""
-    x = input if input._meta.dtype.category > 1 else input.to(dtypes.get_default_dtype())
+    x = input if input._tab_meta.dtype.category > 1 else input.to(dtypes.get_default_dtype())
     dim = hashable(dim)
     with quiet():
-        if x._meta.numel:
-            top = reduce(AMAX, x, dim, True) if x._meta.dtype.category == 2 else reduce(AMAX, x.real, dim, True)
+        if x._tab_meta.numel:
+            top = reduce(AMAX, x, dim, True) if x._tab_meta.dtype.category == 2 else reduce(AMAX, x.real, dim, True)
             top = top.masked_fill(top.abs() == math.inf, 0)
             s = sum((x - top).exp(), dim, True).log() + top
         else:
             s = sum(x.exp(), dim, True).log()
         dims = dims_of(x.ndim, dim)
-        r = s if keepdim else own(s.reshape(tuple(n for d, n in enumerate(x._meta.shape) if d not in dims)))
+        r = s if keepdim else own(s.reshape(tuple(n for d, n in enumerate(x._tab_meta.shape) if d not in dims)))
     record(
         "LogsumexpBackward0",
         (x,),

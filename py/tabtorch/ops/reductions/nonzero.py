@@ -87,7 +87,7 @@ _WRITE = Custom("nonzero", _write, sized=True, batched=dynamic)
 
 def _rows(t: Tensor) -> Tensor:
     """(ndim, n): the coordinates of the elements that are not zero, one row for each dimension."""
-    m = t._meta
+    m = t._tab_meta
     device = m.device
     known = host_values(t)
     if known is not None or m.numel == 0:
@@ -99,7 +99,7 @@ def _rows(t: Tensor) -> Tensor:
             rows.append([p % outer // inner if outer else 0 for p in places])
         return _lazy.creation.tensor(rows, dtype=dtypes.int64, device=device).view(m.ndim, len(places))
     static = runs(m.numel)
-    node = t._storage.node
+    node = t._tab_storage.node
     out = contiguous_meta((static[0] + 1,), dtypes.int32, device)
     offsets = emit(inst(_COUNT, (m,), out, (), static), (node,))
     total = int.from_bytes(read(offsets, 4 * static[0], 4), "little")
@@ -121,12 +121,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
     """
     if as_tuple:
         return nonzero_tuple(input)
-    if input._meta.ndim == 0:
-        n = _rows(input.reshape(1))._meta.shape[1]
+    if input._tab_meta.ndim == 0:
+        n = _rows(input.reshape(1))._tab_meta.shape[1]
         r = _lazy.creation.zeros((n, 0), dtype=dtypes.int64, device=input.device)
     else:
         rows = _rows(input)
-        m = rows._meta
+        m = rows._tab_meta
         r = Tensor._view_of(rows, meta((m.shape[1], m.shape[0]), (1, m.shape[1]), 0, m.dtype, m.device))
     if out is not None:
         return _lazy.operation.into(out, r, rule=places_out("nonzero"))
@@ -135,10 +135,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
 
 def nonzero_tuple(t: Tensor) -> tuple[Tensor, ...]:
     """`nonzero(as_tuple=True)`."""
-    rows = _rows(t if t._meta.ndim else t.reshape(1))
-    n = rows._meta.shape[1]
-    m = rows._meta
-    return tuple(Tensor._view_of(rows, meta((n,), (1,), d * n, m.dtype, m.device)) for d in range(max(t._meta.ndim, 1)))
+    rows = _rows(t if t._tab_meta.ndim else t.reshape(1))
+    n = rows._tab_meta.shape[1]
+    m = rows._tab_meta
+    return tuple(
+        Tensor._view_of(rows, meta((n,), (1,), d * n, m.dtype, m.device)) for d in range(max(t._tab_meta.ndim, 1))
+    )
 
 
 @register("argwhere", method=True)

@@ -29,7 +29,7 @@ from tabtorch.ops.shaping.convert import recorded_in_order
 
 
 def _check(x: Tensor, name: str) -> None:
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     if d.category < 2:
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {_lazy.shapes.type_name(d)}"
@@ -41,7 +41,7 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     _check(x, "linalg.vector_norm")
     if isinstance(ord, str):
         raise TypeError("linalg_vector_norm(): argument 'ord' must be Number, not str")
-    if dtype is not None and dtype is not x._meta.dtype:
+    if dtype is not None and dtype is not x._tab_meta.dtype:
         x = x.to(dtype)
     dim = hashable(dim)
     if dim == ():
@@ -49,9 +49,9 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     p = float(ord)
     a = x
     with quiet():
-        if x._meta.dtype.is_complex:
+        if x._tab_meta.dtype.is_complex:
             a = x.abs()
-        if a._meta.numel == 0 and (p < 0 or p == math.inf):
+        if a._tab_meta.numel == 0 and (p < 0 or p == math.inf):
             _need_elements(x, p, dim)
         r = _vector_norm(a, p, dim, keepdim)
     back = (lambda g, x, r: _vector_norm_back(g, x, r, p, dim, keepdim)) if p else None  # a count has no gradient
@@ -83,9 +83,9 @@ def _vector_norm(a: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     if p == -math.inf:
         return reduce(AMIN, a.abs(), dim, keepdim)
     if p == 0:
-        return reduce(NONZERO, a, dim, keepdim, None, a._meta.dtype.compute)
-    wide = a.float() if a._meta.dtype.itemsize == 2 else a
-    return sum(wide.abs() ** p, dim, keepdim).pow(1.0 / p).to(a._meta.dtype)
+        return reduce(NONZERO, a, dim, keepdim, None, a._tab_meta.dtype.compute)
+    wide = a.float() if a._tab_meta.dtype.itemsize == 2 else a
+    return sum(wide.abs() ** p, dim, keepdim).pow(1.0 / p).to(a._tab_meta.dtype)
 
 
 def _vector_norm_back(g: Tensor, x: Any, r: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
@@ -176,7 +176,7 @@ def torch_norm(
         return into(out, r, rule=MATRIX_NORM_OUT)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
-    if input._meta.dtype.category < 2 and dtype is None:
+    if input._tab_meta.dtype.category < 2 and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + _name(input)
         )
@@ -184,7 +184,7 @@ def torch_norm(
 
 
 def _name(x: Tensor) -> str:
-    return _lazy.shapes.type_name(x._meta.dtype)
+    return _lazy.shapes.type_name(x._tab_meta.dtype)
 
 
 @operation("dist")

@@ -181,7 +181,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None
             n = input.shape[d]
             if n == 0:
                 raise IndexError(f"mode(): Expected reduction dim {d} to have non-zero size.")
-            check_kernel("mode_cpu", input._meta.dtype, REAL)
+            check_kernel("mode_cpu", input._tab_meta.dtype, REAL)
             order = order_of(input, d)
             s = input.gather(d, order)
             arange = function("arange")

@@ -163,7 +163,7 @@ def reduce(
     op: Reduce, x: Tensor, dim: Any, keepdim: bool = False, dtype: Any = None, compute: str | None = None
 ) -> Tensor:
     """`op` over the dimensions `dim` (None or (): all), as a new tensor, not recorded."""
-    i, shown, _ = reduction(op, x._meta, dim, keepdim, dtype or x._meta.dtype, compute)
+    i, shown, _ = reduction(op, x._tab_meta, dim, keepdim, dtype or x._tab_meta.dtype, compute)
     return run(i, shown, x)
 
 
@@ -184,8 +184,8 @@ def _spread_meta(g: Meta, shape: tuple[int, ...], dims: tuple[int, ...], keepdim
 def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     """A result of a reduction over `dim` seen in the shape of what was reduced."""
     dims = dims_of(len(shape), dim)
-    out = Tensor._view_of(g, _spread_meta(g._meta, tuple(shape), dims, keepdim))
-    if STATE.grad and g._rg:
+    out = Tensor._view_of(g, _spread_meta(g._tab_meta, tuple(shape), dims, keepdim))
+    if STATE.grad and g._tab_requires_grad:
         record("ExpandBackward0", (g,), out, lambda gg: sum(gg, dims, keepdim) if dims else gg)
     return out
 
@@ -196,7 +196,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if not size:
         raise registry.missing("sum_to_size", ["size"])
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
-    have = self._meta.shape
+    have = self._tab_meta.shape
     lead = len(have) - len(shape)
     if lead < 0 or [1 for a, b in zip(shape, have[lead:]) if a != b and a != 1]:
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(have)}}}.")
@@ -223,15 +223,15 @@ def _sum_dtype(name: str, d: Any, dtype: Any) -> Any:
 @operation("sum")
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64."""
-    m = input._meta
+    m = input._tab_meta
     if type(dim) is list:
         dim = tuple(dim)
     if out is not None:
-        dtype = dtype or out._meta.dtype
+        dtype = dtype or out._tab_meta.dtype
     d = _sum_dtype("sum", m.dtype, dtype)
     i, shown, dims = reduction(ANY if d is dtypes.bool_ else SUM, m, dim, keepdim, d, None)
     r = run(i, shown, input)
-    if input._rg and STATE.grad:
+    if input._tab_requires_grad and STATE.grad:
         shape = m.shape
         name = "SumBackward0" if dim is None else "SumBackward1"
         record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim))
@@ -241,14 +241,14 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 @operation("nansum")
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Sum over `dim` in which NaN counts as zero."""
-    if input._meta.dtype.is_complex:
+    if input._tab_meta.dtype.is_complex:
         raise RuntimeError("nansum on CPU does not support complex inputs")
-    if input._meta.dtype.category < 2:
+    if input._tab_meta.dtype.category < 2:
         return sum(input, dim, keepdim, dtype=dtype, out=out)
     dim = hashable(dim)
     d = dtypes.given_dtype("nansum", dtype)
     if out is not None:
-        d = d or out._meta.dtype
+        d = d or out._tab_meta.dtype
     if d is not None and d.category != 2:
         raise not_implemented("nansum_cpu", d)
     r = reduce(NANSUM, input, dim, keepdim, d)
@@ -290,17 +290,17 @@ def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst
 @operation("mean")
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Mean over `dim`. RuntimeError for integers, unless `dtype` is a floating type."""
-    m = input._meta
+    m = input._tab_meta
     if type(dim) is list:
         dim = tuple(dim)
     if out is not None and m.dtype.category > 1:
         if dtype is None:
-            (_MEAN_OUT if dim is None else CASTABLE)(m.dtype, out._meta.dtype)
-        dtype = dtype or out._meta.dtype
+            (_MEAN_OUT if dim is None else CASTABLE)(m.dtype, out._tab_meta.dtype)
+        dtype = dtype or out._tab_meta.dtype
     i, scale, shown, dims, n = _mean_plan(m, dim, keepdim, dtype)
     s = run(i, i.out, input)
     r = run(scale, shown, s, scalars=(n,))
-    if input._rg and STATE.grad:
+    if input._tab_requires_grad and STATE.grad:
         shape = m.shape
         name = "MeanBackward0" if dim is None else "MeanBackward1"
         record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim) / n)
@@ -310,12 +310,13 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 @operation("nanmean")
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Mean over `dim` of what is not NaN."""
-    if input._meta.dtype.category < 2:
+    if input._tab_meta.dtype.category < 2:
         raise RuntimeError(
-            "nanmean(): expected input to have floating point or complex dtype but got " + type_name(input._meta.dtype)
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            + type_name(input._tab_meta.dtype)
         )
     if out is not None:
-        dtype = dtype or out._meta.dtype
+        dtype = dtype or out._tab_meta.dtype
     total: Any = nansum(input, dim, keepdim, dtype=dtype)
     return into(out, total / sum(input.isnan().logical_not(), dim, keepdim))
 
@@ -323,11 +324,11 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 @operation("prod")
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Product of all elements, or along one dimension."""
-    m = input._meta
+    m = input._tab_meta
     if dim is not None:
         dim = wrap_dim(dim, m.ndim)
     if out is not None:
-        dtype = dtype or out._meta.dtype
+        dtype = dtype or out._tab_meta.dtype
     d = _sum_dtype("prod", m.dtype, dtype)
     r = reduce(ALL if d is dtypes.bool_ else PROD, input, dim, keepdim, d)
     if dim is None:
@@ -401,14 +402,14 @@ def _extreme_over(
 ) -> Tensor:
     """The extreme over `dim`. nan: see `_shared`."""
     dim = hashable(dim)
-    m = x._meta
+    m = x._tab_meta
     if m.numel == 0 or m.dtype.category == 3:
         wrap_dims(() if dim is None else (dim,) if isinstance(dim, int) else dim, m.ndim)
         check_kernel(kernel, m.dtype, REAL)
         _need_elements(name, m, dim)
     i, shown, _ = reduction(op, m, dim, keepdim, m.dtype, "i32" if m.dtype.category == 0 else None)
     r = run(i, shown, x)
-    if x._rg and STATE.grad:
+    if x._tab_requires_grad and STATE.grad:
         record(grad_name, (x,), r, lambda g, x, r: _shared(g, x, r, dim, keepdim, nan), (x, r))
     return r
 
@@ -454,7 +455,7 @@ def placed(g: Tensor, index: Tensor, shape: tuple[int, ...], dim: int, keepdim: 
 
 
 def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim: bool, kind: Any) -> Any:
-    m = x._meta
+    m = x._tab_meta
     d = wrap_dim(dim, m.ndim)
     if m.numel == 0 or m.dtype.category == 3:
         _need_order(name, m)
@@ -462,7 +463,7 @@ def _with_index(op: Reduce, arg: Reduce, name: str, x: Tensor, dim: int, keepdim
     c = _order_compute(m.dtype)
     values = reduce(op, x, d, keepdim, None, c)
     indices = reduce(arg, x, d, keepdim, dtypes.int64, c or m.dtype.compute)
-    if x._rg and STATE.grad:
+    if x._tab_requires_grad and STATE.grad:
         shape = m.shape
         record(
             kind.__name__.capitalize() + "Backward0",
@@ -521,7 +522,7 @@ def _numpy_dim(kw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _argument(op: Reduce, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     _need_order(name, m)
     if m.dtype.name == "bool":
         raise RuntimeError(f"{name}(): does not support bool input")
@@ -549,7 +550,7 @@ def argmin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
 @operation("aminmax")
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> Any:
     """(smallest, largest) over `dim`, or of all."""
-    if dim is None and input._meta.numel == 0:
+    if dim is None and input._tab_meta.numel == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
         )
@@ -562,8 +563,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 
 
 def _truth_over(op: Reduce, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
-    d = dtypes.uint8 if x._meta.dtype is dtypes.uint8 else dtypes.bool_
-    return reduce(op, x, hashable(dim), keepdim, d, x._meta.dtype.compute)
+    d = dtypes.uint8 if x._tab_meta.dtype is dtypes.uint8 else dtypes.bool_
+    return reduce(op, x, hashable(dim), keepdim, d, x._tab_meta.dtype.compute)
 
 
 _ANY_OUT, _ALL_OUT = (
@@ -587,4 +588,4 @@ def _all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = No
 @operation("count_nonzero")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero, as int64."""
-    return reduce(NONZERO, input, hashable(dim), False, dtypes.int64, input._meta.dtype.compute)
+    return reduce(NONZERO, input, hashable(dim), False, dtypes.int64, input._tab_meta.dtype.compute)

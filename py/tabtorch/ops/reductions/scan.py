@@ -267,7 +267,7 @@ def _plan(op: Custom, m: Meta, dim: int, reverse: bool, dtype: Any, compute: str
 
 def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None, compute: str | None = None) -> Tensor:
     """`op` along `dim`, not recorded."""
-    m = x._meta
+    m = x._tab_meta
     d = dtype or m.dtype
     i = _plan(op.op, m, wrap_dim(dim, m.ndim), reverse, d, compute or d.compute)
     return run(i, contiguous_meta(m.shape, d, m.device), x)
@@ -276,12 +276,12 @@ def scan(op: Scan, x: Tensor, dim: int, reverse: bool = False, dtype: Any = None
 def _with_dtype(name: str, x: Tensor, dtype: Any, out: Any) -> Any:
     d = dtypes.given_dtype(name, dtype)
     if out is not None:
-        d = d or out._meta.dtype
+        d = d or out._tab_meta.dtype
     if d is dtypes.bool_:
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     if d is not None:
         return d
-    return dtypes.int64 if x._meta.dtype.category < 2 else x._meta.dtype
+    return dtypes.int64 if x._tab_meta.dtype.category < 2 else x._tab_meta.dtype
 
 
 # ---- sums and products
@@ -317,12 +317,12 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> T
 
 def _cumprod_back(g: Any, x: Any, r: Any, dim: int) -> Any:
     """Before the first zero: what follows, over x. At it: the products with it left out. After it: nothing."""
-    if x.ndim == 0 or not x._meta.numel:
+    if x.ndim == 0 or not x._tab_meta.numel:
         return g
     conj = x.is_complex()
     select = function("where")
     assert select is not None
-    if STATE.grad and (g._rg or x._rg):
+    if STATE.grad and (g._tab_requires_grad or x._tab_requires_grad):
         return _cumprod_back_twice(g, x.conj() if conj else x, wrap_dim(dim, x.ndim))
     zero = x.detach() == 0
     zeros: Any = _cumsum(zero, dim, dtypes.int64, False)
@@ -352,7 +352,7 @@ def _cumprod_back_twice(g: Any, x: Any, dim: int) -> Any:
 @operation("logcumsumexp")
 def logcumsumexp(input: Tensor, dim: int, *, out: Any = None) -> Tensor:
     """Running log(sum(exp(x))) along `dim`."""
-    check_kernel("logcumsumexp_out_cpu", input._meta.dtype, FLOATING_COMPLEX)
+    check_kernel("logcumsumexp_out_cpu", input._tab_meta.dtype, FLOATING_COMPLEX)
     return into(out, _logcumsumexp(input, _now(dim), False), rule=SCALAR_TYPE)
 
 
@@ -396,7 +396,7 @@ def _in_its_type(f: Any) -> Any:
 
     @wraps(f)
     def g(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-        r: Tensor = f(input, dim, dtype=dtype or input._meta.dtype)
+        r: Tensor = f(input, dim, dtype=dtype or input._tab_meta.dtype)
         return r
 
     return g
@@ -413,7 +413,7 @@ CumminResult = named("cummin", "values", "indices")
 
 
 def _running_extreme(op: Scan, at: Scan, name: str, kind: Any, x: Tensor, dim: int, out: Any) -> Any:
-    m = x._meta
+    m = x._tab_meta
     check_kernel(f"{name}_cpu", m.dtype, REAL)
     d = wrap_dim(dim, m.ndim)
     c = "i32" if m.dtype.name == "bool" else m.dtype.compute

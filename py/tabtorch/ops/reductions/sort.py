@@ -183,7 +183,7 @@ def _sort_inst(m: Meta, dim: int, descending: bool, width: int) -> Inst:
 
 def order_of(x: Tensor, dim: int, descending: bool = False) -> Tensor:
     """The permutation (int64) that sorts `x` along `dim`, stably; not recorded."""
-    m = x._meta
+    m = x._tab_meta
     if m.dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     i = _sort_inst(m, wrap_dim(dim, m.ndim), descending, 0)
@@ -192,7 +192,7 @@ def order_of(x: Tensor, dim: int, descending: bool = False) -> Tensor:
 
 def order_of_rows(x: Tensor) -> Tensor:
     """The permutation that sorts the rows of a matrix, by their first element, then the second…"""
-    i = _sort_inst(x._meta, 0, False, x._meta.shape[1])
+    i = _sort_inst(x._tab_meta, 0, False, x._tab_meta.shape[1])
     return run(i, i.out, x)
 
 
@@ -204,8 +204,8 @@ def _memory_order(m: Meta) -> list[int] | None:
 
 def _laid_as(m: Meta, t: Tensor) -> Tensor:
     """`t`, whose dimensions are in `_memory_order(m)`, as a tensor that is laid out as a copy of `m`."""
-    d = t._meta
-    return Tensor._wrap(t._storage.node, meta(m.shape, dense_strides(m), 0, d.dtype, d.device))
+    d = t._tab_meta
+    return Tensor._wrap(t._tab_storage.node, meta(m.shape, dense_strides(m), 0, d.dtype, d.device))
 
 
 def chosen(name: str, x: Tensor, indices: Tensor, dim: int, values: Tensor | None = None) -> Tensor:
@@ -213,7 +213,7 @@ def chosen(name: str, x: Tensor, indices: Tensor, dim: int, values: Tensor | Non
     if values is None:
         with quiet():
             values = x.gather(dim, indices) if x.ndim else x.clone()
-    shape = x._meta.shape
+    shape = x._tab_meta.shape
 
     def back(g: list[Any], indices: Tensor) -> Tensor:
         if not shape:
@@ -232,7 +232,7 @@ KthvalueResult = named("kthvalue", "values", "indices")
 @operation("sort")
 def sort(input: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any = None, out: Any = None) -> Any:
     """(values, indices) sorted along `dim`. The order of equal elements is kept, whether asked for or not."""
-    m, d, values = input._meta, wrap_dim(dim, input.ndim), None
+    m, d, values = input._tab_meta, wrap_dim(dim, input.ndim), None
     order = _memory_order(m)
     if order is None:
         indices = order_of(input, d, descending)
@@ -248,11 +248,11 @@ def sort(input: Tensor, dim: Any = -1, descending: bool = False, *, stable: Any 
 @operation("argsort")
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that sort `input` along `dim`."""
-    order = _memory_order(input._meta)
+    order = _memory_order(input._tab_meta)
     if order is None:
         return order_of(input, dim, descending)
     at = order.index(wrap_dim(dim, input.ndim))
-    return _laid_as(input._meta, order_of(input.detach().permute(order), at, descending))
+    return _laid_as(input._tab_meta, order_of(input.detach().permute(order), at, descending))
 
 
 @operation("msort")
@@ -279,7 +279,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 def picked(name: str, kind: Any, x: Tensor, indices: Tensor, d: int, keepdim: bool) -> Any:
     """One element a row, at `indices` (with `d` of size 1), as (values, indices)."""
-    shape, flat = x._meta.shape, not keepdim and x.ndim > 0
+    shape, flat = x._tab_meta.shape, not keepdim and x.ndim > 0
     with quiet():
         values = x.gather(d, indices) if shape else x.clone()
         if flat:
@@ -313,7 +313,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     if not 1 <= k <= n:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     if input.ndim:
-        check_kernel("kthvalue_cpu", input._meta.dtype, REAL_NUMBERS)
+        check_kernel("kthvalue_cpu", input._tab_meta.dtype, REAL_NUMBERS)
     indices = order_of(input, d)
     if input.ndim:
         indices = own(indices.narrow(d, k - 1, 1).clone(memory_format=contiguous_format))

@@ -208,7 +208,7 @@ def _histogram(
         hist = hist / hist.sum()
         for k, e in enumerate(edges):
             hist = hist / e.diff().reshape([-1 if d == k else 1 for d in range(dims)])
-    return hist.clone() if hist._meta.numel != hist._storage.node.inst.out.numel else hist, edges
+    return hist.clone() if hist._tab_meta.numel != hist._tab_storage.node.inst.out.numel else hist, edges
 
 
 def _check_weight(x: Tensor, shape: tuple[int, ...], weight: Any) -> None:

@@ -66,7 +66,7 @@ def _starts(s: Tensor) -> Tensor:
 
 
 def _distinct(x: Tensor, sort: bool, inverse: bool, counts: bool, dim: Any) -> Any:
-    check_kernel("unique" if dim is None else "unique_dim", x._meta.dtype, REAL)
+    check_kernel("unique" if dim is None else "unique_dim", x._tab_meta.dtype, REAL)
     with quiet():
         if dim is None:
             flat = x.detach().reshape(-1)
@@ -194,7 +194,7 @@ def searchsorted(
                 "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1"
             )
         input = _call("tensor", input, device=seq.device)
-    if any(t is not None and t._meta.device.implicit for t in (seq, input, sorter)):
+    if any(t is not None and t._tab_meta.device.implicit for t in (seq, input, sorter)):
         seq, input, sorter = together((seq, input, sorter))
     if seq.device.number != input.device.number:
         raise RuntimeError(
@@ -224,7 +224,7 @@ def searchsorted(
         check_range(sorter, seq.shape[-1], 0, _BAD_SORTER, "searchsorted")
     tensors = (seq, input) if sorter is None else (seq, input, sorter)
     i = _search_inst(
-        tuple(t._meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64
+        tuple(t._tab_meta for t in tensors), right or side == "right", dtypes.int32 if out_int32 else dtypes.int64
     )
     return into(out, run(i, i.out, *tensors), rule=_SEARCH_OUT[bool(out_int32)])
 
@@ -261,7 +261,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
         if weights.shape != input.shape:
             raise RuntimeError("weights should be 1-d and have the same length as input")
         dtype = dtypes.float32 if weights.dtype is dtypes.float32 else dtypes.float64
-        if input._meta.device.lacks(dtype) and not input._meta.device.implicit:
+        if input._tab_meta.device.lacks(dtype) and not input._tab_meta.device.implicit:
             dtype = dtypes.float32
     with quiet():
         if input.numel() == 0:

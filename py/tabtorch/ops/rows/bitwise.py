@@ -126,7 +126,7 @@ elementwise(_same_close)
 def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Whether |input - other| <= atol + rtol * |other|, element by element. Both of one dtype (RuntimeError)."""
     check_tensors("isclose", input=input, other=other)
-    a, b = input._meta.dtype, other._meta.dtype
+    a, b = input._tab_meta.dtype, other._tab_meta.dtype
     if a is not b:
         raise RuntimeError(f"{dtypes.TYPE_NAMES[a.name]} did not match {dtypes.TYPE_NAMES[b.name]}")
     if rtol < 0:

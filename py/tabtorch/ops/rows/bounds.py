@@ -119,7 +119,7 @@ elementwise(
         "input, brought into [min, max].",
         operands=3,
         method=False,
-        backward_name=lambda operands: f"ClampBackward{int(not any(hasattr(x, '_meta') for x in operands[1:]))}",
+        backward_name=lambda operands: f"ClampBackward{int(not any(hasattr(x, '_tab_meta') for x in operands[1:]))}",
         apart="12",
     )
 )
@@ -298,7 +298,7 @@ elementwise(
 def _nan_to_num(suffix: str) -> Any:
     def nan_to_num(input: Any, nan: Any = None, posinf: Any = None, neginf: Any = None, **out: Any) -> Any:
         """NaN becomes nan (0), infinities posinf and neginf (the largest and smallest number of the type)."""
-        d = input._meta.dtype
+        d = input._tab_meta.dtype
         if d.category < 2 and suffix:  # PyTorch copies it to itself
             return input.copy_(input)
         if d.category < 2:

@@ -211,7 +211,7 @@ for _name in ("div", "divide"):
 
 def _by_divisor(name: str) -> Any:
     """PyTorch numbers the forms with a number, and with a tensor, for a divisor."""
-    return lambda operands: f"{name}Backward{int(len(operands) > 1 and hasattr(operands[1], '_meta'))}"
+    return lambda operands: f"{name}Backward{int(len(operands) > 1 and hasattr(operands[1], '_tab_meta'))}"
 
 
 elementwise(
@@ -279,7 +279,7 @@ def _sgn(x: Any) -> Any:
 
 
 def _sgn_grad(g: Any, x: Any, out: Any) -> Any:
-    if not x._meta.dtype.is_complex:
+    if not x._tab_meta.dtype.is_complex:
         return g * 0
     r = ops.abs(x)
     part = ops.real(g * conj(out)) * out
@@ -298,7 +298,7 @@ elementwise(Row("neg", lambda x: -x, (lambda g, x, out: -g,), doc="-input.", ali
 @register("positive", method=True)
 def positive(input: Any) -> Any:
     """+input: the same tensor. RuntimeError for bools."""
-    if input._meta.dtype is dtypes.bool_:
+    if input._tab_meta.dtype is dtypes.bool_:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
 
@@ -349,7 +349,7 @@ elementwise(
         "|input| with the sign of other.",
         numbers="1",
         backward_name=lambda operands: (
-            f"CopysignBackward{int(len(operands) > 1 and not hasattr(operands[1], '_meta'))}"
+            f"CopysignBackward{int(len(operands) > 1 and not hasattr(operands[1], '_tab_meta'))}"
         ),
     )
 )
@@ -364,7 +364,7 @@ def _lerp(x: Any, y: Any, w: Any) -> Any:
 
 def _check_lerp(d: dtypes.dtype, operands: list[Any]) -> None:
     """A weight that is a number does not promote, and tensors must agree."""
-    first, end, weight = (x._meta.dtype if hasattr(x, "_meta") else None for x in operands)
+    first, end, weight = (x._tab_meta.dtype if hasattr(x, "_tab_meta") else None for x in operands)
     for name, given in (("end", end), ("weight", weight)):
         if given is not None and given is not first and first is not None:
             words = dtypes.CXX_NAMES
@@ -387,7 +387,7 @@ elementwise(
         "input + weight * (end - input).",
         check=_check_lerp,
         backward_name=lambda operands: (
-            f"LerpBackward{int(hasattr(operands[-1], '_meta'))}" if operands else "LerpBackward0"
+            f"LerpBackward{int(hasattr(operands[-1], '_tab_meta'))}" if operands else "LerpBackward0"
         ),
         numbers="2",
         apart="2",
@@ -457,9 +457,9 @@ def _choose(condition: Any, input: Any = None, other: Any = None, **out: Any) ->
     """input where condition holds, else other; with a condition alone, the indices where it holds."""
     if input is None and other is None and not out:
         return condition.nonzero(as_tuple=True)
-    if not hasattr(condition, "_meta"):
+    if not hasattr(condition, "_tab_meta"):
         raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
-    d = condition._meta.dtype
+    d = condition._tab_meta.dtype
     if d is not dtypes.bool_ and d is not dtypes.uint8:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.TYPE_NAMES[d.name]}"
@@ -488,7 +488,7 @@ for _k, _name in enumerate(("_conj_physical", "_conj_physical_self")):  # the se
 
 def _conj_physical(input: Any, **out: Any) -> Any:
     """The complex conjugate, as a tensor of its own; a real tensor is given back as it is."""
-    return ops._conj_physical(input, **out) if out or input._meta.dtype.is_complex else input
+    return ops._conj_physical(input, **out) if out or input._tab_meta.dtype.is_complex else input
 
 
 register("conj_physical", _conj_physical, method=True, inplace=lambda input: ops._conj_physical_self_(input))

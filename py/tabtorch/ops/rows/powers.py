@@ -30,27 +30,27 @@ def _pow(x: Any, y: Any) -> Any:
 
 
 def _pow_grad_base(g: Any, x: Any, y: Any) -> Any:
-    if not hasattr(y, "_meta"):
+    if not hasattr(y, "_tab_meta"):
         return g * 0 if y == 0 else g * conj(ops.pow(x, y - 1) * y)
     return ops.where(y == 0, 0, g * conj(y * ops.pow(x, y - 1)))
 
 
 def _pow_grad_exponent(g: Any, x: Any, y: Any, out: Any) -> Any:
     """out * log(x), which is 0 and not NaN where x is 0 and the power exists."""
-    if not hasattr(x, "_meta"):
+    if not hasattr(x, "_tab_meta"):
         if isinstance(x, complex):
             return g * conj(out * cmath.log(x)) if x else ops.where(y == 0, 0, g * out * -math.inf)
         if x == 0:
             return ops.where(y >= 0, 0, g * out * -math.inf)
         return g * conj(out * (math.log(x) if x > 0 else math.nan))
     zero_base = x == 0
-    if not y._meta.dtype.is_complex:
+    if not y._tab_meta.dtype.is_complex:
         zero_base = zero_base & (y >= 0)
     return ops.where(zero_base, 0, g * conj(out * ops.log(x)))
 
 
 def _power_name(operands: Any) -> str:
-    tensors = [hasattr(x, "_meta") for x in operands]
+    tensors = [hasattr(x, "_tab_meta") for x in operands]
     return "PowBackward1" if all(tensors) else "PowBackward0" if tensors[0] else "PowBackward2"
 
 
@@ -123,7 +123,7 @@ _FIXED = {
 def _choose_power(suffix: str) -> Any:
     def pow(input: Any, exponent: Any, **out: Any) -> Any:
         """input to the power of exponent; either may be a number. Integers wrap as products do."""
-        base = getattr(input, "_meta", None)
+        base = getattr(input, "_tab_meta", None)
         if base is not None and exponent.__class__ in (int, float):
             d = base.dtype
             if d.category >= 2:
@@ -147,18 +147,21 @@ _FLOAT_POWER = same("the output given to float_power has dtype {Have} but the op
 def _float_power(suffix: str) -> Any:
     def float_power(input: Any, exponent: Any, **out: Any) -> Any:
         """The power computed, and given, in double precision (cpu only)."""
-        parts = [x._meta.dtype.is_complex if hasattr(x, "_meta") else isinstance(x, complex) for x in (input, exponent)]
+        parts = [
+            x._tab_meta.dtype.is_complex if hasattr(x, "_tab_meta") else isinstance(x, complex)
+            for x in (input, exponent)
+        ]
         d = dtypes.complex128 if any(parts) else dtypes.float64
         if suffix:
-            if input._meta.dtype is not d:
+            if input._tab_meta.dtype is not d:
                 raise RuntimeError(
-                    f"the base given to float_power_ has dtype {type_name(input._meta.dtype)} but the operation's result requires "
+                    f"the base given to float_power_ has dtype {type_name(input._tab_meta.dtype)} but the operation's result requires "
                     f"dtype {type_name(d)}"
                 )
             return ops.pow_(input, exponent)
         if out.get("out") is not None:
             _FLOAT_POWER(d, out["out"].dtype)
-        x, y = (v.to(d) if hasattr(v, "_meta") else v for v in (input, exponent))
+        x, y = (v.to(d) if hasattr(v, "_tab_meta") else v for v in (input, exponent))
         return ops.pow(x, y, **out)
 
     return float_power

@@ -92,7 +92,7 @@ def logaddexp(x: Any, y: Any) -> Any:
 
 def conj(x: Any) -> Any:
     """The conjugate of a tensor or number; real ones are given back as they are."""
-    m = getattr(x, "_meta", None)
+    m = getattr(x, "_tab_meta", None)
     if m is None:
         return x.conjugate() if isinstance(x, complex) else x
     return x.conj() if m.dtype.is_complex else x

@@ -329,7 +329,7 @@ elementwise(
 
 def _logit_grad(g: Any, x: Any, eps: Any) -> Any:
     """One node; where it is to be differentiated again, the same as a formula."""
-    if x._rg and STATE.grad:
+    if x._tab_requires_grad and STATE.grad:
         v = g / (x * (1 - x))
         return v if eps is None else ops.where((x < eps) | (x > 1 - eps), 0, v)
     return ops._logit_backward(g, x) if eps is None else ops._logit_backward(g, x, eps=eps)

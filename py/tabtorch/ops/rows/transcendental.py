@@ -247,7 +247,7 @@ def _angle_rule(row: Row, d: Any) -> Any:
 
 
 def _angle_grad(g: Any, x: Any) -> Any:
-    if not x._meta.dtype.is_complex:
+    if not x._tab_meta.dtype.is_complex:
         return nothing(g)
     r = ops.abs(x)
     z = x / ops.where(r == 0, 1, r)

@@ -40,7 +40,7 @@ _casts = table()
 
 def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = None) -> Tensor:
     """`t` broadcast to `shape` as `d`, laid out in `order` of dimensions (None: row-major). No record. Shares the value if it can."""
-    m = t._meta
+    m = t._tab_meta
     key = (m, shape, d, order)
     entry = _casts.get(key)
     if entry is None:
@@ -61,7 +61,7 @@ def converted(t: Tensor, shape: tuple[int, ...], d: dtypes.dtype, order: Any = N
         inner, out = laid_out(shape, order, d, m.device)
         entry = _casts[key] = (inst(_CAST, (source,), inner), out, source.whole and m.dtype is d)
     i, out, same = entry
-    node = t._storage.node
+    node = t._tab_storage.node
     if same and node.inst.out.numel == out.numel and node.inst.out.dtype is d and not STATE.levels:
         return Tensor._wrap(node, out)  # values never change: sharing one is copying it
     return Tensor._wrap(emit(i, (node,)), out)
@@ -82,9 +82,9 @@ def _order_for(m: Meta, memory_format: Any) -> Any:
 
 def keep_strides(out: Tensor, m: Meta, memory_format: Any = None) -> None:
     """A copy that preserves the layout of a dense tensor has its strides, those of dimensions of size 1 too."""
-    o = out._meta
+    o = out._tab_meta
     if o.strides != m.strides and memory_format in (None, preserve_format) and is_dense(m):
-        out._meta = meta(o.shape, m.strides, 0, o.dtype, o.device)
+        out._tab_meta = meta(o.shape, m.strides, 0, o.dtype, o.device)
 
 
 @remembered
@@ -95,13 +95,13 @@ def _lies_in(m: Meta, order: tuple[int, ...]) -> bool:
 
 def in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
     """`t`, just computed and not on the tape yet, laid out as a new tensor in `order` of dimensions (none: row-major)."""
-    m = t._meta
+    m = t._tab_meta
     return t if _lies_in(m, order) else converted(t, m.shape, m.dtype, order or None)
 
 
 def recorded_in_order(t: Tensor, order: tuple[int, ...] = ()) -> Tensor:
     """The same for a result that is on the tape already."""
-    if _lies_in(t._meta, order):
+    if _lies_in(t._tab_meta, order):
         return t
     r = in_order(t.detach(), order)
     record("CloneBackward0", (t,), r, lambda g: g)
@@ -140,22 +140,22 @@ def transfer(node: Node, device: Any) -> Node:
 
 def _moved(t: Tensor, device: Any) -> Tensor:
     """`t` on another device, with no record."""
-    m = t._meta
+    m = t._tab_meta
     if not whole_storage(t):
         t = converted(t, m.shape, m.dtype, _preserved_order(m))
-        m = t._meta
-    return Tensor._wrap(transfer(t._storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
+        m = t._tab_meta
+    return Tensor._wrap(transfer(t._tab_storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
 
 
 def _marked(t: Tensor, device: Any) -> Tensor:
     """The same memory, said to be on another device of that number. As in PyTorch, the cpu's is the tensor itself."""
-    m = t._meta
+    m = t._tab_meta
     return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device, m.mark), "ToCopyBackward0", lambda g: g)
 
 
 def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:
     """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
-    m = t._meta
+    m = t._tab_meta
     if not copy and d is m.dtype and device.number == m.device.number:
         if memory_format in (None, preserve_format) or memory_format is suggested_format(m):
             if device is m.device:
@@ -171,8 +171,8 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
     if device.number == m.device.number:
         out = converted(t, m.shape, d, order)
         if device is not m.device:
-            o = out._meta
-            out._meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
+            o = out._tab_meta
+            out._tab_meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
     elif device.lacks(m.dtype):
         out = _moved(converted(t, m.shape, d, order), device)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
@@ -182,8 +182,8 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
             out = converted(out, m.shape, d, order)
     keep_strides(out, m, memory_format)
     if STATE.inference:
-        out._inference = True
-    elif t._rg and STATE.grad and d.category > 1:
+        out._tab_inference = True
+    elif t._tab_requires_grad and STATE.grad and d.category > 1:
         before = m.device
         record("ToCopyBackward0", (t,), out, (lambda g: g) if before is device else lambda g: g.to(before))
     return out
@@ -195,8 +195,8 @@ def device_of_result(t: Tensor, d: dtypes.dtype) -> Any:
     A 64-bit float for which no device was named is on cpu only because the GPU has no such type: converted to one that the
     GPU has, it goes to the default device.
     """
-    here = t._meta.device
-    if here.implicit and (d in WIDE or t._meta.dtype in WIDE):
+    here = t._tab_meta.device
+    if here.implicit and (d in WIDE or t._tab_meta.dtype in WIDE):
         return implicit_cpu if d in WIDE else resolve(None)
     return here
 
@@ -218,7 +218,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         elif a is not None:
             rest.append(a)
     if other is not None:
-        d, device = other._meta.dtype, other._meta.device
+        d, device = other._tab_meta.dtype, other._tab_meta.device
     if rest and not all(isinstance(a, bool) for a in rest):
         names = ", ".join(type(a).__name__ for a in args)
         raise TypeError(
@@ -234,7 +234,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if d is None:
-        d = self._meta.dtype
+        d = self._tab_meta.dtype
     elif not isinstance(d, dtypes.dtype):
         given, d = d, dtypes.as_dtype(d)
         if d is None:
@@ -262,13 +262,13 @@ _cast_method("char", dtypes.int8)
 @register("cpu", torch=False, method=True)
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """On the cpu device."""
-    return convert(self, self._meta.dtype, resolve("cpu"), memory_format)
+    return convert(self, self._tab_meta.dtype, resolve("cpu"), memory_format)
 
 
 @register("cuda", torch=False, method=True)
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     """On webgpu, where `install()` lets "cuda" mean that."""
-    return convert(self, self._meta.dtype, resolve("cuda" if device is None else device), memory_format)
+    return convert(self, self._tab_meta.dtype, resolve("cuda" if device is None else device), memory_format)
 
 
 @register("type", torch=False, method=True)
@@ -297,22 +297,22 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs:
 @register("type_as", torch=False, method=True)
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """`to(other.dtype, device=other.device)`."""
-    return convert(self, other._meta.dtype, other._meta.device)
+    return convert(self, other._tab_meta.dtype, other._tab_meta.device)
 
 
 @register("clone", method=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy of its own, on the tape."""
-    m = input._meta
+    m = input._tab_meta
     out = converted(input, m.shape, m.dtype, _order_for(m, memory_format))
     keep_strides(out, m, memory_format)
     if STATE.grad:
-        if input._rg:
+        if input._tab_requires_grad:
             if m.dtype.category < 2:
                 raise unsupported(input)
             record("CloneBackward0", (input,), out, lambda g: g)
     elif STATE.inference:
-        out._inference = True
+        out._tab_inference = True
     return out
 
 
@@ -322,7 +322,7 @@ def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     f = memory_format or contiguous_format
     if f is preserve_format:
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    if self._meta.contiguous if f is contiguous_format else is_contiguous(self._meta, f):
+    if self._tab_meta.contiguous if f is contiguous_format else is_contiguous(self._tab_meta, f):
         return self
     return clone(self, memory_format=f)
 
@@ -341,19 +341,19 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         if x is None:
             raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
         return fill_(self, x)
-    m, v = self._meta, src._meta
+    m, v = self._tab_meta, src._tab_meta
     check_inplace(self, (src,) if m.dtype.category > 1 else ())
-    if src._stale and STATE.grad and m.dtype.category > 1:
+    if src._tab_stale and STATE.grad and m.dtype.category > 1:
         refresh(src)  # which may be refused, before anything else is said
-    if m is v and src._storage.root is self._storage.root:
-        if not (STATE.grad and (self._rg or src._rg)):
-            self._storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
+    if m is v and src._tab_storage.root is self._tab_storage.root:
+        if not (STATE.grad and (self._tab_requires_grad or src._tab_requires_grad)):
+            self._tab_storage.written()  # as PyTorch: there is nothing to copy, and a version all the same
             return self
     else:
         check_overlap(self, (src,), marked=True)
     if v.shape != m.shape:
         check_shape(m, broadcast_shapes(m.shape, v.shape))
-    recording = STATE.grad and (self._rg or src._rg) and m.dtype.category > 1
+    recording = STATE.grad and (self._tab_requires_grad or src._tab_requires_grad) and m.dtype.category > 1
     fn = None
     if recording:
         fn = record("CopyBackwards", (before_write(self), src), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
@@ -380,28 +380,28 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
         raise TypeError(f"fill_(): argument 'value' (position 1) must be Number, not {type(value).__name__}")
     check_inplace(self, (x,))
     if isinstance(x, Tensor):
-        if x._meta.ndim:
+        if x._tab_meta.ndim:
             raise RuntimeError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {x._meta.ndim} dimensions."
+                f"fill_ only supports 0-dimension value tensor but got tensor with {x._tab_meta.ndim} dimensions."
             )
-        if x._rg or x._meta.device.number == self._meta.device.number:
+        if x._tab_requires_grad or x._tab_meta.device.number == self._tab_meta.device.number:
             return _fill_with(self, x)
         x = x.item()
-    m = self._meta
+    m = self._tab_meta
     if isinstance(x, complex) and not m.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type float without overflow")
     check_inplace(self)
     check_overlap(self, (), repeats=True)
-    recording = STATE.grad and self._rg
+    recording = STATE.grad and self._tab_requires_grad
     fn = None
     if recording:
         fn = record(name, (before_write(self),), Tensor._view_of(self, m), (_zeros_like,))
-    out = self._storage.node.inst.out
+    out = self._tab_storage.node.inst.out
     covers = out.dtype is m.dtype and covering_order(m, out.numel) != ()
     node = filled(out if covers else contiguous_meta(m.shape, m.dtype, m.device), x)
     if covers:
-        self._storage.node = node
-        self._storage.written()
+        self._tab_storage.node = node
+        self._tab_storage.written()
     else:
         set_node(self, node)
     if fn is not None:
@@ -411,10 +411,10 @@ def _fill(self: Tensor, value: Any, name: str) -> Tensor:
 
 def _fill_with(self: Tensor, x: Tensor) -> Tensor:
     """Fills with the one element of `x`."""
-    m = self._meta
+    m = self._tab_meta
     check_overlap(self, ())
     fn = None
-    if STATE.grad and (self._rg or x._rg):
+    if STATE.grad and (self._tab_requires_grad or x._tab_requires_grad):
         fn = record("FillBackward3", (before_write(self), x), Tensor._view_of(self, m), (_zeros_like, lambda g: g))
     set_tensor(self, x.detach())
     if fn is not None:
@@ -423,7 +423,7 @@ def _fill_with(self: Tensor, x: Tensor) -> Tensor:
 
 
 def _zeros_like(g: Tensor) -> Tensor:
-    m = contiguous_meta(g._meta.shape, g._meta.dtype, g._meta.device)
+    m = contiguous_meta(g._tab_meta.shape, g._tab_meta.dtype, g._tab_meta.device)
     return Tensor._wrap(filled(m, 0), m)
 
 

@@ -16,18 +16,18 @@ from tabtorch.ops.machinery.registry import register
 def _become(self: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
     """`self` with the geometry, and the history, of that view of it."""
     check_inplace(self)
-    if self._stale and STATE.grad:
+    if self._tab_stale and STATE.grad:
         refresh(self)
-    v = view(self._shallow())
-    fn = v._fn
-    self._meta = v._meta
-    self._storage.written()  # what saved it has the old geometry in mind
+    v = view(self._tab_shallow())
+    fn = v._tab_grad_fn
+    self._tab_meta = v._tab_meta
+    self._tab_storage.written()  # what saved it has the old geometry in mind
     if fn is not None:
         fn.__class__ = grad_class(_named(fn, fn.name()), type(fn))
         _move_retain(self, fn)
-        self._rg = True
-        self._fn = fn
-        self._stale = False
+        self._tab_requires_grad = True
+        self._tab_grad_fn = fn
+        self._tab_stale = False
     return self
 
 

@@ -92,16 +92,16 @@ def _some(name: str, tensors: Any) -> list[Tensor]:
 
 
 def _common_dtype(ts: Sequence[Tensor]) -> Any:
-    first = ts[0]._meta.dtype
-    if all(t._meta.dtype is first for t in ts):
+    first = ts[0]._tab_meta.dtype
+    if all(t._tab_meta.dtype is first for t in ts):
         return first
-    dims = [t._meta.dtype for t in ts if t._meta.ndim]
-    return dtypes.result_of(dims, [t._meta.dtype for t in ts if not t._meta.ndim], [])
+    dims = [t._tab_meta.dtype for t in ts if t._tab_meta.ndim]
+    return dtypes.result_of(dims, [t._tab_meta.dtype for t in ts if not t._tab_meta.ndim], [])
 
 
 def _common_format(ts: Sequence[Tensor]) -> memory_format:
     """The memory format that all of them suggest; contiguous where they differ."""
-    found = {suggested_format(t._meta) for t in ts}
+    found = {suggested_format(t._tab_meta) for t in ts}
     return found.pop() if len(found) == 1 else contiguous_format
 
 
@@ -131,13 +131,13 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         dim = dim.__index__()
     entry = key = None
     if type(tensors) is list or type(tensors) is tuple:
-        key = (*[t._meta for t in tensors if isinstance(t, Tensor)], len(tensors), dim)
+        key = (*[t._tab_meta for t in tensors if isinstance(t, Tensor)], len(tensors), dim)
         entry = _known.get(key)
     if entry is not None and out is None:
         i, om, d = entry
-        r = Tensor._wrap(emit(i, tuple([t._storage.node for t in tensors])), om)
-        if any(t._rg for t in tensors):
-            record("CatBackward0", tensors, r, _cat_backward([t._meta for t in tensors], d))
+        r = Tensor._wrap(emit(i, tuple([t._tab_storage.node for t in tensors])), om)
+        if any(t._tab_requires_grad for t in tensors):
+            record("CatBackward0", tensors, r, _cat_backward([t._tab_meta for t in tensors], d))
         return r
     try:
         ts = _tensor_list("cat", tensors)
@@ -152,22 +152,22 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
     if not ts:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for k, t in enumerate(ts):
-        if t._meta.ndim == 0:
+        if t._tab_meta.ndim == 0:
             raise RuntimeError(f"zero-dimensional tensor (at position {k}) cannot be concatenated")
-    used = [t for t in ts if t._meta.shape != (0,)]
+    used = [t for t in ts if t._tab_meta.shape != (0,)]
     if not used:
         r = ts[0].new_zeros((0,), dtype=_common_dtype(ts))
-        record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], 0))
+        record("CatBackward0", ts, r, _cat_backward([t._tab_meta for t in ts], 0))
         return into(out, r, *ts, rule=CAT_OUT)
     here = together(ts, ("tensors", "cat"))
     if any(t is not u for t, u in zip(here, ts)):
         ts, key = here, None
-    used = [t for t in ts if t._meta.shape != (0,)]
-    first = used[0]._meta
+    used = [t for t in ts if t._tab_meta.shape != (0,)]
+    first = used[0]._tab_meta
     d = wrap_dim(dim, first.ndim)
     total = 0
     for k, t in enumerate(ts):
-        m = t._meta
+        m = t._tab_meta
         if m.shape == (0,):
             continue
         if m.ndim != first.ndim:
@@ -181,19 +181,19 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
         total += m.shape[d]
     shape = (*first.shape[:d], total, *first.shape[d + 1 :])
     strides = format_strides(shape, _common_format(ts))
-    om = meta(shape, strides, 0, _common_dtype(ts), device_of([t._meta for t in ts]))
-    full = [t for t in used if t._meta.numel]
-    metas, inner, at = _as_it_lies([t._meta for t in full], om, d)
+    om = meta(shape, strides, 0, _common_dtype(ts), device_of([t._tab_meta for t in ts]))
+    full = [t for t in used if t._tab_meta.numel]
+    metas, inner, at = _as_it_lies([t._tab_meta for t in full], om, d)
     if key is not None and len(full) == len(ts) <= GROUP:
         if len(_known) > 20_000:
             _known.clear()
         _known[key] = (inst(_CATS[len(ts)], tuple(metas), inner, (), at), om, d)
     if full:
-        r = Tensor._wrap(_cat_node(metas, [t._storage.node for t in full], at, inner), om)
+        r = Tensor._wrap(_cat_node(metas, [t._tab_storage.node for t in full], at, inner), om)
     else:
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
-    if any(t._rg for t in ts):
-        record("CatBackward0", ts, r, _cat_backward([t._meta for t in ts], d))
+    if any(t._tab_requires_grad for t in ts):
+        record("CatBackward0", ts, r, _cat_backward([t._tab_meta for t in ts], d))
     return into(out, r, *ts, rule=CAT_OUT)
 
 
@@ -224,14 +224,20 @@ def _windows(ts: list[Tensor]) -> Tensor | None:
     None where it is something else, or the places are those of an earlier call, whose plan is there already.
     """
     first = ts[0]
-    node, m = first._storage.node, first._meta
+    node, m = first._tab_storage.node, first._tab_meta
     if m.dtype is not node.inst.out.dtype or not m.ndim:
         return None
     for t in ts:
-        n = t._meta
-        if t._rg or t._storage.node is not node or n.strides != m.strides or n.dtype is not m.dtype or n.mark != m.mark:
+        n = t._tab_meta
+        if (
+            t._tab_requires_grad
+            or t._tab_storage.node is not node
+            or n.strides != m.strides
+            or n.dtype is not m.dtype
+            or n.mark != m.mark
+        ):
             return None
-    key = tuple([t._meta for t in ts])
+    key = tuple([t._tab_meta for t in ts])
     if key in _stacked:
         return None
     if len(_stacked) > 4096:
@@ -249,7 +255,7 @@ def _joined_in_format(ts: list[Tensor], d: int, shape: tuple[int, ...]) -> Tenso
     if _common_format(parts) is contiguous_format:
         return None
     joined = cat(parts, d)
-    return Tensor._wrap(joined._storage.node, shapes.viewed(joined._meta, shape))
+    return Tensor._wrap(joined._tab_storage.node, shapes.viewed(joined._tab_meta, shape))
 
 
 cat.guarded = True
@@ -263,30 +269,30 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
     ts = _some("stack", tensors)
     if out is not None:
         no_grad_with_out("stack", *ts, out)
-    first = ts[0]._meta
+    first = ts[0]._tab_meta
     for k, t in enumerate(ts):
-        if t._meta.shape != first.shape:
+        if t._tab_meta.shape != first.shape:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                f"{list(t._meta.shape)} at entry {k}"
+                f"{list(t._tab_meta.shape)} at entry {k}"
             )
     d = wrap_dim(dim, first.ndim + 1)
     ts = together(ts, ("tensors", "cat"))
-    first = ts[0]._meta
+    first = ts[0]._tab_meta
     om = contiguous_meta(
-        (*first.shape[:d], len(ts), *first.shape[d:]), _common_dtype(ts), device_of([t._meta for t in ts])
+        (*first.shape[:d], len(ts), *first.shape[d:]), _common_dtype(ts), device_of([t._tab_meta for t in ts])
     )
     r = _windows(ts) if d == 0 and len(ts) > 1 and om.numel else None
     if r is not None:
         return into(out, r, *ts, rule=CAT_OUT)
-    if om.numel and not all(t._meta.contiguous for t in ts):
+    if om.numel and not all(t._tab_meta.contiguous for t in ts):
         r = _joined_in_format(ts, d, om.shape)
     if r is None and om.numel:
-        metas = [shapes.unsqueezed(t._meta, d) for t in ts]
-        r = Tensor._wrap(_cat_node(metas, [t._storage.node for t in ts], d, om), om)
+        metas = [shapes.unsqueezed(t._tab_meta, d) for t in ts]
+        r = Tensor._wrap(_cat_node(metas, [t._tab_storage.node for t in ts], d, om), om)
     elif r is None:
         r = ts[0].new_zeros(om.shape, dtype=om.dtype)
-    if any(t._rg for t in ts):
+    if any(t._tab_requires_grad for t in ts):
         record("StackBackward0", ts, r, tuple([lambda g, k=k: g.select(d, k) for k in range(len(ts))]))
     return into(out, r, *ts, rule=CAT_OUT)
 
@@ -294,8 +300,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
 @register("hstack")
 def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """Tensors joined along columns (dimension 1, or 0 of vectors)."""
-    ts = [t if t._meta.ndim else t.reshape(1) for t in _some("hstack", tensors)]
-    return cat(ts, 0 if ts[0]._meta.ndim == 1 else 1, out=out)
+    ts = [t if t._tab_meta.ndim else t.reshape(1) for t in _some("hstack", tensors)]
+    return cat(ts, 0 if ts[0]._tab_meta.ndim == 1 else 1, out=out)
 
 
 @register("vstack")
@@ -317,7 +323,7 @@ def dstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 def column_stack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """Vectors as the columns of a matrix; matrices joined along columns."""
     return cat(
-        [t.reshape(t.numel(), 1) if t._meta.ndim <= 1 else t for t in _some("column_stack", tensors)], 1, out=out
+        [t.reshape(t.numel(), 1) if t._tab_meta.ndim <= 1 else t for t in _some("column_stack", tensors)], 1, out=out
     )
 
 
@@ -334,8 +340,10 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     for t in tensors:
-        if t._meta.ndim > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got:  {t._meta.ndim}")
+        if t._tab_meta.ndim > 1:
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got:  {t._tab_meta.ndim}"
+            )
         for what in ("dtype", "device"):
             if getattr(t, what) != getattr(tensors[0], what):
                 raise RuntimeError(f"meshgrid expects all tensors to have the same {what}")
@@ -343,7 +351,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     swap = indexing == "xy" and len(ts) >= 2
     if swap:
         ts[0], ts[1] = ts[1], ts[0]
-    shape = [t._meta.numel for t in ts]
+    shape = [t._tab_meta.numel for t in ts]
     out = [t.reshape([-1 if k == j else 1 for j in range(len(ts))]).expand(shape) for k, t in enumerate(ts)]
     if swap:
         out[0], out[1] = out[1], out[0]
@@ -354,8 +362,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of elements of vectors, one a row."""
     for t in tensors:
-        if t._meta.ndim != 1:
-            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t._meta.shape)}")
+        if t._tab_meta.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t._tab_meta.shape)}")
     if len(tensors) == 1:
         return tensors[0]
     return stack([g.reshape(-1) for g in meshgrid(*tensors, indexing="ij")], 1)
@@ -366,14 +374,14 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """All combinations of r elements of a vector, one a row."""
     import itertools
 
-    if input._meta.ndim != 1:
-        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input._meta.shape)}")
+    if input._tab_meta.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input._tab_meta.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty((0,))
     make = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = list(make(range(input._meta.shape[0]), r))
+    rows = list(make(range(input._tab_meta.shape[0]), r))
     if not rows:
         return input.narrow(0, 0, 0).unsqueeze(1).expand(0, r).clone()
     cols = [_lazy.creation.tensor(list(c), device=input.device) for c in zip(*rows)]
@@ -383,7 +391,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 @register("kron")
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product."""
-    a, b = list(input._meta.shape), list(other._meta.shape)
+    a, b = list(input._tab_meta.shape), list(other._tab_meta.shape)
     n = max(len(a), len(b))
     a, b = [1] * (n - len(a)) + a, [1] * (n - len(b)) + b
     x = input.reshape([v for s in a for v in (s, 1)])
@@ -398,17 +406,17 @@ def block_diag(*tensors: Any) -> Tensor:
         tensors = tuple(tensors[0])
     ts = [_lazy.core_views.atleast_2d(t) for t in tensors]
     for k, t in enumerate(ts):
-        if t._meta.ndim > 2:
+        if t._tab_meta.ndim > 2:
             raise RuntimeError(
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. "
-                f"Input {k} has {t._meta.ndim} dimensions"
+                f"Input {k} has {t._tab_meta.ndim} dimensions"
             )
     d = _common_dtype(ts)
-    cols = sum(t._meta.shape[1] for t in ts)
+    cols = sum(t._tab_meta.shape[1] for t in ts)
     rows = []
     at = 0
     for t in ts:
-        n, m = t._meta.shape
+        n, m = t._tab_meta.shape
         rows.append(_lazy.slices.embed(t.to(d), (n, cols), ((0, n, 1), (at, m, 1))))
         at += m
     return cat(rows, 0)

@@ -94,10 +94,10 @@ def _sides(ndim: int, pad: tuple[int, ...]) -> Sides:
 def _check_length(x: Tensor, pad: tuple[int, ...]) -> None:
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
-    if len(pad) > 2 * x._meta.ndim:
+    if len(pad) > 2 * x._tab_meta.ndim:
         raise RuntimeError(
             "Padding length should be less than or equal to two times the input dimension but got padding length "
-            f"{len(pad)} and input of dimension {x._meta.ndim}"
+            f"{len(pad)} and input of dimension {x._tab_meta.ndim}"
         )
 
 
@@ -106,7 +106,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     """`input` with `value` around it: pad = (left, right) of the last dimension, then of the one before it, … Negative crops."""
     pad = ints((pad,), "constant_pad_nd", "pad")
     _check_length(input, pad)
-    m = input._meta
+    m = input._tab_meta
     sides = _sides(m.ndim, pad)
     shape = []
     for d, (n, (a, b)) in enumerate(zip(m.shape, sides)):
@@ -124,11 +124,11 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     else:
         source, om, at, shown = _laid_out(m, tuple(shape), sides, suggested_order(m))
         i = inst(_CONSTANT, (source,), om, (m.dtype.compute,), at)
-        r = Tensor._wrap(emit(i, (input._storage.node,), (v,)), shown)
+        r = Tensor._wrap(emit(i, (input._tab_storage.node,), (v,)), shown)
         if max(pad, default=0) <= 0:  # to PyTorch a copy of a part
             first = sum([-a * st for (a, _), st in zip(sides, m.strides)])
             r = as_cloned(r, m.view(shown.shape, m.strides, m.offset + first))
-    if input._rg:
+    if input._tab_requires_grad:
         back = tuple(-n for n in pad)
         record("ConstantPadNdBackward0", (input,), r, lambda g: constant_pad_nd(g, back, 0))
     return r
@@ -152,7 +152,7 @@ def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) 
     _check_length(input, pads)
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
-    m = input._meta
+    m = input._tab_meta
     k = len(pads) // 2
     if k not in (1, 2, 3) or m.ndim not in (k + 1, k + 2):
         raise NotImplementedError(
@@ -192,8 +192,8 @@ def _padded(input: Tensor, pads: tuple[int, ...], mode: str, value: Any = None) 
     else:
         order = suggested_order(m) if mode != "circular" else ()
         source, om, at, shown = _laid_out(m, padded, sides, order)
-        r = Tensor._wrap(emit(inst(_BORROWED[mode], (source,), om, (), at), (input._storage.node,)), shown)
-    if input._rg:
+        r = Tensor._wrap(emit(inst(_BORROWED[mode], (source,), om, (), at), (input._tab_storage.node,)), shown)
+    if input._tab_requires_grad:
         shape = tuple(m.shape)
         record(_NAMES[mode].format(k), (input,), r, lambda g: _pad_back(g, shape, sides, mode))
     return r
@@ -206,7 +206,7 @@ def _pad_back(g: Tensor, shape: tuple[int, ...], sides: Sides, mode: str) -> Ten
             continue
         n = shape[d]
         at = _source(_lazy.ranges.arange(-a, n + b, device=g.device), n, mode)
-        s = g._meta.shape
+        s = g._tab_meta.shape
         g = g.new_zeros((*s[:d], n, *s[d + 1 :])).index_add(d, at, g)
     return g
 

@@ -31,9 +31,9 @@ from tabtorch.ops.machinery.registry import function, missing, register
 
 
 def _moved(op: Map, x: Tensor, shape: tuple[int, ...], static: Any) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     om = contiguous_meta(tuple(shape), m.dtype, m.device)
-    return Tensor._wrap(emit(inst(op, (m,), om, (), static), (x._storage.node,)), om)
+    return Tensor._wrap(emit(inst(op, (m,), om, (), static), (x._tab_storage.node,)), om)
 
 
 def _roll_at(p: Any) -> Any:
@@ -53,7 +53,7 @@ _ROLL = Map("roll", _roll_at, indexed=True, cost=3, sized=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along `dims`; those that leave at the end come in at the start. With no dims, of the flattened tensor."""
     sh, ds = one_or_more(shifts, "roll", "shifts"), one_or_more(dims, "roll", "dims")
-    m = input._meta
+    m = input._tab_meta
     if not sh:
         raise RuntimeError("`shifts` required")
     if not m.numel and len(sh) == len(ds) == 1:  # PyTorch does not look at the dimension
@@ -72,9 +72,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 def _roll_flat(x: Tensor, shift: int) -> Tensor:
-    r = _roll(x.detach().reshape(-1), ((0, shift),)).reshape(x._meta.shape)
-    r = Tensor._wrap(r._storage.node, r._meta)
-    if x._rg:
+    r = _roll(x.detach().reshape(-1), ((0, shift),)).reshape(x._tab_meta.shape)
+    r = Tensor._wrap(r._tab_storage.node, r._tab_meta)
+    if x._tab_requires_grad:
         record("RollBackward0", (x,), r, lambda g: _roll_flat(g, -shift))
     return r
 
@@ -95,7 +95,7 @@ def _rolled_order(m: Meta, moves: tuple[tuple[int, int], ...]) -> tuple[int, ...
 
 
 def _roll(x: Tensor, moves: tuple[tuple[int, int], ...]) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     total: dict[int, int] = {}
     for d, s in moves:
         if m.ndim and m.shape[d]:
@@ -105,13 +105,13 @@ def _roll(x: Tensor, moves: tuple[tuple[int, int], ...]) -> Tensor:
         order = _rolled_order(m, moves)
         if order:
             plain = Tensor._view_of(x, permuted(m, order))
-            r = _moved(_ROLL, plain, plain._meta.shape, tuple(sorted([(order.index(d), s) for d, s in static])))
-            r._meta = permuted(r._meta, tuple([order.index(d) for d in range(m.ndim)]))
+            r = _moved(_ROLL, plain, plain._tab_meta.shape, tuple(sorted([(order.index(d), s) for d, s in static])))
+            r._tab_meta = permuted(r._tab_meta, tuple([order.index(d) for d in range(m.ndim)]))
         else:
             r = _moved(_ROLL, x, m.shape, static)
     else:
         r = x.detach().clone(memory_format=contiguous_format if m.numel else None)
-    if x._rg:
+    if x._tab_requires_grad:
         record("RollBackward0", (x,), r, lambda g: _roll(g, tuple((d, -s) for d, s in moves)))
     return r
 
@@ -133,7 +133,7 @@ def flip(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
         dims = (kw.pop("dims"),)
     elif not dims:
         raise missing("flip", ["dims"])
-    m = input._meta
+    m = input._tab_meta
     ds = wrap_dims(ints(dims, "flip", "dims"), m.ndim)
     static = tuple(d for d in ds if m.ndim and m.shape[d] > 1)
     if not (static and m.numel):
@@ -144,9 +144,9 @@ def flip(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
         strides = shapes.dense_strides(m)
         order = tuple(sorted(range(m.ndim), key=lambda d: (-strides[d], m.shape[d] == 1)))
         plain = Tensor._view_of(input, shapes.permuted(m, order))
-        r = _moved(_FLIP, plain, plain._meta.shape, tuple(sorted(order.index(d) for d in static)))
-        r._meta = meta(m.shape, strides, 0, m.dtype, m.device)
-    if input._rg:
+        r = _moved(_FLIP, plain, plain._tab_meta.shape, tuple(sorted(order.index(d) for d in static)))
+        r._tab_meta = meta(m.shape, strides, 0, m.dtype, m.device)
+    if input._tab_requires_grad:
         record("FlipBackward0", (input,), r, lambda g: flip(g, ds))
     return r
 
@@ -154,7 +154,7 @@ def flip(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
 @register("fliplr", method=True)
 def fliplr(input: Tensor) -> Tensor:
     """`flip` along dimension 1."""
-    if input._meta.ndim < 2:
+    if input._tab_meta.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
     return flip(input, 1)
 
@@ -162,7 +162,7 @@ def fliplr(input: Tensor) -> Tensor:
 @register("flipud", method=True)
 def flipud(input: Tensor) -> Tensor:
     """`flip` along dimension 0."""
-    if input._meta.ndim < 1:
+    if input._tab_meta.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
     return flip(input, 0)
 
@@ -170,7 +170,7 @@ def flipud(input: Tensor) -> Tensor:
 @register("rot90", method=True)
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """A copy turned by k times 90 degrees in the plane of two dimensions, from the first towards the second."""
-    n = input._meta.ndim
+    n = input._tab_meta.ndim
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if n < 2:
@@ -185,7 +185,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         r = flip(x, (a, b))
     else:
         r = flip(x, b if k % 4 == 1 else a).transpose(a, b).detach()
-    if input._rg:
+    if input._tab_requires_grad:
         record("Rot90Backward0", (input,), r, lambda g: rot90(g, -k, (a, b)))
     return r
 
@@ -212,7 +212,7 @@ def repeat(self: Tensor, *repeats: Any, **kw: Any) -> Tensor:
     if kw:
         repeats = (kw.pop("repeats"),)
     reps = ints(repeats, "repeat", "repeats")
-    m = self._meta
+    m = self._tab_meta
     lead = len(reps) - m.ndim
     if lead < 0:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
@@ -222,13 +222,13 @@ def repeat(self: Tensor, *repeats: Any, **kw: Any) -> Tensor:
         if n < 0:
             raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
     r = _moved(_REPEAT, self, shape, None) if prod(shape) else self.new_empty(shape)
-    if self._rg:
+    if self._tab_requires_grad:
         split = tuple(x for pair in zip(reps, inner) for x in pair)
         axes = tuple(range(0, 2 * len(reps), 2))
         own = m.shape
 
         def backward(g: Tensor) -> Tensor:
-            if g._meta.numel == 0:
+            if g._tab_meta.numel == 0:
                 return g.new_zeros(own)
             return g.reshape(split).sum(axes).reshape(own) if axes else g
 
@@ -244,7 +244,7 @@ def tile(input: Tensor, *dims: Any, **kw: Any) -> Tensor:
     elif not dims:
         raise missing("tile", ["dims"])
     reps = ints(dims, "tile", "dims")
-    return repeat(input, (*(1,) * max(input._meta.ndim - len(reps), 0), *reps))
+    return repeat(input, (*(1,) * max(input._tab_meta.ndim - len(reps), 0), *reps))
 
 
 @register("repeat_interleave")
@@ -257,25 +257,25 @@ def repeat_interleave(
     x = input
     if dim is None:
         x, dim = input.reshape(-1), 0
-    d = wrap_dim(dim, x._meta.ndim)
+    d = wrap_dim(dim, x._tab_meta.ndim)
     if isinstance(repeats, (tuple, list)):
         repeats = _lazy.creation.tensor(list(repeats), device=x.device)
     if isinstance(repeats, Tensor):
-        if repeats._meta.ndim == 0:
+        if repeats._tab_meta.ndim == 0:
             repeats = repeats.reshape(1)
-        if repeats._meta.ndim != 1:
+        if repeats._tab_meta.ndim != 1:
             raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
-        if repeats._meta.shape[0] == 1:
-            repeats = repeats.expand(x._meta.shape[d])
-        if repeats._meta.shape[0] != x._meta.shape[d]:
+        if repeats._tab_meta.shape[0] == 1:
+            repeats = repeats.expand(x._tab_meta.shape[d])
+        if repeats._tab_meta.shape[0] != x._tab_meta.shape[d]:
             raise RuntimeError(
                 "repeats must have the same size as input along dim, but got repeats.size(0) = "
-                f"{repeats._meta.shape[0]} and input.size({d}) = {x._meta.shape[d]}"
+                f"{repeats._tab_meta.shape[0]} and input.size({d}) = {x._tab_meta.shape[d]}"
             )
         return x.index_select(d, _counts_to_indices(repeats, output_size))
     if repeats < 0:
         raise RuntimeError("Repeats must be non-negative")
-    s = x._meta.shape
+    s = x._tab_meta.shape
     if output_size is not None and output_size != s[d] * repeats:
         raise RuntimeError(f"repeat_interleave: Invalid output_size, expected {s[d] * repeats} but got {output_size}")
     wide = x.unsqueeze(d + 1).expand(*s[: d + 1], repeats, *s[d + 1 :])
@@ -292,9 +292,9 @@ _NEGATIVE = Complaint(RuntimeError, "repeats can not be negative")
 
 def _counts_to_indices(counts: Tensor, total: int | None) -> Tensor:
     """0 as often as the first count says, then 1, … `total`: their sum; where it is not given, or on cpu, one read."""
-    if counts._meta.ndim != 1:
+    if counts._tab_meta.ndim != 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
-    if counts._meta.dtype not in (dtypes.int64, dtypes.int32):
+    if counts._tab_meta.dtype not in (dtypes.int64, dtypes.int32):
         raise RuntimeError("repeats has to be Long or Int tensor")
     if not counts.numel():
         return counts.new_empty((0,))
@@ -342,12 +342,12 @@ _TRIANGLE = Map("tril", _triangle_at, indexed=True, cost=3)
 
 
 def _triangle(name: str, x: Tensor, diagonal: int, lower: bool) -> Tensor:
-    m = x._meta
+    m = x._tab_meta
     if m.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
     diagonal = integer(diagonal, name, "diagonal", 2)
     r = _moved(_TRIANGLE, x, m.shape, (diagonal, lower)) if m.numel else x.new_empty(m.shape)
-    if x._rg:
+    if x._tab_requires_grad:
         record(name.capitalize() + "Backward0", (x,), r, lambda g: _triangle(name, g, diagonal, lower))
     return r
 
@@ -379,7 +379,7 @@ def _one_after_another(m: Meta) -> bool:
 def _triangle_(name: str, lower: bool) -> Any:
     def f(self: Tensor, diagonal: int = 0) -> Tensor:
         check_inplace(self)
-        if self._meta.numel and not _one_after_another(self._meta):
+        if self._tab_meta.numel and not _one_after_another(self._tab_meta):
             check_overlap(self, ())
         back = lambda g: _triangle(name, g, diagonal, lower)  # noqa: E731
         return _lazy.scatter.finish(

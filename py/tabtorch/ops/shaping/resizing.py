@@ -36,18 +36,18 @@ def reserve(storage: Storage, m: Meta) -> None:
     if have.numel == 0:
         storage.node = fill_node((need,), 0, have.dtype, have.device)
     else:
-        storage.node = ops.cat([old, old.new_zeros((need - have.numel,))])._storage.node
+        storage.node = ops.cat([old, old.new_zeros((need - have.numel,))])._tab_storage.node
 
 
 def resize(t: Tensor, shape: tuple[int, ...], memory_format: Any = None) -> Tensor:
     """`resize_` without its checks."""
-    m = t._meta
+    m = t._tab_meta
     if m.shape == shape and memory_format is None:
         return t
     strides = contiguous_strides(shape) if memory_format is None else format_strides(shape, memory_format)
     new = m.view(shape, strides, m.offset)
-    reserve(t._storage, new)
-    t._meta = new
+    reserve(t._tab_storage, new)
+    t._tab_meta = new
     return t
 
 
@@ -59,31 +59,31 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None, **kw: Any) -> 
     elif not sizes:
         raise missing("resize_", ["size"])
     shape = ints(sizes, "resize_")
-    if self._rg and not STATE.inference:
+    if self._tab_requires_grad and not STATE.inference:
         raise RuntimeError("cannot resize variables that require grad")
     if any(n < 0 for n in shape):
         raise RuntimeError("numel: integer multiplication overflow")
     if memory_format is preserve_format:
         raise RuntimeError("Unsupported memory formatPreserve")
-    if shape != self._meta.shape or memory_format is not None:
+    if shape != self._tab_meta.shape or memory_format is not None:
         check_inplace(self)
         resize(self, shape, memory_format)
-        self._storage.written()
+        self._tab_storage.written()
     return self
 
 
 @register("resize_as_", method=True)
 def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the size of another tensor."""
-    if self._rg:
+    if self._tab_requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if memory_format is preserve_format:
         memory_format = None
         if self.shape != the_template.shape:
-            m = self._meta
+            m = self._tab_meta
             new = m.view(the_template.shape, the_template.stride(), m.offset)
-            reserve(self._storage, new)
-            self._meta = new
+            reserve(self._tab_storage, new)
+            self._tab_meta = new
         return self
     return resize_(self, tuple(the_template.shape), memory_format=memory_format)
 
@@ -92,7 +92,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
     """Makes it a view of the storage of `source` (a tensor or a storage), of that size and those strides; no source: empty."""
     check_inplace(self)
-    m = self._meta
+    m = self._tab_meta
     if source is None:
         _lie_in(self, Storage(fill_node((0,), 0, m.dtype, m.device)), contiguous_meta((0,), m.dtype, m.device))
         return self
@@ -101,13 +101,13 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
             raise RuntimeError(
                 f"Could not set tensor of type {CXX_NAMES[source.dtype.name]} to a tensor of type {CXX_NAMES[m.dtype.name]}"
             )
-        storage, there = source._storage, source.device
+        storage, there = source._tab_storage, source.device
         if size is None:
-            new = meta(source.shape, source.stride(), source._meta.offset, m.dtype, there, m.mark)
+            new = meta(source.shape, source.stride(), source._tab_meta.offset, m.dtype, there, m.mark)
         else:
             new = _geometry(m, storage_offset, size, stride, there)
     elif isinstance(source, (UntypedStorage, TypedStorage)):
-        storage, there = source._storage, source.device
+        storage, there = source._tab_storage, source.device
         if size is None:
             size = (storage.nbytes // m.dtype.itemsize,)
         new = _geometry(m, storage_offset, size, stride, there)
@@ -127,9 +127,9 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 def _lie_in(t: Tensor, storage: Storage, m: Meta) -> None:
     """Moves a tensor to other memory, which counts as a write to it; the versions there are not its own."""
-    storage.version = t._storage.version + 1
-    t._storage = storage
-    t._meta = m
+    storage.version = t._tab_storage.version + 1
+    t._tab_storage = storage
+    t._tab_meta = m
 
 
 def _geometry(m: Meta, offset: int, size: Any, stride: Any, device: Any) -> Meta:
@@ -157,7 +157,7 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
     ambiguity_check: True, or memory formats of which exactly one must fit: RuntimeError where there is more than one order.
     """
-    m = self._meta
+    m = self._tab_meta
     formats = ambiguity_check if isinstance(ambiguity_check, list) else []
     if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, memory_format_type) for f in formats):
         raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
@@ -173,7 +173,7 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
 
 
 def _mapped(name: str, self: Tensor, others: tuple[Any, ...], function: Callable[..., Any]) -> Tensor:
-    if self._rg or any(isinstance(o, Tensor) and o._rg for o in others):
+    if self._tab_requires_grad or any(isinstance(o, Tensor) and o._tab_requires_grad for o in others):
         raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
     if self.device.type != "cpu":
         raise TypeError(f"{name} is only implemented on CPU tensors")

@@ -178,13 +178,13 @@ def _finished(product: tuple[Inst, Meta, bool], w: Tensor, x: Tensor, b: Tensor 
     y = run(i, shown, x, w) if turned else run(i, shown, w, x)
     if b is None:
         return in_order(y, order)
-    i, shown = _bias_inst(y._meta, b._meta, order)
+    i, shown = _bias_inst(y._tab_meta, b._tab_meta, order)
     return run(i, shown, y, b)
 
 
 def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
     """Halves stay float32 until the bias is added, so that they are rounded once."""
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     return d if b is None else wide_dtype(d)
 
 
@@ -200,8 +200,8 @@ def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor
     """
     if not frame:
         return x
-    t = target(x._meta.device.number)
-    if t.barriers and batch * m * n * k <= _THROUGH and tiles.does(t, x._meta.dtype.compute, batch, m, n, k):
+    t = target(x._tab_meta.device.number)
+    if t.barriers and batch * m * n * k <= _THROUGH and tiles.does(t, x._tab_meta.dtype.compute, batch, m, n, k):
         return framed_for_tiles(x, frame)
     return framed(x, frame)
 
@@ -224,15 +224,15 @@ def forward(
 ) -> Tensor:
     """The convolution: x (N, C, *size), w (O, C / groups, *kernel) to (N, O, *out)."""
     padding = geo[1]
-    n, (o, cg, *taps) = x._meta.shape[0], w._meta.shape
+    n, (o, cg, *taps) = x._tab_meta.shape[0], w._tab_meta.shape
     groups = geo[3]
-    frame = padded_frame(x._meta.shape, padding, padding)
+    frame = padded_frame(x._tab_meta.shape, padding, padding)
     xp = _laid(x, frame, n * groups, o // groups, prod(out), cg * prod(taps))
-    order = _order(x._meta, w._meta, geo)
-    product = _forward_inst(xp._meta, w._meta, geo, out, _first_dtype(x, b), order)
+    order = _order(x._tab_meta, w._tab_meta, geo)
+    product = _forward_inst(xp._tab_meta, w._tab_meta, geo, out, _first_dtype(x, b), order)
     y = _finished(product, w, xp, b, order)
-    if STATE.grad and (x._rg or w._rg or (b is not None and b._rg)):
-        size, kernel = x._meta.shape[2:], w._meta.shape[2:]
+    if STATE.grad and (x._tab_requires_grad or w._tab_requires_grad or (b is not None and b._tab_requires_grad)):
+        size, kernel = x._tab_meta.shape[2:], w._tab_meta.shape[2:]
         record(
             name,
             (x, w, b),
@@ -242,7 +242,7 @@ def forward(
                 lambda g, x, w: weight_gradient(g, conj(x), kernel, geo),
                 lambda g, x, w: _bias_grad(g),
             ),
-            (x if w._rg else None, w if x._rg else None),
+            (x if w._tab_requires_grad else None, w if x._tab_requires_grad else None),
         )
     return y
 
@@ -252,17 +252,17 @@ def input_gradient(
 ) -> Tensor:
     """What a convolution's result `g` (N, O, *out) sends back to an input of that size: (N, C, *size)."""
     stride, padding, dilation, groups = geo
-    m = g._meta
-    kernel = w._meta.shape[2:]
+    m = g._tab_meta
+    kernel = w._tab_meta.shape[2:]
     frame: Frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
         (n + d * (k - 1), d * (k - 1) - p, s)
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
     )
-    gp = _laid(g, frame, m.shape[0] * groups, w._meta.shape[1], prod(size), m.shape[1] // groups * prod(kernel))
-    order = _order(m, w._meta, geo, tuple(size))
-    product = _input_inst(gp._meta, w._meta, tuple(size), geo, _first_dtype(g, b), order)
+    gp = _laid(g, frame, m.shape[0] * groups, w._tab_meta.shape[1], prod(size), m.shape[1] // groups * prod(kernel))
+    order = _order(m, w._tab_meta, geo, tuple(size))
+    product = _input_inst(gp._tab_meta, w._tab_meta, tuple(size), geo, _first_dtype(g, b), order)
     y = _finished(product, w, gp, b, order)
-    if STATE.grad and (g._rg or w._rg or (b is not None and b._rg)):
+    if STATE.grad and (g._tab_requires_grad or w._tab_requires_grad or (b is not None and b._tab_requires_grad)):
         out = tuple(m.shape[2:])
         record(
             name,
@@ -273,7 +273,7 @@ def input_gradient(
                 lambda h, g, w: weight_gradient(conj(g), h, kernel, geo),
                 lambda h, g, w: _bias_grad(h),
             ),
-            (g if w._rg else None, w if g._rg else None),
+            (g if w._tab_requires_grad else None, w if g._tab_requires_grad else None),
         )
     return y
 
@@ -281,16 +281,16 @@ def input_gradient(
 def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor:
     """What a convolution's result `g` sends back to the weight: (O, C / groups, *kernel)."""
     padding = geo[1]
-    m = x._meta
+    m = x._tab_meta
     # rows that no window reaches are cut off by the view, which counts windows by the size of `g`
     frame = padded_frame(m.shape, padding, padding)
     groups, channels = geo[3], m.shape[1] // geo[3]
-    k = m.shape[0] * prod(g._meta.shape[2:])
-    xp = _laid(x, frame, groups, g._meta.shape[1] // groups, channels * prod(kernel), k)
-    i, shown = _weight_inst(g._meta, xp._meta, tuple(kernel), geo)
+    k = m.shape[0] * prod(g._tab_meta.shape[2:])
+    xp = _laid(x, frame, groups, g._tab_meta.shape[1] // groups, channels * prod(kernel), k)
+    i, shown = _weight_inst(g._tab_meta, xp._tab_meta, tuple(kernel), geo)
     r = run(i, shown, g, xp)
-    if STATE.grad and (g._rg or x._rg):
-        size, out = m.shape[2:], tuple(g._meta.shape[2:])
+    if STATE.grad and (g._tab_requires_grad or x._tab_requires_grad):
+        size, out = m.shape[2:], tuple(g._tab_meta.shape[2:])
         record(
             "ConvolutionBackwardBackward0",
             (g, x),
@@ -299,7 +299,7 @@ def weight_gradient(g: Tensor, x: Tensor, kernel: Ints, geo: Geometry) -> Tensor
                 lambda h, g, x: forward(conj(x), h, None, geo, out, "ConvolutionBackwardBackward0"),
                 lambda h, g, x: input_gradient(conj(g), h, None, size, geo),
             ),
-            (g if x._rg else None, x if g._rg else None),
+            (g if x._tab_requires_grad else None, x if g._tab_requires_grad else None),
         )
     return r
 
@@ -411,7 +411,7 @@ def _conv(
     key: Any = None
     known = None
     try:
-        key = (x._meta, w._meta, None if b is None else b._meta, stride, padding, dilation, groups, n)
+        key = (x._tab_meta, w._tab_meta, None if b is None else b._tab_meta, stride, padding, dilation, groups, n)
         known = _known.get(key)
     except TypeError:  # lists
         key = None
@@ -423,20 +423,20 @@ def _conv(
         if padding == "valid":
             pa: Ints = (0,) * n
         elif padding == "same":
-            if w._meta.ndim != n + 2:
-                k = w._meta.ndim
+            if w._tab_meta.ndim != n + 2:
+                k = w._tab_meta.ndim
                 raise RuntimeError(
                     f"Expected {k}-dimensional input for {k}-dimensional weight{list(w.shape)}, but got {x.ndim}-dimensional "
                     f"input of size {list(x.shape)} instead"
                 )
-            x, pa = same_padding(x, w._meta.shape[2:], st, di)
+            x, pa = same_padding(x, w._tab_meta.shape[2:], st, di)
         else:
             raise RuntimeError(f"Invalid padding string: '{padding}'")
     else:
         pa = expand_ints(padding, n, "padding")
     geo = (st, pa, di, groups)
-    if x._meta.device.number != w._meta.device.number or (
-        b is not None and b._meta.device.number != w._meta.device.number
+    if x._tab_meta.device.number != w._tab_meta.device.number or (
+        b is not None and b._tab_meta.device.number != w._tab_meta.device.number
     ):
         try:
             (x, w, b), key = together((x, w, b)), None
@@ -446,7 +446,7 @@ def _conv(
                 f"Input type ({type_string(x)}) and weight type ({type_string(w)}) should be the same{tail}"
             ) from None
     _check(x, w, b, n, geo, False)
-    out = _out_sizes(x._meta, w._meta, geo)
+    out = _out_sizes(x._tab_meta, w._tab_meta, geo)
     if key is not None and was_batched and padding != "same":
         if len(_known) > 20_000:
             _known.clear()
@@ -521,7 +521,7 @@ def _conv_transpose(
             )
     size = tuple(
         (s - 1) * t - 2 * p + d * (k - 1) + o + 1
-        for s, t, p, d, k, o in zip(x._meta.shape[2:], st, pa, di, w._meta.shape[2:], op, strict=True)
+        for s, t, p, d, k, o in zip(x._tab_meta.shape[2:], st, pa, di, w._tab_meta.shape[2:], op, strict=True)
     )
     if min(size) < 1:
         raise RuntimeError(

@@ -59,7 +59,7 @@ def _axis(g: Any, n: int, mode: int, padding: int, align: bool) -> tuple[Any, An
     if mode == NEAREST:
         at = x.detach().round()
         weight = ops.ones_like(at)
-        if x._rg:
+        if x._tab_requires_grad:
             weight = weight + x * 0  # the gradient is 0 everywhere, and not missing
     else:
         k = ops.arange(4 if mode == BICUBIC else 2, dtype=x.dtype, device=x.device).reshape(1, -1, 1)
@@ -118,7 +118,7 @@ def _sampler(name: str) -> None:
         interpolation: 0 linear, 1 nearest, 2 cubic (4-d only). padding: 0 zeros, 1 the border's values, 2 reflection.
         RuntimeError for sizes that do not fit.
         """
-        if input._meta.device.implicit or grid._meta.device.implicit:
+        if input._tab_meta.device.implicit or grid._tab_meta.device.implicit:
             input, grid = together((input, grid))
         _check(input, grid, name)
         if input.dtype is not grid.dtype:

@@ -84,12 +84,12 @@ def _order(m: Meta, n: int) -> Ints:
 
 
 def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indices: bool) -> Any:
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     check_kernel(kernel_name, d, REAL_NUMBERS)
     xp = frame(x, geo, "lowest")
-    tracked = STATE.grad and x._rg
+    tracked = STATE.grad and x._tab_requires_grad
     # the maxima alone of vectors are the work of another kernel of PyTorch's
-    order = _order(x._meta, len(geo[0])) if len(geo[0]) > 1 or want_indices or tracked else ()
+    order = _order(x._tab_meta, len(geo[0])) if len(geo[0]) > 1 or want_indices or tracked else ()
     y = over(AMAX, xp, geo, d, order)
     if not (want_indices or tracked):
         return y, None
@@ -104,7 +104,7 @@ def _max_pool(name: str, kernel_name: str, x: Tensor, geo: Geometry, want_indice
 
 
 def _places(local: Tensor, geo: Geometry) -> Tensor:
-    m = local._meta
+    m = local._tab_meta
     i = inst(_PLACE, (m,), contiguous_meta(m.shape, dtypes.int64, m.device), (), geo)
     return run(i, i.out, local)
 
@@ -112,7 +112,7 @@ def _places(local: Tensor, geo: Geometry) -> Tensor:
 def _from_maxima(g: Tensor, local: Tensor, geo: Geometry) -> Tensor:
     """Each window's gradient at the place of its maximum."""
     r = back_to_places(SPREAD_MAX, (g, local), geo)
-    if STATE.grad and g._rg:
+    if STATE.grad and g._tab_requires_grad:
         n = len(geo[0])
 
         def gather(h: Tensor, local: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ _DIVIDE = Map("over", lambda s, n: s / n)
 def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
     """Sums of windows (…, *out) over what counts in each; not recorded."""
     k, st, pa, di, size, out = geo
-    m = y._meta
+    m = y._tab_meta
     whole = all((o - 1) * t + a <= s + 2 * p for o, t, a, s, p in zip(out, st, k, size, pa))
     if divisor is None and whole and (with_pad or not any(pa)):
         divisor = 1
@@ -199,12 +199,12 @@ def _divided(y: Tensor, geo: Geometry, with_pad: bool, divisor: Any) -> Tensor:
 
 
 def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     wide = dtypes.float32 if d.itemsize == 2 else d
     y = _divided(over(SUM, frame(x, geo, "zero"), geo, wide), geo, with_pad, divisor)
     y = y if wide is d else y.to(d)
-    y = in_order(y, _order(x._meta, len(geo[0])) if len(geo[0]) < 3 else ())
-    if STATE.grad and x._rg:
+    y = in_order(y, _order(x._tab_meta, len(geo[0])) if len(geo[0]) < 3 else ())
+    if STATE.grad and x._tab_requires_grad:
         record(
             name,
             (x,),
@@ -216,7 +216,7 @@ def _avg_forward(x: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: s
 
 def _avg_backward(g: Tensor, geo: Geometry, with_pad: bool, divisor: Any, name: str) -> Tensor:
     r = back_to_places(SPREAD_SUM, (_divided(g, geo, with_pad, divisor),), geo)
-    if STATE.grad and g._rg:
+    if STATE.grad and g._tab_requires_grad:
         record(name, (g,), r, lambda h: _avg_forward(h, geo, with_pad, divisor, name))
     return r
 
@@ -229,7 +229,7 @@ def _avg_pool(
         raise RuntimeError("divisor must be not zero")
     geo = geometry(name, x, n, kernel, stride, padding, 1, ceil)
     # 3-d pools of halves are what PyTorch's GPUs alone have
-    check_kernel("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", x._meta.dtype, FLOATING_LONG)
+    check_kernel("avg_pool2d" if n < 3 else "avg_pool3d_out_frame", x._tab_meta.dtype, FLOATING_LONG)
     grad_name = "SqueezeBackward1" if n == 1 else f"AvgPool{n}DBackward0"
     return _avg_forward(x, geo, with_pad, divisor, grad_name)
 
@@ -323,10 +323,10 @@ def _adaptive_args(name: str, x: Tensor, n: int, output_size: Any) -> Ints:
 def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
     o = _adaptive_args("avg", x, n, output_size)
     size = tuple(x.shape[-n:])
-    d = x._meta.dtype
+    d = x._tab_meta.dtype
     if n < 3 and d.category != 2 and not x.numel():  # there is nothing to ask the kernel for
         return x.new_zeros((*x.shape[:-n], *o))
-    order = _order(x._meta, n) if n < 3 else ()
+    order = _order(x._tab_meta, n) if n < 3 else ()
     if o == (1,) * n:
         return _strided(x.mean(tuple(range(-n, 0)), keepdim=True), order)
     check_kernel("adaptive_avg_pool2d" if n < 3 else "adaptive_avg_pool3d_cpu", d, FLOATING)
@@ -337,7 +337,7 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
         name = "SqueezeBackward1" if n == 1 else f"AdaptiveAvgPool{n}DBackward0"
         return _avg_forward(x, (k, k, (0,) * n, (1,) * n, size, o), True, None, name)
     wide = dtypes.float32 if d.itemsize == 2 else d
-    i = inst(_LENGTHS, (), contiguous_meta(o, wide, x._meta.device), (), (size, o))
+    i = inst(_LENGTHS, (), contiguous_meta(o, wide, x._tab_meta.device), (), (size, o))
     mean: Any = ops.div(_window_sums(x.to(wide) if wide is not d else x, n, o), run(i, i.out))
     y = named(mean, f"AdaptiveAvgPool{n}DBackward0", x)
     return recorded_in_order(y.to(d) if wide is not d else y, order)
@@ -345,7 +345,7 @@ def _adaptive_avg(n: int, x: Tensor, output_size: Any) -> Tensor:
 
 def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Ints, Ints, Ints]]:
     """The adaptive windows of `x`, (…, *o, *largest window), past the end of a shorter one what `start` says; their sizes."""
-    m = x._meta
+    m = x._tab_meta
     size = tuple(m.shape[-n:])
     # the largest window: ceil((i+1)n/o) - floor(in/o)
     k = tuple(max(-(-(i + 1) * s // w) - i * s // w for i in range(w)) if w else 1 for s, w in zip(size, o))
@@ -356,9 +356,9 @@ def _windows(x: Tensor, n: int, o: Ints, start: str) -> tuple[Tensor, tuple[Ints
 def _window_sums(x: Tensor, n: int, o: Ints) -> Tensor:
     """Sums over adaptive windows. A place is in those windows that the same rule gives with the sizes exchanged."""
     w, (size, _, _) = _windows(x, n, o, "zero")
-    m = x._meta
+    m = x._tab_meta
     out = contiguous_meta((*m.shape[:-n], *o), m.dtype, m.device)
-    r = run(inst(SUM, (w._meta,), out, static=m.ndim), out, w)
+    r = run(inst(SUM, (w._tab_meta,), out, static=m.ndim), out, w)
     record("AdaptiveSumsBackward", (x,), r, lambda g: _window_sums(g, n, size))
     return r
 
@@ -366,8 +366,8 @@ def _window_sums(x: Tensor, n: int, o: Ints) -> Tensor:
 def _strided(y: Tensor, order: Ints) -> Tensor:
     """Means (N, C, 1, …) with the strides of channels last, where `order` is that: the places are the same."""
     if order:
-        m = y._meta
-        y._meta = meta(m.shape, ordered_strides(m.shape, order), 0, m.dtype, m.device)
+        m = y._tab_meta
+        y._tab_meta = meta(m.shape, ordered_strides(m.shape, order), 0, m.dtype, m.device)
     return y
 
 
@@ -418,12 +418,12 @@ _ADAPTIVE_PLACE = Map("place of maximum", _adaptive_place_at, indexed=True, cost
 
 def _adaptive_max(n: int, x: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     o = _adaptive_args("max", x, n, output_size)
-    m = x._meta
+    m = x._tab_meta
     check_kernel("adaptive_max_pool2d" if n < 3 else "adaptive_max_pool3d_cpu", m.dtype, FLOATING)
     size = tuple(m.shape[-n:])
     lead = tuple(m.shape[: m.ndim - n])
     w, static = _windows(x, n, o, "lowest")
-    full = w._meta
+    full = w._tab_meta
     kept = len(lead) + n
     flat = contiguous_meta((*lead, *o), m.dtype, m.device)
     y = run(inst(AMAX, (full,), flat, static=kept), flat, w)
@@ -520,10 +520,10 @@ def unpooled(n: int, x: Tensor, indices: Tensor, size: tuple[int, ...]) -> Tenso
     shown = "x".join(map(str, size if n > 1 else (*size, 1)))  # PyTorch unpools vectors as images
     text = f"Found an invalid max index: {{i}} (output volumes are of size {shown})"
     check_range(indices, _numel(size), 0, Complaint(RuntimeError, text), name)
-    check_kernel(f"max_unpool{max(n, 2)}d", x._meta.dtype, FLOATING)
+    check_kernel(f"max_unpool{max(n, 2)}d", x._tab_meta.dtype, FLOATING)
     zeros = x.new_zeros((*lead, _numel(size)))
     y = zeros.scatter(-1, indices.flatten(-n), x.flatten(-n)).reshape((*lead, *size))
-    return recorded_in_order(y, suggested_order(x._meta) if n == 2 else ())
+    return recorded_in_order(y, suggested_order(x._tab_meta) if n == 2 else ())
 
 
 def max_unpool1d(

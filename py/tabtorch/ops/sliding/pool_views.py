@@ -134,9 +134,9 @@ def geometry(
 ) -> Geometry:
     """The geometry of a pool of (N, C, *size) or (C, *size). RuntimeError as PyTorch's."""
     try:
-        return _remembered_geometry(name, x._meta, n, kernel, stride, padding, dilation, ceil)
+        return _remembered_geometry(name, x._tab_meta, n, kernel, stride, padding, dilation, ceil)
     except TypeError:  # lists
-        return _geometry(name, x._meta, n, kernel, stride, padding, dilation, ceil)
+        return _geometry(name, x._tab_meta, n, kernel, stride, padding, dilation, ceil)
 
 
 def _named(v: Ints, what: str = "k") -> str:
@@ -182,7 +182,7 @@ def _reduce_inst(op: Any, xp: Meta, geo: Geometry, dtype: Any, compute: str, ord
 
 def over(op: Any, xp: Tensor, geo: Geometry, dtype: Any, order: Ints = ()) -> Tensor:
     """The windows reduced, laid out in `order` of dimensions (none: row-major)."""
-    m = xp._meta
+    m = xp._tab_meta
     i, shown = _reduce_inst(op, m, geo, dtype, m.dtype.compute, order)
     return run(i, shown, xp)
 
@@ -297,10 +297,10 @@ def _spread_insts(op: Map, metas: tuple[Meta, ...], geo: Geometry) -> tuple[Inst
 def back_to_places(op: Map, tensors: tuple[Tensor, ...], geo: Geometry) -> Tensor:
     k, st, _, di, size, _ = geo
     if all(a <= b for a, b in zip(k, st)) and all(x == 1 for x in di):
-        g = tensors[0]._meta
+        g = tensors[0]._tab_meta
         out = contiguous_meta((*_leading(op, g, geo), *size), g.dtype, g.device)
-        return run(inst(_ALONE[op], tuple(t._meta for t in tensors), out, (), geo), out, *tensors)
-    spread, total = _spread_insts(op, tuple(t._meta for t in tensors), geo)
+        return run(inst(_ALONE[op], tuple(t._tab_meta for t in tensors), out, (), geo), out, *tensors)
+    spread, total = _spread_insts(op, tuple(t._tab_meta for t in tensors), geo)
     return run(total, total.out, run(spread, spread.out, *tensors))
 
 
@@ -312,7 +312,9 @@ def columns(x: Tensor, geo: Geometry) -> Tensor:
     n, lead = len(geo[0]), x.ndim - len(geo[0])
     framed = frame(x.detach(), geo, "zero")
     order = (*range(lead), *range(lead + n, lead + 2 * n), *range(lead, lead + n))
-    r = Tensor._view_of(framed, permuted(_window_view(framed._meta, geo), order)).clone(memory_format=contiguous_format)
+    r = Tensor._view_of(framed, permuted(_window_view(framed._tab_meta, geo), order)).clone(
+        memory_format=contiguous_format
+    )
     record("Im2ColBackward0", (x,), r, lambda g: from_columns(g, geo))
     return r
 

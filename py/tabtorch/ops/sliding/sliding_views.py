@@ -130,7 +130,7 @@ def _spaced_inst(m: Meta, frame: Frame) -> Inst | None:
 
 def framed_for_tiles(x: Tensor, frame: Frame) -> Tensor:
     """What `framed` gives in the corner of a larger frame, which a contraction in tiles need not have stored."""
-    m = x._meta
+    m = x._tab_meta
     if m.numel and not all(n == s and first == 0 for (n, first, _), s in zip(frame, m.shape)):
         i = _spaced_inst(m, frame)
         if i is not None:
@@ -145,7 +145,7 @@ def _framed_inst(m: Meta, frame: Frame, fill: str) -> Inst:
 
 def framed(x: Tensor, frame: Frame, fill: str = "zero") -> Tensor:
     """`x` laid out in a frame of zeros (or of the lowest value); itself where the frame is what it is. Not recorded."""
-    m = x._meta
+    m = x._tab_meta
     if all(n == s and first == 0 for (n, first, _), s in zip(frame, m.shape)):
         return x
     if m.numel == 0:
@@ -156,7 +156,7 @@ def framed(x: Tensor, frame: Frame, fill: str = "zero") -> Tensor:
 
 def padded(x: Tensor, before: Ints, after: Ints, fill: str = "zero") -> Tensor:
     """`x` with its last dimensions padded."""
-    frame = padded_frame(x._meta.shape, before, after)
+    frame = padded_frame(x._tab_meta.shape, before, after)
     return framed(x, frame, fill) if frame else x
 
 

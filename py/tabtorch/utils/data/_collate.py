@@ -63,11 +63,11 @@ def default_convert(data):
 
 def _small(batch):
     """Integers that the host still has, such as labels, as one upload. None for anything else."""
-    first = batch[0]._meta
+    first = batch[0]._tab_meta
     values = []
     for t in batch:
-        host = getattr(t._storage.node, "host", None) if isinstance(t, torch.Tensor) else None
-        if host is None or t._meta is not first or not first.whole or len(host) != first.numel:
+        host = getattr(t._tab_storage.node, "host", None) if isinstance(t, torch.Tensor) else None
+        if host is None or t._tab_meta is not first or not first.whole or len(host) != first.numel:
             return None
         values += host
     if len(values) > 4096:
