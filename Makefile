@@ -10,6 +10,7 @@
 #   make conformance-mutate disturbs every operator, and sees whether the run notices
 #   make fuzz    random programs, in CPython and in Pyodide, SECONDS=60 of each kind: RESULTS=folder
 #   make fuzz-files         10,000 damaged files of each kind of model
+#   make libraries          other people's libraries on tabtorch as torch: their section of COMPATIBILITY.md (NAMES=...: of these)
 #   make everything         all slices of all tests, conformance, fuzz and soak: many hours
 #   make soak    100,000 training steps of each kind, faults, hostile files: RESULTS=folder
 #   make thumbnails         runs the demos, and keeps a picture of each for the gallery (NAMES=...: of these)
@@ -50,11 +51,11 @@ PYODIDE_SECONDS ?= 20
 PYODIDE_TIMEOUT ?= 1200
 SECONDS ?= 60
 
-.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate thumbnails wheel site runtime clean tools browsers fuzz-files
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate libraries thumbnails wheel site runtime clean tools browsers fuzz-files
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -17
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -18
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
@@ -105,6 +106,10 @@ conformance-check: .venv/.dev $(RUNTIME) $(HOST)
 
 conformance-mutate: .venv/.dev $(RUNTIME) $(HOST)
 	cd tests && $(CURDIR)/$(PY) -m conformance -j $(JOBS) --mutate
+
+# PyTorch's libraries in an environment of their own, .libraries, which the first run makes
+libraries: .venv/.dev $(RUNTIME) $(HOST)
+	$(PY_TESTS) -m libraries -j $(JOBS) $(if $(NAMES),$(NAMES),--page ../COMPATIBILITY.md)
 
 # $(call each,"command" …,options): python -m command options, of each. One that fails does not keep the others from running.
 define each

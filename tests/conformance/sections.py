@@ -7,7 +7,8 @@ import re
 #: headings of such sections, in the order in which a page has them
 PYTORCH = "## Real PyTorch on device webgpu"
 ONNX = "## ONNX"
-HEADINGS = (PYTORCH, ONNX)
+LIBRARIES = "## Other people's libraries"
+HEADINGS = (PYTORCH, ONNX, LIBRARIES)
 #: they go before the first of these that a page has
 _BEFORE = ("## Modules", "## Every operator")
 
