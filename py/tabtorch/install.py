@@ -19,9 +19,7 @@ _RENAMED = {
     "torch._tensor_str": "tabtorch.core.printing",
     "torch._tensor": "tabtorch.core.tensor",
     "torch._dynamo.eval_frame": "tabtorch.compiler",
-    "torch.fx.experimental": "tabtorch.fx",
-    "torch.fx.experimental.proxy_tensor": "tabtorch.fx",
-    "torch.fx.experimental.symbolic_shapes": "tabtorch.fx",
+    "torch.quantization": "tabtorch.ao.quantization",
     "torch.nn.parallel.data_parallel": "tabtorch.nn.parallel",
     "torch.nn.parallel.distributed": "tabtorch.nn.parallel",
     "torch.nn.parallel.scatter_gather": "tabtorch.nn.parallel",
@@ -55,6 +53,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         name = _RENAMED.get(fullname, "tab" + fullname)
+        if fullname.startswith("torch.onnx.symbolic_opset"):
+            name = "tabtorch.onnx.symbolic_helper"
         try:
             found = importlib.util.find_spec(name)
         except ModuleNotFoundError:

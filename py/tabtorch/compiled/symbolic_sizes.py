@@ -14,10 +14,9 @@ from tabtorch.compiled.tree import sources
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import inside
 from tabtorch.engine.graph import Inst, Node
-from tabtorch.engine.symbols import Symbol, concrete, given, is_number
+from tabtorch.engine.symbols import ConstraintViolationError, Symbol, concrete, given, is_number
 from tabtorch.engine.trace import Trace
 from tabtorch.engine.view import Meta, Size, concrete_meta, contiguous_strides, meta, symbolic_meta
-from tabtorch.fx import ConstraintViolationError
 
 if TYPE_CHECKING:
     from tabtorch.compiled.dynamic import DynamicRecording

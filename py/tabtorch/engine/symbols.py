@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 given = [False]
 
 
+class ConstraintViolationError(RuntimeError):
+    """A size that `mark_dynamic` says varies cannot: it is `torch.fx.experimental.symbolic_shapes.ConstraintViolationError`."""
+
+
 class Symbol:
     """A whole number as an expression of a window's sizes: a sum of terms, each a number times a product of atoms.
 
