@@ -43,8 +43,9 @@ def _search(f: Any) -> str:
             return _of_functional(name)
         for space in ("fft", "linalg", "special"):
             module = sys.modules.get("tabtorch." + space)
-            if module is not None and getattr(module, name, None) is f:
-                return f"torch._C._{space}.{space}_{name}"
+            short = name.removeprefix(space + "_")
+            if module is not None and getattr(module, short, None) is f:
+                return f"torch._C._{space}.{space}_{short}"
         if getattr(Tensor, name, None) is f:
             return "torch.Tensor." + name
     for table in (registry.SHOWN, registry.FUNCTIONS):
@@ -56,6 +57,9 @@ def _search(f: Any) -> str:
 
 
 def _of_torch(name: str) -> str:
+    space, _, rest = name.partition("_")
+    if rest and space in ("fft", "linalg", "special"):
+        return f"torch._C._{space}.{name}"
     return ("torch.functional." if name in _functional_names() else "torch.") + name
 
 
@@ -97,19 +101,22 @@ def public(f: Any) -> str | None:
 class _Compiled:
     """`torch._C._nn` and its like: where the code of graphs finds functions that PyTorch has compiled."""
 
-    def __init__(self, space: str, prefix: str) -> None:
+    def __init__(self, space: str, prefix: str, more: Any) -> None:
         self._space = space
         self._prefix = prefix
+        self._more = more
 
     def __getattr__(self, name: str) -> Any:
+        if hasattr(self._more, name):
+            return getattr(self._more, name)
         short = {"log_sigmoid": "logsigmoid"}.get(name, name.removeprefix(self._prefix))
         return getattr(importlib.import_module(self._space), short)
 
 
 for _space in ("nn", "fft", "linalg", "special"):
-    if not hasattr(_C, "_" + _space):
-        _made = _Compiled("tabtorch." + ("nn.functional" if _space == "nn" else _space), "" if _space == "nn" else _space + "_")
-        setattr(_C, "_" + _space, _made)
+    _prefix = "" if _space == "nn" else _space + "_"
+    _module = "tabtorch." + (_space if _prefix else "nn.functional")
+    setattr(_C, "_" + _space, _Compiled(_module, _prefix, getattr(_C, "_" + _space, None)))
 
 
 def _class(c: type) -> str:
@@ -132,8 +139,10 @@ def handed(f: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     space, _, short = name.rpartition(".")
     if space not in ("torch.nn.functional", "torch.functional", "torch.nn.init") or short in _AS_GIVEN:
         return args, kwargs
-    record = _records.get(id(f))  # its code is another while a trace is made
-    signature = inspect.signature(f if record is None else record.plain)
+    plain = f
+    if not hasattr(f, "__wrapped__") and id(f) in _records:  # its code is another while a trace is made
+        plain = _records[id(f)].plain
+    signature = inspect.signature(plain)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError:

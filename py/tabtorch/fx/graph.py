@@ -482,9 +482,8 @@ class Graph:
 
     def __str__(self) -> str:
         names: list[str] = []
-        returns = [""]
-        lines = [node.format_node(names, returns) for node in self.nodes]
-        return "\n    ".join([f"graph({', '.join(names)}){returns[0]}:", *[line for line in lines if line]])
+        lines = [node.format_node(names) for node in self.nodes]
+        return "\n    ".join([f"graph({', '.join(names)}):", *[line for line in lines if line]])
 
     def print_tabular(self) -> None:
         """Prints the nodes as a table; needs the package `tabulate`."""

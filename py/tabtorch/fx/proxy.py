@@ -42,12 +42,13 @@ class _Watch:
     """While there is one, calls of our functions look whether an argument overrides them, as Proxies do."""
 
     def __init__(self) -> None:
-        STATE.entered.append(self)
+        self._mark = object()
+        STATE.entered.append(self._mark)
         torch_function.switch()
 
     def __del__(self) -> None:
-        if self in STATE.entered:
-            STATE.entered.remove(self)
+        if not sys.is_finalizing():
+            STATE.entered.remove(self._mark)
             torch_function.switch()
 
     def __deepcopy__(self, memo: Any) -> _Watch:
@@ -355,7 +356,7 @@ class Proxy:
                 "call_function", orig_method, args, kwargs, name=tracer.graph._target_to_str(orig_method.__name__)
             )
         space, _, short = name.rpartition(".")
-        if space == "torch.Tensor":
+        if space == "torch.Tensor" or name in ("torch.nn.functional.tanh", "torch.nn.functional.sigmoid"):
             return tracer.create_proxy("call_method", short, args, kwargs)
         args, kwargs = _names.handed(orig_method, name, args, kwargs)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=tracer.graph._target_to_str(short))

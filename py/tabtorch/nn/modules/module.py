@@ -42,7 +42,7 @@ __all__ = [
 
 def _addindent(text, n):
     first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * n + line for line in rest)])
+    return "\n".join([first, *(" " * n + line if line.strip() else "" for line in rest)])
 
 
 def _forward_unimplemented(self, *input):

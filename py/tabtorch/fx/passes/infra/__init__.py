@@ -1,0 +1,1 @@
+"""`torch.fx.passes.infra`: passes, one after another, and nodes in groups."""
