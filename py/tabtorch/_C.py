@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from tabtorch import _lazy
@@ -15,6 +16,8 @@ from tabtorch.engine.view import Size
 from tabtorch.random import Generator
 
 __all__ = [
+    "DispatchKey",
+    "DispatchKeySet",
     "Generator",
     "Size",
     "_TensorMeta",
@@ -42,6 +45,85 @@ def _get_privateuse1_backend_name() -> str:
 def _are_functorch_transforms_active() -> bool:
     """Whether a function is being called inside of `torch.func`'s transforms."""
     return bool(STATE.nesting)
+
+
+class DispatchKey(enum.Enum):
+    """Which kernel of an operator is meant. Only the keys of `torch.library` and of autocast mean something here."""
+
+    CPU = 1
+    CUDA = 2
+    Meta = 3
+    CompositeExplicitAutograd = 4
+    CompositeImplicitAutograd = 5
+    Autograd = 6
+    AutogradCPU = 7
+    AutogradCUDA = 8
+    AutocastCPU = 9
+    AutocastCUDA = 10
+    AutocastXPU = 11
+    AutocastMPS = 12
+    AutocastPrivateUse1 = 13
+    PrivateUse1 = 14
+    BackendSelect = 15
+    Functionalize = 16
+    Python = 17
+    ADInplaceOrView = 18
+
+
+class DispatchKeySet:
+    """A set of dispatch keys."""
+
+    def __init__(self, key: DispatchKey | frozenset[DispatchKey]) -> None:
+        self._keys = frozenset({key} if isinstance(key, DispatchKey) else key)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys | other._keys)
+
+    def __and__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys & other._keys)
+
+    def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(self._keys - other._keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DispatchKeySet) and self._keys == other._keys
+
+    def __hash__(self) -> int:
+        return hash(self._keys)
+
+    def has(self, key: DispatchKey) -> bool:
+        """Whether it has that key."""
+        return key in self._keys
+
+    def add(self, key: DispatchKey) -> DispatchKeySet:
+        """The set with that key too."""
+        return DispatchKeySet(self._keys | {key})
+
+    def remove(self, key: DispatchKey) -> DispatchKeySet:
+        """The set without that key."""
+        return DispatchKeySet(self._keys - {key})
+
+    def __repr__(self) -> str:
+        return f"DispatchKeySet({', '.join(sorted(k.name for k in self._keys))})"
+
+
+class _ExcludeDispatchKeyGuard:
+    """A context in which operators of `torch.library` pass over their kernels for these keys."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        self._names = {k.name for k in keys._keys}
+
+    def __enter__(self) -> None:
+        self._before = _lazy.library.EXCLUDED.names
+        _lazy.library.EXCLUDED.names = self._before | self._names
+
+    def __exit__(self, *exc: Any) -> None:
+        _lazy.library.EXCLUDED.names = self._before
+
+
+def _dispatch_has_kernel_for_dispatch_key(name: str, key: str) -> bool:
+    """Whether an operator of `torch.library` has a kernel for a key. RuntimeError for an operator that does not exist."""
+    return key in _lazy.library._found(name, "kernels")._kernels
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ _MODULES = {
     "_traverse": "tabtorch.nn.modules._traverse",
     "_utils": "tabtorch._utils",
     "accelerator": "tabtorch.accelerator",
+    "amp": "tabtorch.amp",
     "anomaly_mode": "tabtorch.autograd.anomaly_mode",
     "arguments": "tabtorch.ops.machinery.arguments",
     "asserts": "tabtorch.ops.machinery.asserts",

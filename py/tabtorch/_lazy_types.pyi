@@ -5,6 +5,7 @@ import tabtorch.install as install
 import tabtorch.serialization.pickler as pickler
 from tabtorch import _utils as _utils
 from tabtorch import accelerator as accelerator
+from tabtorch import amp as amp
 from tabtorch import autograd as autograd
 from tabtorch import bridge as bridge
 from tabtorch import compiler as compiler
@@ -88,8 +89,7 @@ from tabtorch.ops.indexing import gather as gather
 from tabtorch.ops.indexing import index_maps as index_maps
 from tabtorch.ops.indexing import scatter as scatter
 from tabtorch.ops.indexing import slices as slices
-from tabtorch.ops.linalg import factorize_arrays as factorize_arrays
-from tabtorch.ops.linalg import host_arrays as host_arrays
+from tabtorch.ops.linalg import host_kernels as host_kernels
 from tabtorch.ops.linalg import spectral as spectral
 from tabtorch.ops.machinery import arguments as arguments
 from tabtorch.ops.machinery import asserts as asserts
@@ -120,6 +120,7 @@ __all__ = [
     "_traverse",
     "_utils",
     "accelerator",
+    "amp",
     "anomaly_mode",
     "arguments",
     "asserts",
@@ -151,7 +152,6 @@ __all__ = [
     "engine_graph",
     "explain",
     "expr",
-    "factorize_arrays",
     "fetch",
     "forward_ad",
     "from_host",
@@ -160,7 +160,7 @@ __all__ = [
     "functions",
     "gather",
     "grad_mode",
-    "host_arrays",
+    "host_kernels",
     "index_maps",
     "indexing",
     "inplace",

@@ -7,7 +7,9 @@ Names of dispatch keys are PyTorch's: "CPU", "CUDA" (webgpu), "Meta", "Autograd"
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -35,6 +37,19 @@ Fn = Callable[..., Any]
 
 #: "namespace::name" -> the operator
 _ops: dict[str, Operator] = {}
+_loaded: set[str] = set()
+
+
+class _Excluded(threading.local):
+    names: frozenset[str] = frozenset()  # of the dispatch keys that are passed over
+
+
+EXCLUDED = _Excluded()
+#: the key of an operator's kernel for autocast, and the device type that is asked
+_AUTOCAST = {"cpu": ("AutocastCPU", "cpu"), "webgpu": ("AutocastCUDA", "cuda"), "cuda": ("AutocastCUDA", "cuda")}
+
+#: namespaces of compiled operators that are here: the module with them, see ops/vision
+_KNOWN = {"torchvision": "tabtorch.ops.vision"}
 
 _TYPES = {"cpu": "CPU", "cuda": "CUDA", "webgpu": "CUDA", "meta": "Meta"}
 
@@ -86,6 +101,11 @@ class Operator:
             if result is not NotImplemented:
                 return result
         leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if leaves and any(key.startswith("Autocast") for key in self._kernels):
+            key, device = _AUTOCAST.get(leaves[0].device.type, ("", ""))
+            on: Any = _lazy.amp.is_autocast_enabled
+            if key in self._kernels and key not in EXCLUDED.names and on(device):
+                return self._kernels[key](*args, **kwargs)
         follows = STATE.grad and any(t._tab_requires_grad for t in leaves)
         if follows and "Autograd" in self._kernels:
             return self._kernels["Autograd"](*args, **kwargs)
@@ -125,11 +145,27 @@ class _Recorded(Function):
         return (None, None, None, *(given if isinstance(given, tuple) else (given,)))
 
 
+def load_namespace(name: str) -> bool:
+    """Defines the operators of a library that PyTorch has in compiled form. Whether they are here."""
+    where = _KNOWN.get(name)
+    if where is None:
+        return False
+    if f"{name}::" not in _loaded:
+        _loaded.add(f"{name}::")
+        for schema, (kernel, formula) in importlib.import_module(where).OPERATORS.items():
+            op = _defined(f"{name}::{schema.partition('(')[0]}", schema)
+            op._kernels["CompositeExplicitAutograd"] = kernel
+            if formula is not None:
+                op._formula = formula[1], formula[0]
+    return True
+
+
 class Namespace:
     """`torch.ops.NAME`: its operators. AttributeError for one that nobody has defined."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        load_namespace(name)
 
     def __getattr__(self, name: str) -> Operator:
         op = _ops.get(f"{self._name}::{name}")
@@ -158,6 +194,8 @@ def _found(op: Any, asker: str) -> Operator:
         raise ValueError(f"{asker}({op}): got unexpected type for op: {type(op)}")
     _check_name(op)
     base = op.removesuffix(".default")
+    if base not in _ops:
+        load_namespace(base.partition("::")[0])
     if base not in _ops:
         raise RuntimeError(f"operator {op} does not exist")
     return _ops[base]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -42,7 +43,11 @@ sys.modules[__name__].__class__ = _Operations
 
 
 def load_library(path: Any) -> None:
-    """OSError: operators compiled for PyTorch do not run here."""
+    """The operators of a library that is known by its folder (torchvision). OSError: none that are compiled for PyTorch run here."""
+    if _lazy.library.load_namespace(os.path.basename(os.path.dirname(str(path)))) and os.path.basename(
+        str(path)
+    ).startswith("_C."):
+        return
     raise OSError(f"Could not load this library: {path} (tabtorch runs no compiled operators)")
 
 
