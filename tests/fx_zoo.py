@@ -10,7 +10,7 @@ import sys
 import types
 from typing import Any
 
-SOURCE = '''
+SOURCE = """
 import math
 import operator
 import collections
@@ -355,8 +355,9 @@ class KeyStr(nn.Module):
 
 
 def dtypes(x):
-    return x.to(torch.float16), x.to(device=torch.device("cpu")), torch.ones(2, dtype=torch.int64), x.contiguous(memory_format=torch.channels_last), float("inf") * x, x + float("nan"), (x, ...)
-'''
+    a = x.to(torch.float16), x.to(device=torch.device("cpu")), torch.ones(2, dtype=torch.int64)
+    return a, x.contiguous(memory_format=torch.channels_last), float("inf") * x, x + float("nan"), (x, ...)
+"""
 
 #: name -> arguments for a call, as a function of the library; None where the trace is compared only
 INPUTS: dict[str, Any] = {

@@ -6,7 +6,6 @@ import copy
 import gc
 import io
 import operator
-import pickle
 import sys
 import warnings
 from typing import Any
@@ -82,7 +81,9 @@ def test_graphs_and_code_are_pytorchs(name: str) -> None:
     got.graph.lint()
 
 
-@pytest.mark.parametrize("name", [n for n in fx_zoo.INPUTS if n not in ("Formatted", "dtypes", "many_outputs", "Annotated", "Setting")])
+@pytest.mark.parametrize(
+    "name", [n for n in fx_zoo.INPUTS if n not in ("Formatted", "dtypes", "many_outputs", "Annotated", "Setting")]
+)
 def test_copies_and_pickles_have_the_same_code(name: str) -> None:
     def copies(lib: Any) -> list[str]:
         gm = traced(lib, name)
@@ -96,7 +97,10 @@ def test_copies_and_pickles_have_the_same_code(name: str) -> None:
         again = lib.load(file, weights_only=False)
         made = lib.fx.Transformer(gm).transform()
         graph = copy.deepcopy(gm.graph)
-        return [plain(x) for x in (deep.code, again.code, str(again.graph), made.code, str(graph), sorted(deep.state_dict()))]
+        return [
+            plain(x)
+            for x in (deep.code, again.code, str(again.graph), made.code, str(graph), sorted(deep.state_dict()))
+        ]
 
     want, got = [copies(lib) for lib in LIBS]
     assert want == got
@@ -132,7 +136,7 @@ def _branch(x: Any) -> Any:
 
 
 def _loop(x: Any) -> Any:
-    return [y for y in x]
+    return list(y for y in x)  # noqa: C400
 
 
 def _star(x: Any) -> Any:
@@ -174,7 +178,9 @@ def _and(x: Any) -> Any:
     return x.a and x.b
 
 
-@pytest.mark.parametrize("f", [_branch, _loop, _star, _length, _key, _strange, _integer, _item, _while, _contains, _and])
+@pytest.mark.parametrize(
+    "f", [_branch, _loop, _star, _length, _key, _strange, _integer, _item, _while, _contains, _and]
+)
 def test_what_cannot_be_traced_is_pytorchs_error(f: Any) -> None:
     both(lambda lib: lib.fx.symbolic_trace(f).code)
 
@@ -311,7 +317,9 @@ def test_tracer_subclasses() -> None:
                 self.seen.append(f"{self.path_of_module(m)}:{type(m).__name__}")
                 return super().call_module(m, forward, args, kwargs)
 
-            def create_node(self, kind: str, target: Any, args: Any, kwargs: Any, name: Any = None, type_expr: Any = None) -> Any:
+            def create_node(
+                self, kind: str, target: Any, args: Any, kwargs: Any, name: Any = None, type_expr: Any = None
+            ) -> Any:
                 n = super().create_node(kind, target, args, kwargs, name)
                 n.tag = len(self.seen)
                 return n

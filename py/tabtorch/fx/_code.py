@@ -204,7 +204,9 @@ class _Writer:
             return
         head = f"{node!r}{typed} = "
         if node.op == "call_method":
-            what = f"{_format_target(self.repr(node.args[0]), node.target)}({self.arguments(node.args[1:], node.kwargs)})"
+            what = (
+                f"{_format_target(self.repr(node.args[0]), node.target)}({self.arguments(node.args[1:], node.kwargs)})"
+            )
         elif node.op == "call_module":
             what = f"{_format_target(self.root, node.target)}({self.arguments(node.args, node.kwargs)})"
         elif node.op == "get_attr":
@@ -237,7 +239,9 @@ class _Writer:
             stride = str(list(value.stride())) if o["include_stride"] else ""
             where = str(value.device) if o["include_device"] else ""
             core = self.paint("red", abbreviation(value.dtype)) + self.paint("blue", str(list(value.shape)))
-            core += (self.paint("dim_blue", stride) if stride else "") + (self.paint("dim_green", where) if where else "")
+            core += (self.paint("dim_blue", stride) if stride else "") + (
+                self.paint("dim_green", where) if where else ""
+            )
             return f': "{core}"' if type(value) is Tensor else f': "{type(value).__name__}({core})"'
         if isinstance(value, tuple) and type(value).__name__ == "TensorMetadata":
             meta: Any = value
@@ -251,12 +255,12 @@ class _Writer:
         if node.op in ("placeholder", "output"):
             return
         said = [f"{key}: {node.meta[key]}" for key in self.options["additional_meta"] or () if key in node.meta]
-        notes = {
-            k: v if len(str(v)) <= 40 else str(v)[:40] + "..." for k, v in (node.meta.get("custom") or {}).items()
-        }
+        notes = {k: v if len(str(v)) <= 40 else str(v)[:40] + "..." for k, v in (node.meta.get("custom") or {}).items()}
         parsed = _parse_stack_trace(node.stack_trace)
         where = parsed.get_summary_str() if parsed else "No stacktrace found for following nodes"
-        text = (f"# {', '.join(said)} " if said else "") + "#" + (f" Annotation: {notes}" if notes else "") + " " + where
+        text = (
+            (f"# {', '.join(said)} " if said else "") + "#" + (f" Annotation: {notes}" if notes else "") + " " + where
+        )
         summary = f"\n{self.paint('dim', text)}\n"
         if summary != self.summary:
             self.summary = summary
@@ -277,9 +281,7 @@ class CodeGen:
         known = inspect.signature(method).parameters
         return method(*args, **{k: v for k, v in kwargs.items() if k in known})
 
-    def gen_fn_def(
-        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
-    ) -> str:
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
         """The line that defines the function."""
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
@@ -368,9 +370,7 @@ class CodeGen:
 class _BoxedCodeGen(CodeGen):
     """The function takes a list of its arguments, which it empties."""
 
-    def gen_fn_def(
-        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
-    ) -> str:
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
         lines = [f"def {self._func_name}(self, args_list){maybe_return_annotation}:"]
         names = [v.split(":")[0].split("=")[0].strip() for v in free_vars if v != "self"]
         if names:
@@ -383,7 +383,7 @@ class _PyTreeCodeGen(CodeGen):
 
     def __init__(self, pytree_info: _PyTreeInfo) -> None:
         super().__init__()
-        self.pytree_info = pytree_info
+        self.pytree_info: Any = pytree_info
 
     def process_inputs(self, *inputs: Any) -> Any:
         return pytree.arg_tree_leaves(*inputs)
@@ -408,13 +408,13 @@ class _PyTreeCodeGen(CodeGen):
         annotated = [x for x in free_vars if ":" in x]
         text = ""
         if annotated:
-            text = "\n    " + ("\n    ".join(annotated) if expanded_def else "".join(x + "; " for x in annotated) + "\n")
+            text = "\n    " + (
+                "\n    ".join(annotated) if expanded_def else "".join(x + "; " for x in annotated) + "\n"
+            )
         names = ", ".join([x.split(":")[0].split("#")[0] for x in free_vars])
         return f"{text}\n    {names}, = fx_pytree.tree_flatten_spec({call})"
 
-    def gen_fn_def(
-        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
-    ) -> str:
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False) -> str:
         if self.pytree_info is None:
             return super().gen_fn_def(free_vars, maybe_return_annotation, expanded_def=expanded_def)
         fn_args = self.pytree_info.orig_args

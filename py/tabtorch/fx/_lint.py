@@ -59,7 +59,5 @@ def _check_target(node: Node, owner: Any) -> None:
         if found is None:
             raise RuntimeError(f"Node {node} target {node.target} references nonexistent attribute {atom} of {path}")
         if node.op == "call_module" and not isinstance(found, tabtorch.nn.Module):
-            raise RuntimeError(
-                f"Node {node} target {node.target} {atom} of {path} does not reference an nn.Module"
-            )
+            raise RuntimeError(f"Node {node} target {node.target} {atom} of {path} does not reference an nn.Module")
         owner = found

@@ -20,7 +20,10 @@ def lazy_format_graph_code(name: str, gm: Any, maybe_id: Any = None, **kwargs: A
 
 def first_call_function_nn_module_stack(graph: Any) -> Any:
     """The modules in which the first call was made, or None."""
-    return next((n.meta["nn_module_stack"] for n in graph.nodes if n.op == "call_function" and "nn_module_stack" in n.meta), None)
+    return next(
+        (n.meta["nn_module_stack"] for n in graph.nodes if n.op == "call_function" and "nn_module_stack" in n.meta),
+        None,
+    )
 
 
 def get_node_context(node: Any, num_nodes: int = 2) -> str:

@@ -203,7 +203,10 @@ class Graph:
     _owning_module: Any
 
     def __init__(
-        self, owning_module: Any = None, tracer_cls: type[Tracer] | None = None, tracer_extras: dict[str, Any] | None = None
+        self,
+        owning_module: Any = None,
+        tracer_cls: type[Tracer] | None = None,
+        tracer_extras: dict[str, Any] | None = None,
     ) -> None:
         self._unordered = False
         self._find_nodes_lookup_table = _FindNodesLookupTable()

@@ -70,9 +70,7 @@ def _method_from_src(
     return found
 
 
-def _forward_from_src(
-    src: str, globals: dict[str, Any], co_fields: dict[str, Any] | None = None
-) -> Callable[..., Any]:
+def _forward_from_src(src: str, globals: dict[str, Any], co_fields: dict[str, Any] | None = None) -> Callable[..., Any]:
     return _method_from_src("forward", src, globals, co_fields)
 
 
@@ -120,7 +118,7 @@ def _deserialize_graph_module(forward: Any, body: dict[str, Any], graph_module_c
     from tabtorch.fx._lazy_graph_module import _make_graph_module
     from tabtorch.fx._symbolic_trace import Tracer
 
-    _CodeOnlyModule.forward = forward  # type: ignore[method-assign]
+    _CodeOnlyModule.forward = forward
     tracer_cls: Any = body.get("_tracer_cls") or Tracer
 
     class KeepModules(tracer_cls):
@@ -235,7 +233,8 @@ class _WrappedCall:
         try:
             if self.cls_call is not None:
                 return self.cls_call(obj, *args, **kwargs)
-            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc]
+            above: Any = super(self.cls, obj)
+            return above.__call__(*args, **kwargs)
         except Exception as e:
             last = traceback.StackSummary.extract(traceback.walk_tb(e.__traceback__))[-1]
             if "eval_with_key" in last.filename:
@@ -397,7 +396,15 @@ class GraphModule(Module):
         lines = []
         files = []
         for name, module in self.named_children():
-            if type(module) in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+            if type(module) in (
+                nn.Linear,
+                nn.Conv1d,
+                nn.Conv2d,
+                nn.Conv3d,
+                nn.BatchNorm1d,
+                nn.BatchNorm2d,
+                nn.BatchNorm3d,
+            ):
                 lines.append(f"setattr(self, '{name}', {module!r})")
                 continue
             file = folder / f"{name}.pt"
@@ -410,7 +417,9 @@ class GraphModule(Module):
                 lines.append(f"self.register_buffer('{name}', torch.empty({list(t.shape)}, dtype={t.dtype}))")
         for name, t in self._parameters.items():
             if t is not None:
-                lines.append(f"setattr(self, '{name}', torch.nn.Parameter(torch.empty({list(t.shape)}, dtype={t.dtype})))")
+                lines.append(
+                    f"setattr(self, '{name}', torch.nn.Parameter(torch.empty({list(t.shape)}, dtype={t.dtype})))"
+                )
         lines.append(f"self.load_state_dict(torch.load(r'{folder}/state_dict.pt'))")
         text = (
             f"\nimport torch\n{imports}\n\nfrom torch.nn import *\nclass {module_name}(torch.nn.Module):\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tabtorch.utils import _pytree
+from tabtorch.utils import _pytree as _tree
 
 __all__ = ["immutable_dict", "immutable_list"]
 
@@ -39,6 +39,8 @@ class immutable_dict(dict[Any, Any]):
     def __reduce__(self) -> Any:
         return type(self), (tuple(self.items()),)
 
+
+_pytree: Any = _tree
 
 for _cls, _names in (
     (immutable_list, "__delitem__ __iadd__ __imul__ __setitem__ append clear extend insert pop remove reverse sort"),

@@ -33,9 +33,7 @@ BaseArgumentTypes = Any
 Target = Callable[..., Any] | str
 Argument = Any
 
-_legal_ops = dict.fromkeys(
-    ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
-)
+_legal_ops = dict.fromkeys(("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root"))
 _side_effectful_functions: set[Any] = {operator.setitem}
 #: of our functions, those that stay though nothing uses what they give
 _EFFECTS = {
@@ -54,7 +52,8 @@ def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _type_repr(obj: Any) -> str:
-    if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
+    kind: Any = type(obj)  # an alias says that it is a type, too
+    if isinstance(obj, type) and kind is not types.GenericAlias:
         return obj.__qualname__ if obj.__module__ == "builtins" else (_names.public(obj) or _plain(obj))
     if obj is ...:
         return "..."
@@ -69,14 +68,15 @@ def _plain(obj: Any) -> str:
 
 def _get_qualified_name(func: Any) -> str:
     """The name that code calls a function by, which a module has to import for it."""
-    if getattr(builtins, func.__name__, None) is func:
-        return str(func.__name__)
+    plain: str = func.__name__
+    if getattr(builtins, plain, None) is func:
+        return plain
     if isinstance(func, Packet):
         return f"torch.ops.aten.{func.name}"
     ours = _names.public(func)
     if ours is not None:
         return ours
-    name = func.__name__
+    name = plain
     if name == "<lambda>":
         try:
             name = inspect.getsource(func).split("=")[0].strip()
@@ -373,8 +373,8 @@ class Node:
     def _pretty_print_target(target: Any) -> str:
         if isinstance(target, str):
             return target
-        name = getattr(target, "__name__", None)
-        if name is not None and target.__module__ in ("builtins", "_operator"):
+        name = getattr(target, "__name__", "")
+        if name and target.__module__ in ("builtins", "_operator"):
             return f"{target.__module__.lstrip('_')}.{name}"
         return _get_qualified_name(target)
 
@@ -448,4 +448,12 @@ def _impure(target: Any, impure_random: bool) -> bool:
 def _draws(name: str) -> bool:
     from tabtorch.ops.aten import draws
 
-    return hasattr(draws, name) or name in ("bernoulli", "dropout", "multinomial", "native_dropout", "normal", "rand", "randn")
+    return hasattr(draws, name) or name in (
+        "bernoulli",
+        "dropout",
+        "multinomial",
+        "native_dropout",
+        "normal",
+        "rand",
+        "randn",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
+import types
 import typing
 import warnings
 from collections.abc import Callable
@@ -42,17 +43,17 @@ _KINDS = {"T": Tensor, "S": numbers.Number, "i": int, "f": float, "b": bool, "s"
 def _annotation(p: Any) -> Any:
     kind: Any = tabtorch.device if p.kind == "D" else _KINDS.get(p.kind, Any)
     if p.many:
-        kind = list[typing.Optional[kind] if p.elements_optional else kind]  # type: ignore[misc]
-    return typing.Optional[kind] if p.optional else kind
+        kind = list[kind | None if p.elements_optional else kind]  # type: ignore[misc]
+    return kind | None if p.optional else kind
 
 
 def _signature(schema: Any) -> inspect.Signature:
     from tabtorch.export.schemas import REQUIRED
 
-    made = []
+    made: list[inspect.Parameter] = []
     for p in schema.parameters:
         default = inspect.Parameter.empty if p.default is REQUIRED else p.default
-        kind = inspect.Parameter.KEYWORD_ONLY if p.keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        kind: Any = inspect.Parameter.KEYWORD_ONLY if p.keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
         name = "input" if p.name == "self" else p.name
         if name == "from":  # no name that Python could call it by
             kind = inspect.Parameter.POSITIONAL_ONLY
@@ -71,8 +72,7 @@ def _schemas(op: Any) -> tuple[Any, ...] | None:
         if overload:
             found = tuple([s for s in found if s.overload == overload.removesuffix("default")])
         return found or None
-    name = _names.public(op)
-    space, _, short = (name or "").rpartition(".")
+    space, _, short = (_names.public(op) or "").rpartition(".")
     if space not in ("torch", "torch._C._nn", "torch._C._fft", "torch._C._linalg", "torch._C._special"):
         return None
     return schemas.schemas(short) or None
@@ -89,7 +89,11 @@ def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = Fa
 
 def check_for_mutable_operation(target: Callable[..., Any], args: Any, kwargs: Any) -> None:
     """RuntimeError for a call that writes to what it is given."""
-    name = target.name.partition(".")[0] if isinstance(target, Packet) else (_names.public(target) or "").rpartition(".")[2]
+    name = (
+        target.name.partition(".")[0]
+        if isinstance(target, Packet)
+        else (_names.public(target) or "").rpartition(".")[2]
+    )
     ours = isinstance(target, Packet) or _names.public(target) is not None
     if ours and (kwargs.get("out") is not None or (name.endswith("_") and not name.endswith("__"))):
         raise RuntimeError(
@@ -126,7 +130,7 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
     if signature_type is argument_type:
         return True
     origin = typing.get_origin(signature_type)
-    if origin is typing.Union:
+    if origin in (typing.Union, types.UnionType):
         return any(type_matches(t, argument_type) for t in typing.get_args(signature_type))
     if origin is list:
         element = typing.get_args(signature_type)[0]
@@ -145,7 +149,9 @@ def type_matches(signature_type: Any, argument_type: Any) -> bool:
         return True
     if signature_type is numbers.Number and argument_type in (int, float):
         return True
-    return inspect.isclass(argument_type) and inspect.isclass(signature_type) and issubclass(argument_type, signature_type)
+    return (
+        inspect.isclass(argument_type) and inspect.isclass(signature_type) and issubclass(argument_type, signature_type)
+    )
 
 
 def normalize_function(
@@ -206,9 +212,7 @@ def normalize_module(
     try:
         submod = root.get_submodule(target)
     except AttributeError as e:
-        raise RuntimeError(
-            f"Tried to normalize node with target {target} but root did not have that target!"
-        ) from e
+        raise RuntimeError(f"Tried to normalize node with target {target} but root did not have that target!") from e
     if getattr(tabtorch.nn, type(submod).__name__, None) is not type(submod):
         return None
     sig = inspect.signature(inspect.unwrap(submod.forward))

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 from weakref import ref
 
 from tabtorch.core.tensor import Tensor
-from tabtorch.fx import _names, traceback as fx_traceback
+from tabtorch.fx import _names
+from tabtorch.fx import traceback as fx_traceback
 from tabtorch.fx._compatibility import compatibility
 from tabtorch.fx.graph import Graph, magic_methods, reflectable_magic_methods
 from tabtorch.fx.node import Argument, Node, base_types, map_aggregate, map_arg
@@ -58,16 +59,15 @@ class _Watch:
         return _Watch, ()
 
 
-_watch: Callable[[], _Watch | None] = lambda: None
+_last: list[ref[_Watch]] = []
 
 
 def watching() -> _Watch:
     """The one `_Watch` there is; who keeps it keeps overrides on."""
-    global _watch
-    found = _watch()
+    found = _last[0]() if _last else None
     if found is None:
         found = _Watch()
-        _watch = ref(found)
+        _last[:] = [ref(found)]
     return found
 
 
@@ -165,7 +165,9 @@ class TracerBase:
             first = next((i for i, f in enumerate(frames) if f.name == "forward"), len(frames))
             frames = frames[first:]
         package = own[: own.rindex("fx")]
-        return traceback.StackSummary.from_list([f for f in frames if not f.filename.startswith((package, "<exchanged"))])
+        return traceback.StackSummary.from_list(
+            [f for f in frames if not f.filename.startswith((package, "<exchanged"))]
+        )
 
     def proxy(self, node: Node) -> Proxy:
         """What stands for a node."""
@@ -295,7 +297,11 @@ class Proxy:
             try:
                 made[k] = copy.deepcopy(v, memo)
             except Exception:
-                log.warning("Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s", k, self.node.name)
+                log.warning(
+                    "Shallow copy %s of Proxy because it cannot be deepcopied. Proxy is created for node %s",
+                    k,
+                    self.node.name,
+                )
                 made[k] = copy.copy(v)
         proxy = Proxy(made["node"], made["tracer"])
         proxy.__dict__.update(made)

@@ -115,11 +115,13 @@ def _replace_pattern(
         for m in matcher.match(graph, node_name_match=node_name_match)
         if all(f(m, graph, pattern_graph) for f in match_filters or ())
     ]
-    common = None
+    common: Any = None
     if replacement is not None:
         common = _graph_of(replacement)
     else:
-        assert replacement_callback is not None, "Must provide either a replacement GraphModule or a replacement callback"
+        assert replacement_callback is not None, (
+            "Must provide either a replacement GraphModule or a replacement callback"
+        )
     changed: dict[Node, Node] = {}
     done = []
     for match in matches:

@@ -82,9 +82,7 @@ def remove_dropout(model: nn.Module) -> nn.Module:
     return _DropoutRemover(symbolic_trace(model)).transform()
 
 
-def extract_subgraph(
-    orig_module: nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]
-) -> GraphModule:
+def extract_subgraph(orig_module: nn.Module, nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> GraphModule:
     """Some nodes as a module, from `inputs` to a list of `outputs`."""
     graph = Graph()
     env = {n: graph.placeholder(n.name) for n in inputs}

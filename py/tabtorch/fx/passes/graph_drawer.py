@@ -78,7 +78,12 @@ class FxGraphDrawer:
         return self._dot_graphs
 
     def _style(self, node: Node) -> dict[str, str]:
-        style = {"shape": self.dot_graph_shape, "fillcolor": "#CAFFE3", "style": '"filled,rounded"', "fontcolor": "#000000"}
+        style = {
+            "shape": self.dot_graph_shape,
+            "fillcolor": "#CAFFE3",
+            "style": '"filled,rounded"',
+            "fontcolor": "#000000",
+        }
         if node.op in _COLORS:
             style["fillcolor"] = _COLORS[node.op]
         else:

@@ -13,7 +13,9 @@ from tabtorch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 __all__ = ["get_size_of_all_nodes", "get_size_of_node", "get_tensor_meta", "replace_target_nodes_with", "size_bytes"]
 
 
-def replace_target_nodes_with(fx_module: GraphModule, old_op: str, old_target: Any, new_op: str, new_target: Any) -> None:
+def replace_target_nodes_with(
+    fx_module: GraphModule, old_op: str, old_target: Any, new_op: str, new_target: Any
+) -> None:
     """Has every node that calls one thing call another, with the same arguments."""
     graph = Graph()
     env: dict[Node, Node] = {}
@@ -40,7 +42,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list[Any] | None = None)
     for node in fx_module.graph.nodes:
         if node.op == "output":
             break
-        node.size_bytes = get_size_of_node(fx_module, node)  # type: ignore[attr-defined]
+        node.size_bytes = get_size_of_node(fx_module, node)
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:

@@ -50,4 +50,4 @@ def lift_lowering_attrs_to_nodes(fx_module: GraphModule) -> None:
             if isinstance(modules[node.target], GraphModule):
                 lift_lowering_attrs_to_nodes(modules[node.target])
             else:
-                node.attrs_for_lowering = extract_attrs_for_lowering(modules[node.target])  # type: ignore[attr-defined]
+                node.attrs_for_lowering = extract_attrs_for_lowering(modules[node.target])

@@ -63,7 +63,8 @@ class _Splitter:
             if node.op == "output":
                 map_arg(node.args[0], lambda used: self._use(used, None))
             elif node in self.of:
-                map_arg((node.args, node.kwargs), lambda used, user=node: self._use(used, self.of[user]))
+                for used in node.all_input_nodes:
+                    self._use(used, self.of[node])
 
     def _use(self, used: Node, by: Partition | None) -> None:
         made = self.of.get(used)
@@ -95,7 +96,8 @@ class _Splitter:
 
     def inputs(self, partition: Partition, keep_names: bool) -> None:
         """Makes the placeholders of a partition; modules are attributes of it."""
-        plain, modules = [], []
+        plain: list[Node] = []
+        modules: list[Node] = []
         for name in partition.inputs:
             node = self.nodes[name]
             is_module = node.op == "get_attr" and isinstance(_attribute(self.m, node.target), Module)

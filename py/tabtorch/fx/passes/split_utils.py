@@ -93,7 +93,7 @@ def split_by_tags(
             return part.input_placeholders[part.orig_inputs.index(x)]
 
         copies[node] = part.graph.node_copy(node, remap)
-        copies[node].tag = node.tag  # type: ignore[attr-defined]
+        copies[node].tag = node.tag
     for x in output.all_input_nodes:
         if x.op == "get_attr":
             outer[x] = main.get_attr(x.name, type_expr=x.type)

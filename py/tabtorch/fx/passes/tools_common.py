@@ -43,9 +43,7 @@ def get_acc_ops_name(k: Any) -> str:
 
 def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
     """What a node calls: a function's name, a module's class, a method."""
-    assert node.op in CALLABLE_NODE_OPS, (
-        "Expect op types of " + ", ".join(CALLABLE_NODE_OPS) + f", but found {node.op}"
-    )
+    assert node.op in CALLABLE_NODE_OPS, "Expect op types of " + ", ".join(CALLABLE_NODE_OPS) + f", but found {node.op}"
     if node.op == "call_module":
         module = submodules[node.target]
         return get_acc_ops_name(getattr(module, "_base_class_origin", type(module)))

@@ -118,7 +118,7 @@ class PassManager:
         """A function that looks at the module before, and after each pass if that was asked for."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check  # type: ignore[method-assign]
+        self.__dict__["check"] = check
 
     def check(self, module: Module) -> None:
         """Looks at the module."""

@@ -10,9 +10,9 @@ from typing import Any
 from tabtorch.fx.graph import Graph
 from tabtorch.fx.graph_module import GraphModule
 from tabtorch.fx.node import Node
-from tabtorch.fx.proxy import Proxy
 from tabtorch.fx.passes.tools_common import NodeList, stable_topological_sort
 from tabtorch.fx.passes.utils.common import lift_subgraph_as_module
+from tabtorch.fx.proxy import Proxy
 
 
 def topo_sort(nodes: NodeList) -> NodeList:

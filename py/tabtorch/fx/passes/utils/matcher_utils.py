@@ -28,7 +28,9 @@ class InternalMatch:
     name_node_map: dict[str, Node] = field(default_factory=dict)
 
     def __copy__(self) -> InternalMatch:
-        return InternalMatch(self.anchors, dict(self.nodes_map), list(self.placeholder_nodes), list(self.returning_nodes))
+        return InternalMatch(
+            self.anchors, dict(self.nodes_map), list(self.placeholder_nodes), list(self.returning_nodes)
+        )
 
 
 class SubgraphMatcher:
