@@ -6,6 +6,7 @@ import contextlib
 import copy
 import itertools
 import linecache
+import os
 import re
 import sys
 import traceback
@@ -26,6 +27,10 @@ from tabtorch.nn.parameter import Parameter
 __all__ = ["GraphModule", "reduce_graph_module", "reduce_package_graph_module"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+_HERE = os.path.dirname(tabtorch.__file__) + os.sep
+_LAYERS = os.path.join(_HERE, "nn", "")
 
 
 class _EvalCacheLoader:
@@ -236,7 +241,10 @@ class _WrappedCall:
             above: Any = super(self.cls, obj)
             return above.__call__(*args, **kwargs)
         except Exception as e:
-            last = traceback.StackSummary.extract(traceback.walk_tb(e.__traceback__))[-1]
+            frames = traceback.StackSummary.extract(traceback.walk_tb(e.__traceback__))
+            # what PyTorch has compiled is no frame there: the last one is the code that called it
+            shown = [f for f in frames if not f.filename.startswith(_HERE) or f.filename.startswith(_LAYERS)]
+            last = (shown or frames)[-1]
             if "eval_with_key" in last.filename:
                 print(_WrappedCall._generate_error_message(last), file=sys.stderr)
                 raise e.with_traceback(None)  # noqa: B904

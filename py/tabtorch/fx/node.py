@@ -279,7 +279,14 @@ class Node:
     def insert_arg(self, idx: int, arg: Any) -> None:
         """Puts `arg` before `args[idx]`."""
         assert 0 <= idx <= len(self.args), f"insert_args index must be between 0 and len(self.args), got {idx}"
-        self.args = (*self.args[:idx], arg, *self.args[idx:])
+        self.__dict__["_args"] = (*self.args[:idx], arg, *self.args[idx:])
+
+        def use(n: Node) -> Node:
+            self._input_nodes.setdefault(n)
+            n.users.setdefault(self)
+            return n
+
+        map_arg(arg, use)
 
     def update_kwarg(self, key: str, arg: Any) -> None:
         """Replaces one of `kwargs`."""
