@@ -117,3 +117,19 @@ def test_base_and_double_backward() -> None:
     g = tabtorch.autograd.grad((v**3).sum(), x, create_graph=True)[0]
     gg = tabtorch.autograd.grad(g.sum(), x)[0]
     assert gg.tolist() == [0.0, 0.0, 0.0, 18.0, 24.0, 30.0]
+
+
+def test_names_of_the_arguments_of_both_forms() -> None:
+    x, y = torch.arange(12.0).reshape(2, 3, 2), tabtorch.arange(12.0, device="cpu").reshape(2, 3, 2)
+    for m, t in ((torch, x), (tabtorch, y)):
+        found = [
+            *m.tensor_split(t, sections=2, dim=1), *m.tensor_split(t, indices=(-1,), dim=-3), *t.hsplit(sections=3),
+            *m.tensor_split(t, tensor_indices_or_sections=m.tensor([1]), dim=2), *m.vsplit(t, indices=[1]), *t.dsplit(sections=2),
+            m.swapaxes(t, axis0=0, axis1=2), t.swapdims(dim0=0, dim1=1), m.isin(elements=t, test_element=3),
+            m.isin(element=3.0, test_elements=t),
+        ]  # fmt: skip
+        shown = [(tuple(v.shape), v.tolist()) for v in found]
+        kind = str(m.result_type(tensor=t, other=1))
+        if m is torch:
+            want = shown, kind
+    assert want == (shown, kind)

@@ -177,9 +177,9 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape
 
 
-def result_type(tensor1: Any, tensor2: Any) -> dtype:
+def result_type(tensor: Any, other: Any) -> dtype:
     """The type an operation on both would promote to."""
-    return _lazy.promotion.common_dtype([tensor1, tensor2])
+    return _lazy.promotion.common_dtype([tensor, other])
 
 
 def typename(obj: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tabtorch import _lazy
@@ -148,9 +149,25 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(views_of_several(input, metas, "UnbindBackward0", backward))
 
 
+def _by_either_name(f: Any) -> Any:
+    """PyTorch has two forms, by a number of `sections` and by `indices`, and no name for both."""
+
+    @functools.wraps(f)
+    def form(input: Tensor, *args: Any, **kw: Any) -> tuple[Tensor, ...]:
+        for name in ("indices", "sections", "tensor_indices_or_sections"):
+            if name in kw:
+                args = (kw.pop(name), *args)
+        r: tuple[Tensor, ...] = f(input, *args, **kw)
+        return r
+
+    return form
+
+
 _f: Any
-for _f in (chunk, tensor_split, hsplit, vsplit, dsplit, unbind):
+for _f in (chunk, unbind):
     register(_f.__name__, _f, method=True)
+for _f in (tensor_split, hsplit, vsplit, dsplit):
+    register(_f.__name__, _by_either_name(_f), method=True)
 register("split", split, method=lambda self, split_size, dim=0: split(self, split_size, dim))
 register(
     "split_with_sizes", lambda input, split_sizes, dim=0: split(input, split_sizes, dim), method=True, doc=split.__doc__

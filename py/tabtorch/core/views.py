@@ -452,8 +452,14 @@ register("_neg_view", neg_view, method=True)
 register("view_as_real", view_as_real, method=True)
 for _name in ("moveaxis",):
     register(_name, movedim, method=True)
-for _name in ("swapaxes", "swapdims"):
-    register(_name, transpose, method=True)
+register("swapdims", transpose, method=True)
+
+
+@register("swapaxes", method=True)
+def _swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`transpose`, with NumPy's names."""
+    return transpose(input, axis0, axis1)
+
 
 
 @register("broadcast_shapes")

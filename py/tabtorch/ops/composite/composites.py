@@ -93,9 +93,18 @@ _BRUTE = 64  # so many comparisons an element cost less than sorting and a searc
 
 @operation("isin", method=False)
 def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Any = None
+    elements: Any = None,
+    test_elements: Any = None,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    out: Any = None,
+    element: Any = None,
+    test_element: Any = None,
 ) -> Tensor:
-    """Whether each of `elements` is among `test_elements`, in the shape of `elements`. One of the two may be a number."""
+    """Whether each of `elements` is among `test_elements`, in the shape of `elements`. One of the two may be a number, and is
+    called `element` or `test_element` then."""
+    elements, test_elements = (a if b is None else b for a, b in ((elements, element), (test_elements, test_element)))
     if isinstance(elements, Tensor):
         like = elements
     elif isinstance(test_elements, Tensor):
