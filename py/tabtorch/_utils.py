@@ -201,6 +201,12 @@ def _no(kind: str) -> Any:
     return rebuild
 
 
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    """A tensor of a sparse layout, of its indices, values and size."""
+    made: Tensor = _lazy.sparse_create.rebuilt(layout, data)
+    return made
+
+
 #: the names in a checkpoint, behind `torch._utils.`
 REBUILD = {
     f.__name__: f
@@ -213,10 +219,10 @@ REBUILD = {
         _rebuild_device_tensor_from_numpy,
         _rebuild_device_tensor_from_cpu_tensor,
         _rebuild_meta_tensor_no_storage,
+        _rebuild_sparse_tensor,
     )
 } | {
     "_rebuild_qtensor": _no("quantized"),
-    "_rebuild_sparse_tensor": _no("sparse"),
     "_rebuild_nested_tensor": _no("nested"),
     "_rebuild_wrapper_subclass": _no("wrapper subclass"),
 }

@@ -14,6 +14,7 @@ from tabtorch.autograd import zero_curvature
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.match_input import fit_gradient
 from tabtorch.autograd.tape import LEAF, GradFn, edge, next_seq
+from tabtorch.base.errors import Refused
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 from tabtorch.engine.view import contiguous_strides, meta
@@ -296,14 +297,17 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     with graph.LOCK:  # other threads may have a gradient for it
         have = leaf._grad
         if have is None:
-            if create_graph or (STATE.duals and g._tab_requires_grad):
-                laid = _laid_out_as(leaf, g) if g._tab_grad_fn is None else g
-                leaf._grad = laid.clone() if create_graph else laid  # it may be a tensor that somebody holds
-            else:
-                g = _laid_out_as(leaf, g)
-                # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
-                leaf._grad = Tensor._wrap(g._tab_storage.node, g._tab_meta)
-        elif create_graph:
+            try:
+                if create_graph or (STATE.duals and g._tab_requires_grad):
+                    laid = _laid_out_as(leaf, g) if g._tab_grad_fn is None else g
+                    leaf._grad = laid.clone() if create_graph else laid  # it may be a tensor that somebody holds
+                else:
+                    g = _laid_out_as(leaf, g)
+                    # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
+                    leaf._grad = Tensor._wrap(g._tab_storage.node, g._tab_meta)
+            except Refused:  # one of them is sparse: it lies in no order
+                leaf._grad = g.clone() if create_graph else g.detach()
+        elif create_graph or have.layout is not g.layout:
             leaf._grad = _add(have, g)
         else:
             have.add_(g)

@@ -15,7 +15,7 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, cpu, default_device, implicit_cpu, resolve
 from tabtorch.base.dtypes import dtype as Dtype
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
-from tabtorch.core.layout import check_layout, format_strides, preserve_format
+from tabtorch.core.layout import check_layout, format_strides, preserve_format, strided
 from tabtorch.core.shapes import as_float, dense_strides, integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import Complex, const, where
@@ -74,6 +74,14 @@ def unknown(name: str, kw: dict[str, Any], allowed: frozenset[str] | set[str] = 
     for k in kw:
         if k not in allowed:
             raise TypeError(f"{name}() got an unexpected keyword argument '{k}'")
+
+
+def check_strided(name: str, kw: dict[str, Any]) -> None:
+    """The options that say nothing here: TypeError for others, PyTorch's NotImplementedError for another layout."""
+    unknown(name, kw, {"layout", "pin_memory"})
+    if kw.get("layout") not in (None, strided):
+        check_layout(kw["layout"])
+        raise NotImplementedError(f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend.")
 
 
 # ---- one value everywhere
@@ -147,7 +155,9 @@ def _filled(
 ) -> Tensor:
     if kw:
         unknown(name, kw)
-    check_layout(layout)
+    if layout is not None and layout is not strided:
+        check_layout(layout)
+        return _lazy.sparse_create.filled(name, shape, value, dtype, device, layout, requires_grad)
     if out is not None:
         r = _filled(name, shape, value, dtype=dtype_with_out(name, dtype, out), device=out.device)
         return finished(_lazy.inplace.write_out(out, r), requires_grad)
@@ -272,8 +282,10 @@ def _like(
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if kw:
         unknown(name, kw)
-    check_layout(layout)
     m = input._tab_meta
+    if layout is not None and layout is not strided:
+        check_layout(layout)
+        return _lazy.sparse_create.filled(name, m.shape, value, dtype or m.dtype, device or input.device, layout, requires_grad)
     d: Any = m.dtype if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
     shape = m.shape
@@ -390,7 +402,7 @@ def eye(n: int, m: int | None = None, **kw: Any) -> Tensor:
     device = kw.pop("device", None)
     where_ = placed(d, device if out is None else out.device)
     requires_grad = kw.pop("requires_grad", False)
-    unknown("eye", kw, {"layout", "pin_memory"})
+    check_strided("eye", kw)
     om = contiguous_meta((n, cols), d, where_)
     r = Tensor._wrap(emit(inst(_EYE, (), om), ()), om)
     return finished(r if out is None else _lazy.inplace.write_out(out, r), requires_grad)
@@ -403,7 +415,8 @@ def _triangle(name: str, row: int, col: int, offset: int, lower: bool, kw: dict[
     dtype = dtypes.given_dtype(name, kw.pop("dtype", None)) or dtypes.int64
     check_kernel(name, dtype, INDICES)
     device = kw.pop("device", None)
-    unknown(name, kw, {"layout", "pin_memory", "requires_grad"})
+    kw.pop("requires_grad", None)
+    check_strided(name, kw)
     rows: list[int] = []
     cols: list[int] = []
     for i in range(row):

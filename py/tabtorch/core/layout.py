@@ -26,7 +26,7 @@ class memory_format:
 
 
 class layout:
-    """Whether elements are stored densely; only `strided` is there."""
+    """How the elements of a tensor are stored: `strided`, or one of the sparse ones (see `tabtorch.sparse`)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,7 +39,6 @@ class layout:
 
 
 strided = layout("strided")
-# those of sparse tensors can be named, so that what refuses them says so
 sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged = map(
     layout, ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
 )
@@ -101,9 +100,8 @@ def format_strides(shape: tuple[int, ...], f: memory_format) -> tuple[int, ...]:
 
 
 def check_layout(x: Any) -> None:
-    """NotImplementedError for a layout other than strided, TypeError for what is none."""
-    if x is None or x is strided:
-        return
-    if not isinstance(x, layout):
+    """TypeError for what is no layout, NotImplementedError for one that no tensor here has."""
+    if x is not None and not isinstance(x, layout):
         raise TypeError(f"argument 'layout' must be torch.layout, not {type(x).__name__}")
-    raise NotImplementedError(f"layout {x!r} is not supported by tabtorch: only torch.strided is")
+    if x is jagged:
+        raise NotImplementedError(f"layout {x!r} is not supported by tabtorch")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
-from tabtorch.core.creation import finished, placed, plain, unknown, whole
+from tabtorch.core.creation import check_strided, finished, placed, plain, whole
 from tabtorch.core.shapes import as_float
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import cast
@@ -68,7 +68,7 @@ def _range(name: str, start: Any, end: Any, step: Any, closed: bool, kw: dict[st
     dtype: Any = dtype_with_out(name, kw.pop("dtype", None), out)
     device = kw.pop("device", None)
     requires_grad = kw.pop("requires_grad", False)
-    unknown(name, kw, {"layout", "pin_memory"})
+    check_strided(name, kw)
     if dtype is None:
         floating = any(isinstance(v, float) for v in (start, end, step))
         dtype = dtypes.get_default_dtype() if floating else dtypes.int64

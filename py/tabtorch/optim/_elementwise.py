@@ -144,11 +144,21 @@ class Elementwise(Optimizer):
         """After the step."""
 
     @classmethod
+    def _sparse_step(cls, group, param, grad, state):
+        """Updates a parameter whose gradient is sparse. RuntimeError where the formula has no such form."""
+        name = "Adam" if cls.__name__ == "AdamW" else cls.__name__
+        instead = ", please consider SparseAdam instead" if name == "Adam" else ""
+        raise RuntimeError(f"{name} does not support sparse gradients{instead}")
+
+    @classmethod
     def _update(cls, group, members):
         """Updates (parameter, gradient, state) of a group."""
         buckets: dict = {}
         capturable = group.get("capturable")
         for member in members:
+            if member[1].is_sparse:
+                cls._sparse_step(group, *member)
+                continue
             m = member[0]._tab_meta
             if capturable and m.device.type == "cpu":
                 raise AssertionError(

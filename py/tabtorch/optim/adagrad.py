@@ -66,6 +66,18 @@ class Adagrad(Elementwise):
     def _settings(cls, group, count):
         return {"lr": group["lr"] / (1 + (count - 1) * group["lr_decay"]), "eps": group["eps"]}
 
+    @classmethod
+    def _sparse_step(cls, group, param, grad, state):
+        lr = cls._settings(group, cls._count(state))["lr"]
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        grad = (-grad if group.get("maximize") else grad).coalesce()
+        indices, values = grad._indices(), grad._values()
+        make = torch.sparse_coo_tensor
+        state["sum"].add_(make(indices, values * values, grad.shape))
+        std = state["sum"].sparse_mask(grad)._values().sqrt() + group["eps"]
+        param.add_(make(indices, values / std, grad.shape), alpha=-lr)
+
     @staticmethod
     def _formula(param, grad, sum, *, lr, eps):
         sum.addcmul_(grad, grad)

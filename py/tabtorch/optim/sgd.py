@@ -67,6 +67,22 @@ class SGD(Elementwise):
     def _settings(cls, group, count):
         return {"first": count, **{k: group[k] for k in ("lr", "momentum", "dampening", "nesterov")}}
 
+    @classmethod
+    def _sparse_step(cls, group, param, grad, state):
+        if group.get("maximize"):
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        momentum = group["momentum"]
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        param.add_(grad, alpha=-group["lr"])
+
     @staticmethod
     def _formula(param, grad, momentum_buffer=None, *, first, lr, momentum, dampening, nesterov):
         if momentum_buffer is not None:

@@ -12,6 +12,7 @@ from tabtorch import _utils
 from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
 from tabtorch.core.layout import layout as Layout
+from tabtorch.core.layout import strided
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG
 from tabtorch.nn.parameter import Parameter, is_lazy
@@ -79,6 +80,8 @@ def reduced(t: Tensor) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """How a tensor is made again."""
     if is_lazy(t):
         return type(t), (t.requires_grad,)
+    if t.layout is not strided and not isinstance(t, Parameter):
+        return _utils._rebuild_sparse_tensor, t.__reduce_ex__(2)[1]
     if hasattr(t, "packed_nbytes"):  # not of a type that a program without such weights has loaded
         rebuilt: Any = t.__reduce_ex__(2)
         return rebuilt

@@ -362,12 +362,6 @@ register("segment_reduce", _segment_reduce)
 register("_segment_reduce", _segment_reduce)
 
 
-@register("to_dense", method=True, torch=False)
-def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-    """The tensor itself, in that dtype: all are dense."""
-    return self if dtype is None else self.to(dtype)
-
-
 @register("chalf", method=True, torch=False)
 def chalf(self: Tensor, *, memory_format: Any = None) -> Tensor:
     """TypeError: there is no complex32."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabtorch.base import dtypes
 from tabtorch.base.device import cpu
-from tabtorch.core.creation import fill_node, finished, number, placed, plain, unknown
+from tabtorch.core.creation import check_strided, fill_node, finished, number, placed, plain
 from tabtorch.core.ranges import arange
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import cast, const, where
@@ -47,7 +47,7 @@ def _arguments(name: str, start: Any, end: Any, steps: Any, kw: dict[str, Any]) 
         raise RuntimeError("number of steps must be non-negative")
     out, device, dtype = kw.pop("out", None), kw.pop("device", None), kw.pop("dtype", None)
     requires_grad = kw.pop("requires_grad", False)
-    unknown(name, kw, {"layout", "pin_memory"})
+    check_strided(name, kw)
     d: Any = dtype_with_out(name, dtype, out)
     natural = dtypes.get_default_dtype()
     if any(x.is_complex() if isinstance(x, Tensor) else isinstance(x, complex) for x in (start, end)):

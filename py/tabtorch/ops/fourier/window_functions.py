@@ -9,7 +9,6 @@ from typing import Any
 from tabtorch import _lazy, ops
 from tabtorch.base import dtypes
 from tabtorch.core.creation import finished
-from tabtorch.core.layout import check_layout
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.registry import register
 from tabtorch.ops.machinery.signatures import NEW, listed, wrong_arguments
@@ -47,7 +46,7 @@ def _window(
         raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {type(length).__name__}")
     length = length.__index__()
     d = dtype or dtypes.get_default_dtype()
-    check_layout(layout)
+    _lazy.creation.check_strided("arange", {"layout": layout})
     if d.category < 2:
         raise RuntimeError(f"{name} expects floating point dtypes, got: {_options(d, device)}")
     if d.is_complex:

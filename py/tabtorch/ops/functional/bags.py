@@ -3,6 +3,7 @@
 import warnings
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.ops.functional._common import assert_between, check_argument, named
 from tabtorch.ops.indexing.index_maps import row_steps
 
@@ -69,7 +70,7 @@ def embedding_bag(
 
     ``input``: (bags, L), or (N) in bags that begin at ``offsets``. ``mode``: sum, mean or max; a sum may have
     ``per_sample_weights`` of the shape of ``input``. An empty bag gives 0; ``padding_idx`` counts as not there.
-    ``sparse``: taken, but the gradient is dense all the same.
+    ``sparse``: the gradient is a sparse tensor of the rows that were looked up.
     """
     if weight.dtype == torch.long and input.is_floating_point():
         warnings.warn(
@@ -117,7 +118,7 @@ def embedding_bag(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
             f"(got mode='{mode}'). Please open a feature request on GitHub."
         )
-    rows = weight[input]
+    rows = _lazy.sparse_embeddings.looked_up(weight, input) if sparse else weight[input]
     if rows.dtype in (torch.float16, torch.bfloat16) and mode != "max":
         rows = rows.float()  # weighted and summed in single precision, rounded once
     if scale_grad_by_freq:

@@ -76,7 +76,7 @@ def bilinear(input1, input2, weight, bias=None):
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of a table. ``input`` (*) of indices, ``weight`` (V, D). Returns (*, D).
 
-    The row ``padding_idx`` gets no gradient.
+    The row ``padding_idx`` gets no gradient. ``sparse``: the gradient is a sparse tensor of the rows that were looked up.
     """
     if padding_idx is not None:
         rows = weight.size(0)
@@ -91,6 +91,10 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     if max_norm is not None or scale_grad_by_freq:
         if max_norm is not None:
             _lazy.bags.renorm_rows(weight, input, max_norm, norm_type)
+    if sparse:
+        return _lazy.sparse_embeddings.looked_up(
+            weight, input, -1 if padding_idx is None else padding_idx, scale_grad_by_freq
+        )
     out = weight[input] if input.dim() else weight[input.reshape(1)].squeeze(0)  # a 0-d index would be read
     if scale_grad_by_freq:
         out = _lazy.bags.scaled(out, _lazy.bags.per_use(weight, input).unsqueeze(-1))

@@ -384,7 +384,7 @@ def embedding(
 ) -> Tensor:
     """Rows of `weight` (V, D) at `indices` (any shape): (*indices, D). Rows at `padding_idx` get no gradient.
 
-    Raises IndexError for an index known to be out of range. `sparse` has no effect on values: gradients are dense.
+    Raises IndexError for an index known to be out of range. `sparse`: the gradient is a sparse tensor.
     """
     m = weight._tab_meta
     if m.ndim != 2:
@@ -405,6 +405,8 @@ def embedding(
         rows, wide = m.shape
 
         def backward(g: Any, at: Any) -> Any:
+            if sparse:
+                return _lazy.sparse_embeddings.gradient(g, at, rows, padding_idx, scale_grad_by_freq)
             g = g.reshape(-1, wide)
             at = at.reshape(-1)
             if scale_grad_by_freq:

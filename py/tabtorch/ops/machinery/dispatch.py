@@ -13,6 +13,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has
+from tabtorch.base.errors import Refused
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, fit
 from tabtorch.engine.graph import Inst, Map, emit, inst
@@ -472,10 +473,12 @@ def make_function(row: Row, name: str) -> Callable[..., Any]:
     return fn
 
 
-def afresh(f: Callable[..., Any], *args: Any) -> Any:
-    """`f(*args)` after a lookup that found nothing, of which its errors do not tell."""
+def afresh(f: Callable[..., Any], name: str, *args: Any) -> Any:
+    """`f(*args)` after a lookup that found nothing, of which its errors do not tell; `name` is what the operation is called."""
     try:
         return f(*args)
+    except Refused as e:
+        return e.dispatch(name, *(args if type(args[0]) is tuple else (args, {})))
     except Exception as e:
         e.__context__ = None
         raise
@@ -490,7 +493,7 @@ def _unary(f: Family, name: str) -> Callable[..., Any]:
             (x,) = args
             i, m = entries[x._tab_meta]
         except (KeyError, AttributeError, ValueError):
-            return afresh(first, args, kwargs)
+            return afresh(first, name, args, kwargs)
         if kwargs:
             return first(args, kwargs)
         t: Tensor = _new(Tensor)
@@ -538,14 +541,14 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
             try:
                 i, m, convert = last[a._tab_meta, k]
             except (KeyError, AttributeError):
-                return afresh(learn, a, b)
+                return afresh(learn, f.row.name, a, b)
             n = emit(i, (a._tab_storage.node,), (b if convert is None else convert(b),))
             rg = a._tab_requires_grad
         else:
             try:
                 i, m = pairs[a._tab_meta, b._tab_meta]
             except (KeyError, AttributeError):
-                return afresh(learn, a, b)
+                return afresh(learn, f.row.name, a, b)
             n = emit(i, (a._tab_storage.node, b._tab_storage.node))
             rg = a._tab_requires_grad or b._tab_requires_grad
         t: Tensor = _new(Tensor)

@@ -15,6 +15,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record, short_class, unsupported
 from tabtorch.autograd.views import before_write, check_inplace, rebase, refresh
+from tabtorch.base.errors import Refused
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, Node, Write, emit, inst
 from tabtorch.engine.view import Meta, contiguous_meta
@@ -264,7 +265,10 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             b = args[0]
             k = type(b)
             number = k is float or k is int
-            entry = fast.get((self._tab_meta, k if number else getattr(b, "_tab_meta", None)))
+            try:
+                entry = fast.get((self._tab_meta, k if number else getattr(b, "_tab_meta", None)))
+            except Refused as e:  # a tensor that has no dense state
+                return e.dispatch(name, (self, b), {})
             if (
                 entry is not None
                 and not (STATE.grad and (self._tab_requires_grad or (not number and b._tab_requires_grad)))
@@ -306,7 +310,10 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             for x in operands:
                 if isinstance(x, Tensor) and x._tab_stale:
                     refresh(x)
-        i, compute, d, covers = _inst_for(f, operands, options, self)
+        try:
+            i, compute, d, covers = _inst_for(f, operands, options, self)
+        except Refused as e:
+            return e.dispatch(name, (self, *args), kwargs)
         look(f, operands, compute)
         s = self._tab_storage
         fn = None

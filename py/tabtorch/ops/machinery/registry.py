@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from tabtorch import _lazy
+from tabtorch.base.errors import Refused
 
 #: torch.NAME and Tensor.NAME of what is registered, and of the rows that have been asked for
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -463,6 +464,9 @@ def guard(name: str, f: Any, words: bool = True) -> Callable[..., Any]:
 
 def overridden(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """For a call of `func` that failed: what an argument that overrides it makes of it, else NOTHING."""
+    failure = sys.exc_info()[1]
+    if isinstance(failure, Refused):  # a tensor that has no dense state was taken for a dense one
+        return failure.dispatch(func.__name__, args, kwargs)
     if not _may_override((*args, *kwargs.values())):
         return NOTHING
     return _lazy.torch_function.overridden(func, args, kwargs)
@@ -484,7 +488,7 @@ def _overridden(func: Any, f: Any, given: dict[str, Any]) -> Any:
     lacking = [n for n in required(f) if given[n] is MISSING]
     if lacking:
         raise missing(func.__name__, lacking) from None
-    if not _may_override(given.values()):
+    if not isinstance(sys.exc_info()[1], Refused) and not _may_override(given.values()):
         blame(func.__name__, f, given)
         return NOTHING
     code = own_code(f)

@@ -14,8 +14,7 @@ from tabtorch.autograd.tape import record
 from tabtorch.autograd.views import before_write, check_inplace, rebase
 from tabtorch.base import dtypes
 from tabtorch.base import random_streams as streams
-from tabtorch.core.creation import empty_like, fill_node, finished, placed, zeros_like
-from tabtorch.core.layout import check_layout
+from tabtorch.core.creation import check_strided, empty_like, fill_node, finished, placed, zeros_like
 from tabtorch.core.shapes import integer, ints, type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import philox
@@ -76,7 +75,7 @@ def make_sized(
     name: str, shape: tuple[int, ...], distribution: Distribution, default: Any, kw: dict[str, Any]
 ) -> Tensor:
     """A new tensor, or `out` resized and filled."""
-    check_layout(kw.get("layout"))
+    check_strided(name, {"layout": kw.get("layout")})
     d, out, requires_grad = kw.get("dtype"), kw.get("out"), kw.get("requires_grad", False)
     d = dtypes.given_dtype(name, d)
     if out is not None:

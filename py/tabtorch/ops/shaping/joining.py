@@ -8,6 +8,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
+from tabtorch.base.errors import Refused
 from tabtorch.core import shapes
 from tabtorch.core.layout import contiguous_format, format_strides, memory_format, order_of, suggested_format
 from tabtorch.core.shapes import permuted, wrap_dim
@@ -132,7 +133,10 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | No
     entry = key = None
     if type(tensors) is list or type(tensors) is tuple:
         key = (*[t._tab_meta for t in tensors if isinstance(t, Tensor)], len(tensors), dim)
-        entry = _known.get(key)
+        try:
+            entry = _known.get(key)
+        except Refused as e:  # one of them has no dense state
+            return e.dispatch("cat", (tensors, dim), {} if out is None else {"out": out})
     if entry is not None and out is None:
         i, om, d = entry
         r = Tensor._wrap(emit(i, tuple([t._tab_storage.node for t in tensors])), om)
@@ -277,6 +281,13 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None, axis: int | 
                 f"{list(t._tab_meta.shape)} at entry {k}"
             )
     d = wrap_dim(dim, first.ndim + 1)
+    try:
+        return _stack_of(ts, d, out)
+    except Refused as e:  # one of them has no dense state
+        return e.dispatch("stack", (ts, d), {} if out is None else {"out": out})
+
+
+def _stack_of(ts: list[Tensor], d: int, out: Tensor | None) -> Tensor:
     ts = together(ts, ("tensors", "cat"))
     first = ts[0]._tab_meta
     om = contiguous_meta(

@@ -1,0 +1,36 @@
+"""Rows of a table whose gradient is sparse: one slice for each index that was looked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabtorch.autograd.tape import needs_record, record
+from tabtorch.core.tensor import Tensor
+from tabtorch.sparse.tensor import COO, made
+
+
+def gradient(g: Tensor, indices: Tensor, rows: int, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:
+    """The gradient (rows, D) of a table, of that of what was looked up (*indices, D). RuntimeError with `scale_grad_by_freq`."""
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    wide = g.shape[-1]
+    at, g = indices.reshape(-1).long(), g.reshape(-1, wide)
+    if padding_idx >= 0:
+        kept = (at != padding_idx).nonzero().reshape(-1)
+        at, g = at.index_select(0, kept), g.index_select(0, kept)
+    return made("EmbeddingSparse", COO, (at.unsqueeze(0),), g, (rows, wide))
+
+
+def looked_up(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Tensor:
+    """`weight[indices]`, whose gradient for `weight` is sparse."""
+    r: Tensor = weight.detach().index_select(0, indices.reshape(-1)).reshape(*indices.shape, weight.shape[1])
+    if needs_record(weight):
+        rows = weight.shape[0]
+        record(
+            "EmbeddingBackward0",
+            (weight,),
+            r,
+            lambda g, at: gradient(g, at, rows, padding_idx, scale_grad_by_freq),
+            (indices,),
+        )
+    return r
