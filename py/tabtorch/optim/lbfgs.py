@@ -154,7 +154,9 @@ class LBFGS(Optimizer):
     def _gather_flat_grad(self):
         views = []
         for p in self._params:
-            g = (torch.zeros_like(p) if p.grad is None else p.grad.to_dense() if p.grad.is_sparse else p.grad).reshape(-1)
+            g = (torch.zeros_like(p) if p.grad is None else p.grad.to_dense() if p.grad.is_sparse else p.grad).reshape(
+                -1
+            )
             views.append(torch.view_as_real(g.resolve_conj()).reshape(-1) if g.is_complex() else g)
         return torch.cat(views, 0)
 

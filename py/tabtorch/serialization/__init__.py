@@ -372,11 +372,19 @@ def _zip_work(size: int, map_location: Any, unpickler: Callable[..., Any], now: 
         return unpickler(io.BytesIO(data), persistent_load)
 
     if now is not None:
-        return unpickle()
+        return _checked(unpickle())
     result = unpickle()
     yield from pour(loading.spans)
     loading.filled = True
-    return result if loading.places.call is None else unpickle()
+    return _checked(result if loading.places.call is None else unpickle())
+
+
+def _checked(result: Any) -> Any:
+    """What was loaded. The indices of sparse tensors in it are looked at: only now are their numbers there."""
+    create: Any = sys.modules.get("tabtorch.sparse.create")
+    if create is not None:
+        create.validate_loaded()
+    return result
 
 
 def check_pid(pid: Any, n: int) -> None:
@@ -558,7 +566,7 @@ def load_from(
                 "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), "
                 "please torch.save your checkpoint with this option in order to use mmap."
             )
-        return _lazy.legacy_format.old_load(reader, map_location, unpickler)
+        return _checked(_lazy.legacy_format.old_load(reader, map_location, unpickler))
     now = None if only else lambda span: drive(pour([span]), reader)
     return drive(_zip_work(known_size(reader), map_location, unpickler, now), reader, progress)
 
@@ -570,5 +578,5 @@ async def load_from_async(reader: Reader, map_location: Any, progress: Any = Non
         held = bytearray()
         while len(held) < known_size(reader):
             held += await reader.read_async(len(held), PIECE)
-        return _lazy.legacy_format.old_load(open_reader(held), map_location, unpickler)
+        return _checked(_lazy.legacy_format.old_load(open_reader(held), map_location, unpickler))
     return await drive_async(_zip_work(known_size(reader), map_location, unpickler, None), reader, progress)

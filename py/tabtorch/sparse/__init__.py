@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
-from tabtorch.sparse import convert, create, info, products, reduce, rows, shape
-from tabtorch.sparse.tensor import COO, CSR, OPS, is_sparse, made, methods
+from tabtorch.sparse import convert, create, products
+from tabtorch.sparse import copies as copies  # these register operations
+from tabtorch.sparse import info as info
+from tabtorch.sparse import reduce as reduce
+from tabtorch.sparse import rows as rows
+from tabtorch.sparse import shape as shape
+from tabtorch.sparse.tensor import COO, CSR, OPS, is_sparse, made, methods, renewed
 
 methods(OPS)
 _operators = {
@@ -62,12 +67,16 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None) -> Any:
     """alpha · (mat1 @ mat2) at the elements of the CSR tensor `input`, + beta · input."""
     r = products.sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    return r if out is None else rows.renewed(out, r)
+    return r if out is None else renewed(out, r)
 
 
 def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     """The sum of all elements, or along dimensions: sparse, unless all sparse dimensions are summed."""
-    return OPS["_sparse_sum"](input, dim, dtype) if is_sparse(input) else input.sum(*([] if dim is None else [dim]), dtype=dtype)
+    return (
+        OPS["_sparse_sum"](input, dim, dtype)
+        if is_sparse(input)
+        else input.sum(*([] if dim is None else [dim]), dtype=dtype)
+    )
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
@@ -102,7 +111,7 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
             f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets ({offsets.shape[0]})"
         )
     if layout not in (None, COO, CSR, torch.sparse_csc):
-        raise RuntimeError("Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got " f"{layout!r}")
+        raise RuntimeError(f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {layout!r}")
     if offsets.dtype is not torch.int64:
         raise RuntimeError(f"Offset Tensor must have dtype Long but got {create._lazy.shapes.type_name(offsets.dtype)}")
     offs = offsets.tolist()

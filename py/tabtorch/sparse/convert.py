@@ -14,7 +14,6 @@ from tabtorch.autograd.tape import needs_record, record
 from tabtorch.base import dtypes
 from tabtorch.core.layout import layout as Layout
 from tabtorch.core.layout import strided
-from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_strides
 from tabtorch.sparse.tensor import (
     BLOCKED,
@@ -25,7 +24,6 @@ from tabtorch.sparse.tensor import (
     CSC,
     CSR,
     WORDS,
-    alias,
     is_sparse,
     like,
     made,
@@ -38,9 +36,9 @@ from tabtorch.sparse.tensor import (
 _int64 = dtypes.int64
 
 
-def parts(x: Any) -> tuple[Tensor, ...]:
+def parts(x: Any) -> Any:
     """The tensors it consists of, the values last; none is on the tape."""
-    found: tuple[Tensor, ...] = x._tab_storage.parts
+    found: Any = x._tab_storage.parts
     return found
 
 
@@ -49,7 +47,7 @@ def sparse_dims(x: Any) -> int:
     return int(parts(x)[0].shape[0]) if x.layout is COO else 2
 
 
-def keys(indices: Tensor, sizes: Any) -> Tensor:
+def keys(indices: Any, sizes: Any) -> Any:
     """The number of each element, row by row."""
     if not len(sizes):
         return indices.new_zeros(indices.shape[1])
@@ -60,7 +58,7 @@ def keys(indices: Tensor, sizes: Any) -> Tensor:
     return k
 
 
-def from_keys(k: Tensor, sizes: Any) -> Tensor:
+def from_keys(k: Any, sizes: Any) -> Any:
     """The indices of elements of these numbers."""
     if not len(sizes):
         return k.new_zeros((0, k.shape[0]))
@@ -68,14 +66,14 @@ def from_keys(k: Tensor, sizes: Any) -> Tensor:
     return _lazy.torch.stack([(k // s if s != 1 else k) % max(n, 1) for s, n in zip(steps, sizes, strict=True)])
 
 
-def added(target: Tensor, index: Tensor, values: Tensor, dim: int = 0) -> Tensor:
+def added(target: Any, index: Any, values: Any, dim: int = 0) -> Any:
     """`target.index_add`, where bools are `or`ed."""
     if values.dtype is dtypes.bool_:
         return target.int().index_add(dim, index, values.int()).bool()
     return target.index_add(dim, index, values)
 
 
-def merged(k: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def merged(k: Any, values: Any) -> tuple[Any, Any]:
     """Different keys in order, and the sums of the values of each."""
     some, place = _lazy.torch.unique(k, return_inverse=True)
     return some, added(values.new_zeros((some.shape[0], *values.shape[1:])), place, values)
@@ -122,16 +120,16 @@ def coalesced_(x: Any, coalesced: bool) -> Any:
     return x
 
 
-def coo(x: Any) -> tuple[Tensor, Tensor]:
+def coo(x: Any) -> tuple[Any, Any]:
     """(indices, values on the tape) of a tensor of any sparse layout, coalesced."""
     c = to_coo(x)
     c = coalesce(c)
     return parts(c)[0], values_of(c)
 
 
-def loose(x: Any) -> tuple[Tensor, Tensor]:
+def loose(x: Any) -> tuple[Any, Any]:
     """The same, coalesced only where gradients need it: for what adds elements up anyway."""
-    return coo(x) if needs_record(x) or x.layout is not COO else parts(x)  # type: ignore[return-value]
+    return coo(x) if needs_record(x) or x.layout is not COO else parts(x)
 
 
 def to_coo(x: Any) -> Any:
@@ -156,7 +154,7 @@ def to_coo(x: Any) -> Any:
     return r if flat else coalesce(r)
 
 
-def positions(x: Any) -> tuple[Tensor, Any]:
+def positions(x: Any) -> tuple[Any, Any]:
     """(indices (batches + 2, n) of the blocks of a compressed tensor, the size of a block or ())."""
     compressed, plain, values = parts(x)
     batch = tuple(plain.shape[:-1])
@@ -179,10 +177,10 @@ def positions(x: Any) -> tuple[Tensor, Any]:
 
 
 @op("to_dense", "_to_dense")
-def to_dense(x: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+def to_dense(x: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
     """The strided tensor of the same elements: what occurs several times is added up."""
     if not is_sparse(x):
-        return x if dtype is None else x.to(dtype)  # type: ignore[no-any-return]
+        return x if dtype is None else x.to(dtype)
     if dtype is not None:
         raise RuntimeError("dtype argument is not supported by sparse_to_dense")
     indices, values = loose(x)
@@ -198,7 +196,9 @@ def values_at(g: Any, x: Any) -> Any:
     """The values of a gradient, sparse or dense, where `x` has elements."""
     if is_sparse(g) and g.layout is x.layout and parts(g)[0] is not None:
         a, b = parts(g), parts(x)
-        if all(p._tab_storage.node is q._tab_storage.node and p._tab_meta is q._tab_meta for p, q in zip(a[:-1], b[:-1])):
+        if all(
+            p._tab_storage.node is q._tab_storage.node and p._tab_meta is q._tab_meta for p, q in zip(a[:-1], b[:-1])
+        ):
             if x.layout is not COO or x._tab_storage.coalesced:
                 return values_of(g)
     if x.layout is COO:
@@ -215,7 +215,7 @@ def values_at(g: Any, x: Any) -> Any:
     return _picked(g, at).reshape(values.shape)
 
 
-def _picked(g: Any, indices: Tensor) -> Any:
+def _picked(g: Any, indices: Any) -> Any:
     sd = indices.shape[0]
     sizes = g.shape[:sd]
     k = keys(indices, sizes)
@@ -229,7 +229,7 @@ def _picked(g: Any, indices: Tensor) -> Any:
     return looked_up(keys(at, sizes), v, k)
 
 
-def looked_up(have: Tensor, values: Tensor, k: Tensor) -> Any:
+def looked_up(have: Any, values: Any, k: Any) -> Any:
     """The values that stand at keys in order, for other keys; 0 where there is none."""
     if not have.shape[0]:
         return values.new_zeros((k.shape[0], *values.shape[1:]))
@@ -272,7 +272,7 @@ def to_layout(x: Any, to: Any, blocksize: Any = None, dense_dim: Any = None) -> 
     return compressed(x.shape, at, values, to, tuple(blocksize) if blocksize else ())
 
 
-def compressed(shape: Any, at: Tensor, values: Tensor, to: Any, block: tuple[int, ...] = ()) -> Any:
+def compressed(shape: Any, at: Any, values: Any, to: Any, block: tuple[int, ...] = ()) -> Any:
     """A tensor of a compressed layout, of coalesced elements (batches, row, column)."""
     torch = _lazy.torch
     nb = at.shape[0] - 2
@@ -315,7 +315,7 @@ def compressed(shape: Any, at: Tensor, values: Tensor, to: Any, block: tuple[int
     return made("ToSparse", to, (offsets, plain), values, shape)
 
 
-def from_dense(x: Tensor, sparse_dim: int) -> Any:
+def from_dense(x: Any, sparse_dim: int) -> Any:
     """The elements of a strided tensor that are not 0, or the slices that hold one."""
     torch = _lazy.torch
     plain = x.detach()
@@ -333,7 +333,9 @@ def from_dense(x: Tensor, sparse_dim: int) -> Any:
 
 
 @op("to_sparse", "_to_sparse")
-def to_sparse(x: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None) -> Any:
+def to_sparse(
+    x: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
+) -> Any:
     """A copy in a sparse layout: COO with `sparse_dim` sparse dimensions (default: all), or `layout`, with `blocksize`."""
     if isinstance(sparse_dim, Layout):
         sparse_dim, layout = None, sparse_dim
@@ -363,16 +365,12 @@ def to_sparse(x: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: 
 
 
 def _named(name: str, to: Any, blocked: bool) -> None:
-    if blocked:
+    def f(x: Any, blocksize: Any, dense_dim: Any = None) -> Any:
+        return to_layout(x, to, blocksize, dense_dim)
 
-        def f(x: Any, blocksize: Any, dense_dim: Any = None) -> Any:
-            return to_layout(x, to, blocksize, dense_dim)
-    else:
-
-        def f(x: Any, dense_dim: Any = None) -> Any:  # type: ignore[misc]
-            return to_layout(x, to, None, dense_dim)
-
-    op("to_sparse_" + name, "_to_sparse_" + name)(f)
+    op("to_sparse_" + name, "_to_sparse_" + name)(
+        f if blocked else lambda x, dense_dim=None: to_layout(x, to, None, dense_dim)
+    )
 
 
 op("to_sparse_coo")(lambda x: to_sparse(x))
@@ -391,5 +389,3 @@ def sparse_mask(x: Any, mask: Any, accumulate_matches: bool = False) -> Any:
         )
     m = mask.detach()
     return like("SparseMask", m, values_at(x, m))
-
-

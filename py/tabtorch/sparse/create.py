@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from tabtorch.sparse.tensor import BLOCKED, BSC, BSR, BY_ROW, COO, CSC, CSR, WOR
 checking = [False]
 
 
-def _tensor(x: Any, dtype: Any, device: Any) -> Tensor:
+def _tensor(x: Any, dtype: Any, device: Any) -> Any:
     if not isinstance(x, Tensor):
         return _lazy.torch.tensor(x, dtype=dtype, device=device)
     return x if dtype is None and device is None else x.to(device=device, dtype=dtype)
@@ -80,20 +81,43 @@ def sparse_coo_tensor(
             f"indices and values must have same nnz, but got nnz from indices: {nnz}, nnz from values: {values.shape[0]}"
         )
     if tuple(values.shape[1:]) != size[sd:]:
-        raise RuntimeError(
-            f"values has incorrect size, expected {[nnz, *size[sd:]]}, got {list(values.shape)}"
-        )
-    if check and nnz and sd:
-        _negative(indices.amin(1).tolist())
-        for d, top in enumerate(indices.amax(1).tolist()):
-            if top >= size[d]:
-                raise RuntimeError(
-                    f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {top}"
-                )
-        if is_coalesced and not bool((keys(indices, size[:sd]).diff() > 0).all()):
-            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+        raise RuntimeError(f"values has incorrect size, expected {[nnz, *size[sd:]]}, got {list(values.shape)}")
+    if check:
+        check_indices(indices, size, is_coalesced)
     t = made("SparseCooTensorWithDimsAndTensors", COO, (indices,), values, size, bool(is_coalesced))
     return _finished(t, requires_grad)
+
+
+def check_indices(indices: Any, size: Any, is_coalesced: Any) -> None:
+    """RuntimeError, as PyTorch's, for indices out of range, or that are not in order where they should. Waits for the device."""
+    sd, nnz = indices.shape
+    if not nnz or not sd:
+        return
+    _negative(indices.amin(1).tolist())
+    for d, top in enumerate(indices.amax(1).tolist()):
+        if top >= size[d]:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {top}"
+            )
+    if is_coalesced and not bool((keys(indices, size[:sd]).diff() > 0).all()):
+        raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor")
+
+
+#: tensors of a file, which are looked at when it is loaded: until then their numbers are not there
+_loaded: list[Any] = []
+
+
+def validate_loaded() -> None:
+    """RuntimeError for a tensor of a file whose indices are none of its size."""
+    pending = [ref() for ref in _loaded]
+    _loaded.clear()
+    for t in pending:
+        if t is not None and t.layout is COO:
+            check_indices(t._tab_storage.parts[0], t.shape, t._tab_storage.coalesced)
+        elif t is not None:
+            c, p, v = t._tab_storage.parts
+            block = tuple(v.shape[p.ndim : p.ndim + 2]) if t.layout in BLOCKED else (1, 1)
+            _validate(t.layout, c, p, v, t.shape, block)
 
 
 def _negative(low: list[int]) -> None:
@@ -111,11 +135,11 @@ def _empty(size: Any, layout: Any, dtype: Any, device: Any, name: str = "zeros_s
     if layout is COO:
         return made("", COO, (new(len(size), 0),), values, size)
     if layout in BLOCKED:
-        raise RuntimeError(
-            f"{name} expected sparse compressed (non-block) tensor layout but got {WORDS[layout][0]}"
-        )
+        raise RuntimeError(f"{name} expected sparse compressed (non-block) tensor layout but got {WORDS[layout][0]}")
     if len(size) < 2:
-        raise RuntimeError(f"torch.zeros: Only batched sparse compressed (non-block) tensors are supported, but got size {list(size)}")
+        raise RuntimeError(
+            f"torch.zeros: Only batched sparse compressed (non-block) tensors are supported, but got size {list(size)}"
+        )
     lines = size[-2] if layout is CSR else size[-1]
     values = values.reshape(*size[:-2], 0)
     return made("", layout, (new(*size[:-2], lines + 1), new(*size[:-2], 0)), values, size)
@@ -179,7 +203,7 @@ def compressed_tensor(
     return _finished(t, requires_grad)
 
 
-def _validate(layout: Any, c: Tensor, p: Tensor, v: Tensor, size: Any, block: Any) -> None:
+def _validate(layout: Any, c: Any, p: Any, v: Any, size: Any, block: Any) -> None:
     """RuntimeError, as PyTorch's, for parts that are no tensor of that size."""
     by_row = layout in BY_ROW
     one, two = ("crow_indices", "col_indices") if by_row else ("ccol_indices", "row_indices")
@@ -199,12 +223,16 @@ def _validate(layout: Any, c: Tensor, p: Tensor, v: Tensor, size: Any, block: An
     counts = c.diff(dim=-1)
     k = _lazy.torch.arange(lines, device=c.device).repeat(prod(c.shape[:-1]))
 
-    def sorted_() -> Tensor:
+    def sorted_() -> Any:
         line = k.repeat_interleave(counts.reshape(-1).long(), output_size=prod(p.shape))
         whole = (line * max(width, 1) + p.reshape(-1)).reshape(p.shape)
         return (whole.diff(dim=-1) > 0).all()
 
-    what = f"`{two}[..., {one}[..., i - 1]:{one}[..., i]] for all i = 1, ..., {'nrows' if by_row else 'ncols'} are sorted and distinct along the last dimension values`"
+    each = "nrows" if by_row else "ncols"
+    what = (
+        f"`{two}[..., {one}[..., i - 1]:{one}[..., i]] for all i = 1, ..., {each} are sorted and distinct along the last dimension "
+        "values`"
+    )
     for holds, text in (
         (lambda: (c[..., 0] == 0).all(), f"`{one}[..., 0] == 0`"),
         (lambda: (c[..., -1] == nnz).all(), f"`{one}[..., -1] == nnz`"),
@@ -253,7 +281,10 @@ def rebuilt(layout: Any, data: Any) -> Any:
     if layout is COO:
         indices, values, size = data[:3]
         coalesced = data[3] if len(data) > 3 else None
-        return sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
-    if layout in (CSR, CSC, BSR, BSC):
-        return compressed_tensor("", layout, *data[:3], size=data[3], check_invariants=True)
-    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+        t = sparse_coo_tensor(indices, values, size, check_invariants=False, is_coalesced=coalesced)
+    elif layout in (CSR, CSC, BSR, BSC):
+        t = compressed_tensor("", layout, data[0], data[1], data[2], data[3], check_invariants=False)
+    else:
+        raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+    _loaded.append(weakref.ref(t))
+    return t

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tabtorch.autograd.tape import needs_record, record
-from tabtorch.core.tensor import Tensor
 from tabtorch.sparse.tensor import COO, made
 
 
-def gradient(g: Tensor, indices: Tensor, rows: int, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:
+def gradient(g: Any, indices: Any, rows: int, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:
     """The gradient (rows, D) of a table, of that of what was looked up (*indices, D). RuntimeError with `scale_grad_by_freq`."""
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
@@ -21,9 +20,9 @@ def gradient(g: Tensor, indices: Tensor, rows: int, padding_idx: int = -1, scale
     return made("EmbeddingSparse", COO, (at.unsqueeze(0),), g, (rows, wide))
 
 
-def looked_up(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Tensor:
+def looked_up(weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:
     """`weight[indices]`, whose gradient for `weight` is sparse."""
-    r: Tensor = weight.detach().index_select(0, indices.reshape(-1)).reshape(*indices.shape, weight.shape[1])
+    r: Any = weight.detach().index_select(0, indices.reshape(-1)).reshape(*indices.shape, weight.shape[1])
     if needs_record(weight):
         rows = weight.shape[0]
         record(

@@ -15,7 +15,8 @@ def wrapped(gradcheck: Any) -> Any:
         """As `torch.autograd.gradcheck`; with `masked=False`, elements that are not stored are differentiated as well."""
         masked = kwargs.pop("masked", False)
         many = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
-        given, rebuild = [], []
+        given: list[Any] = []
+        rebuild: list[Any] = []
         for x in many:
             if not is_sparse(x) or not x.requires_grad:
                 given.append(x)
@@ -43,5 +44,3 @@ def wrapped(gradcheck: Any) -> Any:
         return gradcheck(dense, tuple(given), **kwargs)
 
     return with_sparse
-
-

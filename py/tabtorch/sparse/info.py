@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tabtorch.core.tensor import Tensor
 from tabtorch.sparse.convert import is_sparse, parts, sparse_dims
-from tabtorch.sparse.tensor import BY_ROW, COO, SparseMeta, WORDS, op, refused, values_of
+from tabtorch.sparse.tensor import BY_ROW, COO, WORDS, SparseMeta, op, refused, values_of
 
 
 def _coo_only(x: Any, name: str, once: bool = False) -> None:
@@ -17,14 +16,14 @@ def _coo_only(x: Any, name: str, once: bool = False) -> None:
 
 
 @op()
-def indices(x: Any) -> Tensor:
+def indices(x: Any) -> Any:
     """The indices (sparse_dim, nnz) of a coalesced tensor."""
     _coo_only(x, "indices", True)
     return parts(x)[0].detach()
 
 
 @op()
-def values(x: Any) -> Tensor:
+def values(x: Any) -> Any:
     """The values: (nnz, dense dimensions), or with batches and blocks as they are. RuntimeError for an uncoalesced tensor."""
     if not is_sparse(x):
         raise RuntimeError(f"values expected sparse tensor layout but got {WORDS[x.layout][0]}")
@@ -57,7 +56,7 @@ def _nnz(x: Any) -> int:
 def _compressed(name: str, part: int, by_row: bool) -> None:
     word = "row" if by_row else "column"
 
-    def f(x: Any) -> Tensor:
+    def f(x: Any) -> Any:
         if x.layout is COO or not is_sparse(x) or (x.layout in BY_ROW) is not by_row:
             raise RuntimeError(f"{name} expected sparse {word} compressed tensor layout but got {WORDS[x.layout][0]}")
         return parts(x)[part].detach()
@@ -140,5 +139,3 @@ def sparse_resize_and_clear_(x: Any, size: Any, sparse_dim: int, dense_dim: int)
 def resize_as_sparse_(x: Any, the_template: Any) -> Any:
     """`sparse_resize_` to the size of another sparse tensor."""
     return _resized(x, the_template.shape, sparse_dims(the_template), dense_dim(the_template), False)
-
-

@@ -6,14 +6,22 @@ sparse ones takes as many elements as there are pairs that meet.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.core.tensor import Tensor
-from tabtorch.sparse.convert import compressed, coo, keys, loose, merged, parts, positions, sparse_dims, to_coo
-from tabtorch.sparse.convert import from_keys
+from tabtorch.sparse.convert import (
+    compressed,
+    coo,
+    from_keys,
+    keys,
+    loose,
+    merged,
+    parts,
+    positions,
+    sparse_dims,
+)
 from tabtorch.sparse.rows import OPS, add, mul
 from tabtorch.sparse.tensor import BLOCKED, COO, CSR, WORDS, is_sparse, like, made, op, refused, values_of
 
@@ -22,7 +30,7 @@ def _transposed(x: Any) -> Any:
     return OPS["transpose"](x, 0, 1) if is_sparse(x) else x.t()
 
 
-def times_dense(s: Any, d: Tensor) -> Tensor:
+def times_dense(s: Any, d: Any) -> Any:
     """The product of a sparse matrix (n, m) and a dense one (m, k)."""
     at, v = loose(s)
     row, col = at[0], at[1]
@@ -30,12 +38,14 @@ def times_dense(s: Any, d: Tensor) -> Tensor:
     return part.new_zeros((s.shape[0], d.shape[1])).index_add(0, row, part)
 
 
-def times_sparse(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+def times_sparse(a: Any, b: Any) -> tuple[Any, Any]:
     """(indices, values) of the product of two sparse matrices."""
     torch = _lazy.torch
     (aa, va), (ab, vb) = coo(a), coo(b)
     m, k = b.shape
-    ends = torch.zeros(m + 1, dtype=aa.dtype, device=aa.device).index_add(0, ab[0] + 1, torch.ones_like(ab[0])).cumsum(0)
+    ends = (
+        torch.zeros(m + 1, dtype=aa.dtype, device=aa.device).index_add(0, ab[0] + 1, torch.ones_like(ab[0])).cumsum(0)
+    )
     first, count = ends.index_select(0, aa[1]), ends.diff().index_select(0, aa[1])
     total = int(count.sum()) if count.numel() else 0
     which = torch.arange(aa.shape[1], device=aa.device).repeat_interleave(count, output_size=total)
@@ -173,10 +183,12 @@ def bmm(a: Any, b: Any) -> Any:
     if not is_sparse(a) or is_sparse(b) or a.layout is not COO:
         raise refused("bmm", a if is_sparse(a) else b)
     if sparse_dims(a) != 3 or b.ndim != 3:
-        raise RuntimeError("bmm_sparse: Tensor 'self' must have 3 sparse dims, 'mat2' must be a 3D tensor")
+        raise RuntimeError("bmm_sparse: Any 'self' must have 3 sparse dims, 'mat2' must be a 3D tensor")
     if a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
-        raise RuntimeError("bmm_sparse: Expected size for first two dimensions of batch2 tensor to be: "
-                           f"[{a.shape[0]}, {a.shape[2]}] but got: [{b.shape[0]}, {b.shape[1]}].")
+        raise RuntimeError(
+            "bmm_sparse: Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{a.shape[0]}, {a.shape[2]}] but got: [{b.shape[0]}, {b.shape[1]}]."
+        )
     at, v = loose(a)
     part = b.reshape(-1, b.shape[2]).index_select(0, at[0] * a.shape[2] + at[2]) * v.unsqueeze(1)
     flat = part.new_zeros((a.shape[0] * a.shape[1], b.shape[2])).index_add(0, at[0] * a.shape[1] + at[1], part)
@@ -239,9 +251,7 @@ def sampled_addmm(s: Any, a: Any, b: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
         )
     for d, n in ((-2, a.shape[-2]), (-1, b.shape[-1])):
         if s.shape[d] != n:
-            raise RuntimeError(
-                f"sampled_addmm: self.shape[{d}] must match mat{1 if d == -2 else 2}.shape[{d}]"
-            )
+            raise RuntimeError(f"sampled_addmm: self.shape[{d}] must match mat{1 if d == -2 else 2}.shape[{d}]")
     at, _ = positions(s)
     batch = s.shape[:-2]
     left, right = a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2])
@@ -251,5 +261,3 @@ def sampled_addmm(s: Any, a: Any, b: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
     own = values_of(s)
     v = v * alpha if alpha != 1 else v
     return like("SparseSampledAddmm", s, v if beta == 0 else v + (own if beta == 1 else own * beta))
-
-

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import wrap_dim
-from tabtorch.sparse.convert import coalesce, coo, from_keys, keys, loose, merged, parts, sparse_dims, to_coo
+from tabtorch.sparse.convert import coalesce, coo, from_keys, keys, loose, merged, parts, to_coo
 from tabtorch.sparse.convert import compressed as to_compressed
 from tabtorch.sparse.tensor import BLOCKED, COO, like, made, op, refused, values_of
 
@@ -54,7 +53,9 @@ def _summed(x: Any, dim: Any, keepdim: bool, dtype: Any, label: str) -> Any:
     if not left and not keepdim:
         return named(v.sum(0), label, x)
     if len(left) == sd:
-        return made(label.removesuffix("Backward0").removesuffix("Backward1"), COO, (at,), v, shape, x._tab_storage.coalesced)
+        return made(
+            label.removesuffix("Backward0").removesuffix("Backward1"), COO, (at,), v, shape, x._tab_storage.coalesced
+        )
     sizes = [x.shape[d] for d in left]
     k, v = merged(keys(at[left], sizes) if left else at.new_zeros(at.shape[1]), v)
     some = from_keys(k, sizes)
@@ -118,7 +119,7 @@ def _softmax(x: Any, dim: int, dtype: Any, log: bool) -> Any:
     dim = wrap_dim(dim, x.ndim)
     at, v = parts(x)[0], values_of(x)
     if not v.dtype.is_floating_point:
-        raise NotImplementedError(f'"softmax" not implemented for \'{_lazy.shapes.type_name(v.dtype)}\'')
+        raise NotImplementedError(f"\"softmax\" not implemented for '{_lazy.shapes.type_name(v.dtype)}'")
     label = "SparseLogSoftmax" if log else "SparseSoftmax"
     sd = at.shape[0]
     if dim >= sd:
@@ -142,4 +143,3 @@ def _softmax(x: Any, dim: int, dtype: Any, log: bool) -> Any:
 
 op("_sparse_softmax")(lambda x, dim, dtype=None: _softmax(x, dim, dtype, False))
 op("_sparse_log_softmax")(lambda x, dim, dtype=None: _softmax(x, dim, dtype, True))
-

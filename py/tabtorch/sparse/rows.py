@@ -11,7 +11,19 @@ from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery import registry
 from tabtorch.ops.machinery.registry import camel
-from tabtorch.sparse.convert import added, coalesce, coo, from_keys, keys, loose, merged, parts, sparse_dims, to_coo, to_dense
+from tabtorch.sparse.convert import (
+    added,
+    coalesce,
+    coo,
+    from_keys,
+    keys,
+    loose,
+    merged,
+    parts,
+    sparse_dims,
+    to_coo,
+    to_dense,
+)
 from tabtorch.sparse.convert import compressed as to_compressed
 from tabtorch.sparse.tensor import (
     BLOCKED,
@@ -68,7 +80,6 @@ for _name in (*_UNARY, *_LINEAR, "nan_to_num", "angle"):
 op("conj", "resolve_conj")(lambda x: OPS["conj_physical"](x) if x.dtype.is_complex else x)
 op("positive", "resolve_neg", "pin_memory")(lambda x, *a: x)
 op("_real")(lambda x: like("Real", x, values_of(x).real) if x.dtype.is_complex else x)
-op("square")(lambda x: power(x, 2))
 
 
 @op("_imag")
@@ -89,6 +100,9 @@ def power(x: Any, exponent: Any) -> Any:
     if not isinstance(exponent, Tensor) and exponent == 0:
         raise RuntimeError("pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense")
     return like("Pow", coalesce(x), values_of(coalesce(x)) ** exponent)
+
+
+op("square")(lambda x: power(x, 2))
 
 
 # ---- sums
@@ -149,13 +163,15 @@ def _times(v: Any, alpha: Any) -> Any:
 def _both(x: Any, y: Any, alpha: Any, to: Any, name: str) -> Any:
     layout = x.layout
     if layout is not COO:
-        a, b = parts(x), parts(y)
+        a = parts(x)
         size = a[-1].shape[a[1].ndim : a[1].ndim + 2] if layout in BLOCKED else ()
         total = _both(to_coo(x), to_coo(y), alpha, to, name)
         at, v = coo(total)
         return to_compressed(x.shape, at, v, layout, tuple(size))
     if sparse_dims(x) != sparse_dims(y):
-        raise RuntimeError("add: expected 'self' and 'other' to have same number of sparse dimensions, dense dimensions")
+        raise RuntimeError(
+            "add: expected 'self' and 'other' to have same number of sparse dimensions, dense dimensions"
+        )
     torch = _lazy.torch
     vx, vy = values_of(x).to(to), _times(values_of(y).to(to), alpha)
     at = torch.cat([parts(x)[0], parts(y)[0]], 1)
@@ -188,9 +204,17 @@ def _in_place(name: str) -> None:
     f = OPS[name]
 
     def g(x: Any, *args: Any, **kw: Any) -> Any:
-        y = args[0] if args else kw.get("other")
-        if name in ("add", "sub") and not is_sparse(x) and is_sparse(y) and not needs_record(x, y) and x.is_contiguous():
-            if x.shape == y.shape and x.dtype is y.dtype and x.dtype is not dtypes.bool_:  # only what changes is written
+        y: Any = args[0] if args else kw.get("other")
+        if (
+            name in ("add", "sub")
+            and not is_sparse(x)
+            and is_sparse(y)
+            and not needs_record(x, y)
+            and x.is_contiguous()
+        ):
+            if (
+                x.shape == y.shape and x.dtype is y.dtype and x.dtype is not dtypes.bool_
+            ):  # only what changes is written
                 at, v = loose(y)
                 alpha = kw.get("alpha", 1)
                 sizes = x.shape[: at.shape[0]]
@@ -225,14 +249,14 @@ def mul(x: Any, y: Any) -> Any:
             return like("Mul", s, values_of(s) * to_dense(z))
         return _common(x, y)
     if x.layout is not y.layout and COO in (x.layout, y.layout):
-        raise RuntimeError("mul: operands of layouts " f"{x.layout!r} and {y.layout!r} are not supported")
+        raise RuntimeError(f"mul: operands of layouts {x.layout!r} and {y.layout!r} are not supported")
     r = _common(to_coo(x), to_coo(y))
     at, v = coo(r)
     size = parts(x)[-1].shape[parts(x)[1].ndim : parts(x)[1].ndim + 2] if x.layout in BLOCKED else ()
     return to_compressed(x.shape, at, v, x.layout, tuple(size))
 
 
-def _by_dense(x: Any, y: Tensor) -> Any:
+def _by_dense(x: Any, y: Any) -> Any:
     torch = _lazy.torch
     shape = torch.broadcast_shapes(x.shape, y.shape)
     if x.layout is not COO:
@@ -306,195 +330,3 @@ op("div")(lambda x, y, **kw: _quotient("div", x, y, kw))
 op("floor_divide")(lambda x, y, **kw: _quotient("floor_divide", x, y, kw))
 for _name in ("add", "sub", "mul", "div", "floor_divide"):
     _in_place(_name)
-
-
-# ---- copies and types
-
-
-@op()
-def clone(x: Any, *, memory_format: Any = None) -> Any:
-    """A copy. RuntimeError for a memory format."""
-    if memory_format not in (None, _lazy.layout.preserve_format):
-        raise RuntimeError("unsupported memory format option Contiguous")
-    s = x._tab_storage
-    return made("Clone", x.layout, [p.clone() for p in s.parts[:-1]], values_of(x).clone(), x.shape, s.coalesced)
-
-
-@op()
-def contiguous(x: Any, memory_format: Any = None) -> Any:
-    """RuntimeError: a sparse tensor has no memory format."""
-    raise RuntimeError("unsupported memory format option Contiguous")
-
-
-def _moved(x: Any, *args: Any, **kw: Any) -> Any:
-    old = parts(x)[-1]
-    v = values_of(x).to(*args, **kw)
-    if v.dtype is old.dtype and v._tab_meta.device is old._tab_meta.device and not kw.get("copy"):
-        return x
-    s = x._tab_storage
-    return made("ToCopy", x.layout, [p.to(v.device) for p in s.parts[:-1]], v, x.shape, s.coalesced)
-
-
-@op()
-def to(x: Any, *args: Any, **kw: Any) -> Any:
-    """The same tensor with another dtype, or on another device."""
-    if args and isinstance(args[0], Tensor):
-        args = (args[0].device, args[0].dtype, *args[1:])
-    layout = kw.pop("layout", None)
-    if layout not in (None, x.layout):
-        raise RuntimeError(
-            f"to(options) doesn't support converting to a different layout, but got self.layout being {WORDS[x.layout][0]} and "
-            f"options.layout set as {WORDS[layout][0]}"
-        )
-    return _moved(x, *args, **kw)
-
-
-for _name, _type in {
-    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64",
-    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
-}.items():  # fmt: skip
-    op(_name)(lambda x, *a, _type=_type, **kw: _moved(x, dtypes.PUBLIC[_type]))
-for _name in ("cpu", "cuda"):
-    op(_name)(lambda x, *a, _name=_name, **kw: _moved(x, *(a or (_name,))))
-
-
-@op("type")
-def type_(x: Any, dtype: Any = None, non_blocking: bool = False, **kw: Any) -> Any:
-    """The name of its type, or itself as another."""
-    if dtype is None:
-        return f"torch.sparse.{dtypes.TYPE_NAMES[x.dtype.name]}Tensor"
-    return _moved(x, dtype)
-
-
-@op()
-def type_as(x: Any, other: Any) -> Any:
-    """In the type of another sparse tensor."""
-    return to(x, other.dtype, layout=other.layout)
-
-
-@op()
-def copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
-    """Writes another sparse tensor of the same layout to this one."""
-    if not (is_sparse(x) and is_sparse(src)):
-        name = lambda t: ("torch.sparse." if is_sparse(t) else "torch.") + dtypes.TYPE_NAMES[t.dtype.name] + "Tensor"  # noqa: E731
-        raise RuntimeError(
-            f"copy_() between dense and sparse Tensors is not implemented! Found self type = {name(x)} and src type = {name(src)}"
-        )
-    if x.layout is not src.layout:
-        raise RuntimeError(
-            f"copy of sparse compressed tensors having different layouts is not supported, self layout is {WORDS[x.layout][0]} and src "
-            f"layout is {WORDS[src.layout][0]}"
-        )
-    if x is src:
-        return x
-    moved = _moved(src, x.device, x.dtype)
-    return renewed(x, like("Copy", moved, values_of(moved)))
-
-
-@op()
-def zero_(x: Any) -> Any:
-    """Removes all elements (of a compressed tensor: makes them 0)."""
-    if x.layout is not COO:
-        return renewed(x, like("Zero", x.detach(), parts(x)[-1].zero_()))
-    sd = sparse_dims(x)
-    at, v = parts(x)
-    return renewed(x, made("Zero", COO, (at.new_zeros((sd, 0)),), v.new_zeros((0, *v.shape[1:])), x.shape, True))
-
-
-def _like(name: str) -> None:
-    def f(x: Any, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False, **kw: Any) -> Any:
-        d, where = dtype or x.dtype, device or x.device
-        to = layout or x.layout
-        if not is_sparse(x) or to is _lazy.layout.strided:
-            return getattr(_lazy.torch, name.removesuffix("_like"))(tuple(x.shape), dtype=d, device=where)
-        if x.layout is COO is to:
-            at, v = parts(x)
-            r = made("", COO, (at.new_zeros((sparse_dims(x), 0)),),
-                     _lazy.torch.empty((0, *v.shape[1:]), dtype=d, device=where), x.shape)
-        elif to in BLOCKED or name == "empty_like":
-            p = parts(x)
-            n = p[1].ndim - 1
-            if name == "zeros_like":
-                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[n + 1 :]), dtype=d, device=where)
-                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
-            else:
-                r = made("", to, p[:2], p[2].to(dtype=d, device=where), x.shape)
-        else:
-            r = _lazy.sparse_create.filled("zeros", x.shape, 0, d, where, to)
-            if to is not COO and name == "zeros_like":
-                p = parts(x)
-                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[p[1].ndim :]), dtype=d, device=where)
-                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
-        return _lazy.sparse_create._finished(r, requires_grad)
-
-    op(name)(f)
-
-
-_like("zeros_like")
-_like("empty_like")
-
-
-def _random_like(name: str, method: str) -> None:
-    def f(x: Any, *, dtype: Any = None, requires_grad: bool = False, **kw: Any) -> Any:
-        if x.layout is COO:
-            raise refused(method, x)
-        v = _function(name)(parts(x)[-1], dtype=dtype)
-        return _lazy.sparse_create._finished(like("", x.detach(), v), requires_grad)
-
-    op(name)(f)
-
-
-_random_like("randn_like", "normal_")
-
-
-@op("fill_")
-def fill_(x: Any, value: Any) -> Any:
-    """Fills the stored elements of a compressed tensor."""
-    if x.layout is COO:
-        raise refused("fill_.Scalar", x)
-    return renewed(x, like("Fill", x.detach(), _lazy.torch.full_like(parts(x)[-1], value)))
-
-
-for _name in ("new_zeros", "new_empty"):
-    op(_name)(
-        lambda x, *size, dtype=None, device=None, layout=None, requires_grad=False, **kw: _lazy.sparse_create.filled(
-            "zeros",
-            size[0] if len(size) == 1 and not isinstance(size[0], int) else size,
-            0,
-            dtype or x.dtype,
-            device or x.device,
-            layout or x.layout,
-            requires_grad,
-        )
-    )
-
-
-@op()
-def is_nonzero(x: Any) -> bool:
-    """Whether the one element is not 0. RuntimeError for more than one."""
-    return bool(item(x))
-
-
-@op()
-def item(x: Any) -> Any:
-    """The one element."""
-    if x.numel() != 1:
-        raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
-    return to_dense(x).item()
-
-
-def _refusing(name: str, kernel: str) -> None:
-    def f(x: Any, *args: Any, **kw: Any) -> Any:
-        raise refused(kernel, x if is_sparse(x) else args[0])
-
-    op(name)(f)
-
-
-for _name in ("new_ones", "new_full", "ones_like", "full_like"):
-    _refusing(_name, "fill_.Scalar")
-for _name in ("rand_like", "randint_like"):
-    _refusing(_name, "uniform_")
-for _name in ("bernoulli", "normal", "nansum", "resize_", "resize_as_", "new"):
-    _refusing(_name, _name)
-for _name, _kernel in (("new_empty_strided", "empty_strided"), ("new_tensor", "new_tensor"), ("roll", "roll"), ("dot", "dot")):
-    _refusing(_name, _kernel)

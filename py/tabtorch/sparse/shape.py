@@ -7,8 +7,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.core.shapes import wrap_dim
 from tabtorch.core.tensor import Tensor
-from tabtorch.sparse.convert import coo, parts, sparse_dims, to_coo, to_dense
-from tabtorch.sparse.convert import compressed as to_compressed
+from tabtorch.sparse.convert import parts, sparse_dims, to_coo
 from tabtorch.sparse.tensor import (
     BLOCKED,
     BSC,
@@ -50,7 +49,9 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
     nb = p[1].ndim - 1
     if (a, b) == (nb, nb + 1):
         v = values_of(x)
-        return made("Transpose", _TURNED[x.layout], p[:2], v.transpose(nb + 1, nb + 2) if x.layout in BLOCKED else v, shape)
+        return made(
+            "Transpose", _TURNED[x.layout], p[:2], v.transpose(nb + 1, nb + 2) if x.layout in BLOCKED else v, shape
+        )
     if b < nb:
         return made("Transpose", x.layout, [q.transpose(a, b) for q in p[:2]], values_of(x).transpose(a, b), shape)
     raise RuntimeError(
@@ -83,8 +84,9 @@ def permute(x: Any, *dims: Any) -> Any:
         raise refused("permute", x)
     sd = sparse_dims(x)
     if any((d < sd) != (k < sd) for k, d in enumerate(order)):
-        raise RuntimeError("transpositions between sparse and dense dimensions are not allowed.Got dims: "
-                           f"{list(order)}")
+        raise RuntimeError(
+            f"transpositions between sparse and dense dimensions are not allowed.Got dims: {list(order)}"
+        )
     at, v = parts(x)[0], values_of(x)
     if sd:
         at = _lazy.torch.stack([at[d] for d in order[:sd]])
@@ -138,7 +140,9 @@ def select(x: Any, dim: int, index: int) -> Any:
         nb = p[1].ndim - 1
         if dim < nb:
             shape = [*x.shape[:dim], *x.shape[dim + 1 :]]
-            return made("Select", x.layout, [q.select(dim, index) for q in p[:2]], values_of(x).select(dim, index), shape)
+            return made(
+                "Select", x.layout, [q.select(dim, index) for q in p[:2]], values_of(x).select(dim, index), shape
+            )
         if nb and dim < nb + 2:
             raise RuntimeError(f"select(): selecting rows or columns is not implemented for batched {x.layout!r}")
         x = to_coo(x)
@@ -193,7 +197,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
         raise refused("index_select", x)
     dim = wrap_dim(dim, x.ndim)
     if index.ndim != 1:
-        raise IndexError(f"index_select() argument index must be 1-D long-tensor.")
+        raise IndexError("index_select() argument index must be 1-D long-tensor.")
     index = index.long()
     n = x.shape[dim]
     for i in index.tolist():
@@ -243,7 +247,11 @@ def getitem(x: Any, index: Any) -> Any:
             if i.indices(n) != (0, n, 1):
                 raise refused("as_strided", x)
             dim += 1
-        elif isinstance(i, bool) or (isinstance(i, Tensor) and (i.ndim or i.dtype.category == 0)) or not hasattr(i, "__index__"):
+        elif (
+            isinstance(i, bool)
+            or (isinstance(i, Tensor) and (i.ndim or i.dtype.category == 0))
+            or not hasattr(i, "__index__")
+        ):
             raise refused("index.Tensor", x)
         else:
             i = int(i)
@@ -319,6 +327,13 @@ def _refusing(*names: str, text: str) -> None:
     op(*names)(f)
 
 
-_refusing("reshape", "flatten", "view_as", "ravel", "reshape_as", "unflatten", text="reshape is not implemented for sparse tensors")
+_refusing(
+    "reshape",
+    "flatten",
+    "view_as",
+    "ravel",
+    "reshape_as",
+    "unflatten",
+    text="reshape is not implemented for sparse tensors",
+)
 _refusing("expand", "repeat", "expand_as", "broadcast_to", "tile", text="expand is unsupported for Sparse tensors")
-

@@ -49,8 +49,8 @@ class SparseMeta(Meta):
     """Shape, dtype and device; what a view has besides is refused, and so is the hash, by which operations are looked up."""
 
     __slots__ = ("layout",)
-    strides = contiguous = offset = property(_refuse)  # type: ignore[assignment]
-    __hash__ = _refuse  # type: ignore[assignment]
+    strides = contiguous = offset = property(_refuse)
+    __hash__ = _refuse
 
     def __init__(self, shape: Any, dtype: Any, device: Any, layout: Any) -> None:
         self.shape, self.dtype, self.device, self.layout = Size(shape), dtype, device, layout
@@ -62,7 +62,9 @@ class SparseMeta(Meta):
         """Refused."""
         raise Refused
 
-    marked = view
+    def marked(self, mark: int) -> Meta:
+        """Refused."""
+        raise Refused
 
     def __repr__(self) -> str:
         return f"SparseMeta({tuple(self.shape)}, {self.dtype.name}, {self.layout!r})"
@@ -73,30 +75,30 @@ class SparseStorage(Storage):
     indices, values). What shares it (`detach`, `data`) shares later writes."""
 
     __slots__ = ("coalesced", "parts")
-    node = property(_refuse)  # type: ignore[assignment]
+    node = property(_refuse)
 
     def __init__(self, parts: tuple[Tensor, ...], coalesced: bool) -> None:
         self.parts, self.coalesced = parts, coalesced
         self.version, self.views = 0, None
 
-    out = nbytes = property(_refuse)  # type: ignore[assignment]
+    out = nbytes = property(_refuse)
 
     def refuse(self) -> None:
         """Refused."""
         raise Refused
 
-    def untracked(self) -> Storage:
+    def untracked(self) -> SparseStorage:
         return SparseStorage(self.parts, self.coalesced)
 
 
 class SparseTensor(Tensor):
     """A tensor of another layout than strided. Made by `torch.sparse_coo_tensor`, `Tensor.to_sparse` and their kin."""
 
-    __torch_function__ = staticmethod(disabled_torch_function)  # type: ignore[assignment]
+    __torch_function__ = staticmethod(disabled_torch_function)
     _tab_storage: SparseStorage
     _tab_meta: SparseMeta
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _lazy.constructors.legacy_constructor(Tensor, *args, **kwargs)
 
     @property
@@ -155,7 +157,7 @@ class SparseTensor(Tensor):
     def untyped_storage(self) -> Any:
         raise NotImplementedError("Cannot access storage of " + self._impl())
 
-    storage = _typed_storage = share_memory_ = untyped_storage  # type: ignore[assignment]
+    storage = _typed_storage = share_memory_ = untyped_storage
 
     def _impl(self) -> str:
         return "SparseTensorImpl" if self.layout is COO else "SparseCsrTensorImpl"
@@ -168,9 +170,7 @@ class SparseTensor(Tensor):
         )
 
     def numpy(self, *, force: bool = False) -> Any:
-        raise TypeError(
-            f"can't convert {WORDS[self.layout][0]} layout tensor to numpy. Use Tensor.to_dense() first."
-        )
+        raise TypeError(f"can't convert {WORDS[self.layout][0]} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.numpy()
@@ -181,7 +181,7 @@ class SparseTensor(Tensor):
     def __dlpack__(self, **kw: Any) -> Any:
         raise BufferError("Can't export tensors with layout other than torch.strided")
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         return _lazy.sparse_printing.shown(self)
 
     def __format__(self, format_spec: str) -> str:
@@ -216,12 +216,12 @@ class SparseTensor(Tensor):
         """Its dimensions reversed."""
         return run("permute", self, tuple(range(self.ndim - 1, -1, -1)))
 
-    @property
+    @property  # type: ignore[misc]
     def real(self) -> Tensor:
         """The real parts."""
         return run("_real", self)
 
-    @property
+    @property  # type: ignore[misc]
     def imag(self) -> Tensor:
         """The imaginary parts."""
         return run("_imag", self)
@@ -352,11 +352,11 @@ def _given(args: Any, kwargs: dict[str, Any]) -> Any:
                 yield b
 
 
-def refused(name: str, x: Any) -> NotImplementedError:
+def refused(name: str, x: Any) -> Exception:
     """What PyTorch says of an operation that has no kernel for a layout."""
     row = registry.ROW_NAMES.get(name)
     if x.layout is not COO and row is not None and row[0].operands == 1:
-        return RuntimeError(f"unsupported tensor layout: {WORDS[x.layout][0]}")  # type: ignore[return-value]
+        return RuntimeError(f"unsupported tensor layout: {WORDS[x.layout][0]}")
     return NotImplementedError(
         f"Could not run 'aten::{name}' with arguments from the '{WORDS[x.layout][1]}' backend. This could be because the "
         "operator doesn't exist for this backend, or was omitted during the selective/custom build process."

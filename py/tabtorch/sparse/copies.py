@@ -1,0 +1,212 @@
+"""Copies of sparse tensors, with other types, on other devices, and new ones like them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tabtorch import _lazy
+from tabtorch.base import dtypes
+from tabtorch.core.tensor import Tensor
+from tabtorch.sparse.convert import parts, sparse_dims, to_dense
+from tabtorch.sparse.tensor import BLOCKED, COO, WORDS, is_sparse, like, made, op, refused, renewed, values_of
+
+
+@op()
+def clone(x: Any, *, memory_format: Any = None) -> Any:
+    """A copy. RuntimeError for a memory format."""
+    if memory_format not in (None, _lazy.layout.preserve_format):
+        raise RuntimeError("unsupported memory format option Contiguous")
+    s = x._tab_storage
+    return made("Clone", x.layout, [p.clone() for p in s.parts[:-1]], values_of(x).clone(), x.shape, s.coalesced)
+
+
+@op()
+def contiguous(x: Any, memory_format: Any = None) -> Any:
+    """RuntimeError: a sparse tensor has no memory format."""
+    raise RuntimeError("unsupported memory format option Contiguous")
+
+
+def _moved(x: Any, *args: Any, **kw: Any) -> Any:
+    old = parts(x)[-1]
+    v = values_of(x).to(*args, **kw)
+    if v.dtype is old.dtype and v._tab_meta.device is old._tab_meta.device and not kw.get("copy"):
+        return x
+    s = x._tab_storage
+    return made("ToCopy", x.layout, [p.to(v.device) for p in s.parts[:-1]], v, x.shape, s.coalesced)
+
+
+@op()
+def to(x: Any, *args: Any, **kw: Any) -> Any:
+    """The same tensor with another dtype, or on another device."""
+    if args and isinstance(args[0], Tensor):
+        args = (args[0].device, args[0].dtype, *args[1:])
+    layout = kw.pop("layout", None)
+    if layout not in (None, x.layout):
+        raise RuntimeError(
+            f"to(options) doesn't support converting to a different layout, but got self.layout being {WORDS[x.layout][0]} and "
+            f"options.layout set as {WORDS[layout][0]}"
+        )
+    return _moved(x, *args, **kw)
+
+
+for _name, _type in {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64",
+    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
+}.items():  # fmt: skip
+    op(_name)(lambda x, *a, _type=_type, **kw: _moved(x, dtypes.PUBLIC[_type]))
+for _name in ("cpu", "cuda"):
+    op(_name)(lambda x, *a, _name=_name, **kw: _moved(x, *(a or (_name,))))
+
+
+@op("type")
+def type_(x: Any, dtype: Any = None, non_blocking: bool = False, **kw: Any) -> Any:
+    """The name of its type, or itself as another."""
+    if dtype is None:
+        return f"torch.sparse.{dtypes.TYPE_NAMES[x.dtype.name]}Tensor"
+    return _moved(x, dtype)
+
+
+@op()
+def type_as(x: Any, other: Any) -> Any:
+    """In the type of another sparse tensor."""
+    return to(x, other.dtype, layout=other.layout)
+
+
+@op()
+def copy_(x: Any, src: Any, non_blocking: bool = False) -> Any:
+    """Writes another sparse tensor of the same layout to this one."""
+    if not (is_sparse(x) and is_sparse(src)):
+        name = lambda t: ("torch.sparse." if is_sparse(t) else "torch.") + dtypes.TYPE_NAMES[t.dtype.name] + "Tensor"  # noqa: E731
+        raise RuntimeError(
+            f"copy_() between dense and sparse Tensors is not implemented! Found self type = {name(x)} and src type = {name(src)}"
+        )
+    if x.layout is not src.layout:
+        raise RuntimeError(
+            f"copy of sparse compressed tensors having different layouts is not supported, self layout is {WORDS[x.layout][0]} and src "
+            f"layout is {WORDS[src.layout][0]}"
+        )
+    if x is src:
+        return x
+    moved = _moved(src, x.device, x.dtype)
+    return renewed(x, like("Copy", moved, values_of(moved)))
+
+
+@op()
+def zero_(x: Any) -> Any:
+    """Removes all elements (of a compressed tensor: makes them 0)."""
+    if x.layout is not COO:
+        return renewed(x, like("Zero", x.detach(), parts(x)[-1].zero_()))
+    sd = sparse_dims(x)
+    at, v = parts(x)
+    return renewed(x, made("Zero", COO, (at.new_zeros((sd, 0)),), v.new_zeros((0, *v.shape[1:])), x.shape, True))
+
+
+def _like(name: str) -> None:
+    def f(
+        x: Any, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False, **kw: Any
+    ) -> Any:
+        d, where = dtype or x.dtype, device or x.device
+        to = layout or x.layout
+        if not is_sparse(x) or to is _lazy.layout.strided:
+            return getattr(_lazy.torch, name.removesuffix("_like"))(tuple(x.shape), dtype=d, device=where)
+        if x.layout is COO is to:
+            at, v = parts(x)
+            r = made(
+                "",
+                COO,
+                (at.new_zeros((sparse_dims(x), 0)),),
+                _lazy.torch.empty((0, *v.shape[1:]), dtype=d, device=where),
+                x.shape,
+            )
+        elif to in BLOCKED or name == "empty_like":
+            p = parts(x)
+            n = p[1].ndim - 1
+            if name == "zeros_like":
+                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[n + 1 :]), dtype=d, device=where)
+                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
+            else:
+                r = made("", to, p[:2], p[2].to(dtype=d, device=where), x.shape)
+        else:
+            r = _lazy.sparse_create.filled("zeros", x.shape, 0, d, where, to)
+            if to is not COO and name == "zeros_like":
+                p = parts(x)
+                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[p[1].ndim :]), dtype=d, device=where)
+                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
+        return _lazy.sparse_create._finished(r, requires_grad)
+
+    op(name)(f)
+
+
+_like("zeros_like")
+_like("empty_like")
+
+
+def _random_like(name: str, method: str) -> None:
+    def f(x: Any, *, dtype: Any = None, requires_grad: bool = False, **kw: Any) -> Any:
+        if x.layout is COO:
+            raise refused(method, x)
+        v = getattr(_lazy.torch, name)(parts(x)[-1], dtype=dtype)
+        return _lazy.sparse_create._finished(like("", x.detach(), v), requires_grad)
+
+    op(name)(f)
+
+
+_random_like("randn_like", "normal_")
+
+
+@op("fill_")
+def fill_(x: Any, value: Any) -> Any:
+    """Fills the stored elements of a compressed tensor."""
+    if x.layout is COO:
+        raise refused("fill_.Scalar", x)
+    return renewed(x, like("Fill", x.detach(), _lazy.torch.full_like(parts(x)[-1], value)))
+
+
+for _name in ("new_zeros", "new_empty"):
+    op(_name)(
+        lambda x, *size, dtype=None, device=None, layout=None, requires_grad=False, **kw: _lazy.sparse_create.filled(
+            "zeros",
+            size[0] if len(size) == 1 and not isinstance(size[0], int) else size,
+            0,
+            dtype or x.dtype,
+            device or x.device,
+            layout or x.layout,
+            requires_grad,
+        )
+    )
+
+
+@op()
+def is_nonzero(x: Any) -> bool:
+    """Whether the one element is not 0. RuntimeError for more than one."""
+    return bool(item(x))
+
+
+@op()
+def item(x: Any) -> Any:
+    """The one element."""
+    if x.numel() != 1:
+        raise RuntimeError(f"a Tensor with {x.numel()} elements cannot be converted to Scalar")
+    return to_dense(x).item()
+
+
+def _refusing(name: str, kernel: str) -> None:
+    def f(x: Any, *args: Any, **kw: Any) -> Any:
+        raise refused(kernel, x if is_sparse(x) else args[0])
+
+    op(name)(f)
+
+
+for _name in ("new_ones", "new_full", "ones_like", "full_like"):
+    _refusing(_name, "fill_.Scalar")
+for _name in ("rand_like", "randint_like"):
+    _refusing(_name, "uniform_")
+for _name in ("bernoulli", "normal", "nansum", "resize_", "resize_as_", "new"):
+    _refusing(_name, _name)
+for _name, _kernel in (
+    ("new_empty_strided", "empty_strided"),
+    ("new_tensor", "new_tensor"),
+    ("roll", "roll"),
+    ("dot", "dot"),
+):
+    _refusing(_name, _kernel)
