@@ -70,4 +70,5 @@ cpu = _Backend("cpu")
 mha.__dict__.update(
     get_fastpath_enabled=lambda: mha.fastpath, set_fastpath_enabled=lambda value: setattr(mha, "fastpath", value)
 )
-cpu.__dict__.update(get_cpu_capability=lambda: "DEFAULT")
+# what libraries ask it for: whether bytes are resized as bytes, with weights of 16 bits, as PyTorch does on every present machine
+cpu.__dict__.update(get_cpu_capability=lambda: "AVX2")
