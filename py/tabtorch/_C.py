@@ -33,6 +33,18 @@ def _get_tracing_state() -> None:
     """None: nothing is traced by `torch.jit.trace`."""
 
 
+def _current_graph_task_id() -> int:
+    """The number of the backward pass that is running, or -1."""
+    return -1 if STATE.task is None else int(STATE.task[0])
+
+
+class Value:
+    """RuntimeError: a value in TorchScript's graphs, which are PyTorch's. It is there for annotations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("torch._C.Value: tabtorch has no TorchScript graphs")
+
+
 def _log_api_usage_once(event: str) -> None:
     """Nothing is logged, as in PyTorch unless a logger was put in."""
 

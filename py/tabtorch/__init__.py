@@ -61,7 +61,7 @@ newaxis = None
 #: modules that `torch.NAME` reaches without an import statement
 _MODULES = (
     "accelerator amp ao backends compiler cpu cuda cli distributed distributions export fft func futures fx hub jit "
-    "library linalg mps multiprocessing nn onnx optim overrides profiler quasirandom random return_types serialization "
+    "library linalg mps multiprocessing nested nn onnx optim overrides profiler quasirandom random return_types serialization "
     "signal sparse special testing types utils version webgpu xpu"
 ).split()
 

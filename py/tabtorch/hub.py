@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
 import sys
@@ -157,3 +158,9 @@ async def clear_cache(url: str | None = None) -> None:
 
         _lazy.pyodide.load_runtime()
         await run_js("(url) => tabtorchRuntime.forget(url ?? undefined)")(url)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # other packages take it from here; ImportError where it is not installed
+        return importlib.import_module("tqdm").tqdm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,20 @@ _RENAMED = {
     "torch._tensor_str": "tabtorch.core.printing",
     "torch._tensor": "tabtorch.core.tensor",
     "torch._dynamo.eval_frame": "tabtorch.compiler",
+    "torch.distributed._composable": "tabtorch.distributed.fsdp",
+    "torch.distributed._composable.fsdp": "tabtorch.distributed.fsdp",
+    "torch.distributed._tensor": "tabtorch.distributed.tensor",
+    "torch.distributed._tensor.experimental": "tabtorch.distributed.absent",
+    "torch.distributed.algorithms": "tabtorch.distributed.absent",
+    "torch.distributed.algorithms._checkpoint": "tabtorch.distributed.absent",
+    "torch.distributed.algorithms._checkpoint.checkpoint_wrapper": "tabtorch.distributed.checkpoint_wrapper",
+    "torch.distributed.autograd": "tabtorch.distributed.absent",
+    "torch.distributed.checkpoint": "tabtorch.distributed.absent",
+    "torch.distributed.checkpoint.state_dict": "tabtorch.distributed.state_dict",
+    "torch.distributed.distributed_c10d": "tabtorch.distributed.absent",
+    "torch.distributed.elastic": "tabtorch.distributed.absent",
+    "torch.distributed.elastic.multiprocessing": "tabtorch.distributed.absent",
+    "torch.distributed.elastic.multiprocessing.errors": "tabtorch.distributed.absent",
     "torch.quantization": "tabtorch.ao.quantization",
     "torch.nn.parallel.data_parallel": "tabtorch.nn.parallel",
     "torch.nn.parallel.distributed": "tabtorch.nn.parallel",
@@ -110,12 +124,18 @@ class _Safetensors(importlib.abc.MetaPathFinder):
 
 
 class _Torchao(importlib.abc.MetaPathFinder):
-    """`torchao.quantization` is tabtorch's names for packed weights, where no torchao is installed."""
+    """`torchao.quantization` is tabtorch's names for packed weights, where no torchao is installed.
+
+    Who only asks whether there is a torchao (`importlib.util.find_spec`, as transformers and peft do) is told that there is none:
+    such a one would go on to ask for its version, and for the rest of it.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in ("torchao", "torchao.quantization", "torchao.quantization.quant_api"):
+            return None
+        if sys._getframe(2).f_globals.get("__name__") == "importlib.util":
             return None
         return importlib.machinery.ModuleSpec(fullname, _Alias("tabtorch.packed.torchao"), is_package=True)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tabtorch.core.tensor import Tensor
 
-__all__ = ["FakeTensor", "is_fake"]
+__all__ = ["FakeTensor", "is_fake", "unset_fake_temporarily"]
 
 
 class FakeTensor(Tensor):
@@ -19,3 +21,9 @@ class FakeTensor(Tensor):
 def is_fake(x: object) -> bool:
     """Whether `x` is a FakeTensor: False for whatever there is."""
     return isinstance(x, FakeTensor)
+
+
+@contextmanager
+def unset_fake_temporarily() -> Iterator[None]:
+    """A context outside of any tracing with such tensors, as everything is here."""
+    yield

@@ -5,7 +5,7 @@ An edge always leads to an older function, so that order is topological, and it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -112,6 +112,17 @@ class _Targets:
         return True
 
 
+#: of a backward pass, by its number: what is called when it is done
+callbacks: dict[int, list[Callable[[], Any]]] = {}
+
+
+def queue_callback(callback: Callable[[], Any]) -> None:
+    """`callback()` is called when the backward pass that is running is done. RuntimeError if none is."""
+    if STATE.task is None:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    callbacks.setdefault(STATE.task[0], []).append(callback)
+
+
 def run(
     roots: Sequence[Any],
     root_grads: Sequence[Tensor],
@@ -214,12 +225,16 @@ def run(
         taken = targets.grads if targets is not None else []
         if STATE.zeros:
             _fill(zero_curvature.reached(STATE.zeros), leaf_count, targets)
+        while callbacks and (waiting := callbacks.pop(STATE.task[0], None)):
+            for f in waiting:
+                f()
         return taken
     except Exception:
         if check is not None:
             check(fn, None)
         raise
     finally:
+        callbacks.pop(STATE.task[0], None)
         STATE.task = outer
         STATE.zeros = outer_zeros
         STATE.enable(before)

@@ -9,6 +9,15 @@ from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 
 
+class _ExecutionEngine:
+    """What of PyTorch's engine other packages ask."""
+
+    @staticmethod
+    def queue_callback(callback: Any) -> None:
+        """Calls it when the backward pass that is running is done. RuntimeError if none is."""
+        _lazy.engine.queue_callback(callback)
+
+
 class _VariableMeta(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, Tensor)
@@ -18,6 +27,7 @@ class Variable(metaclass=_VariableMeta):
     """`Variable(t)` is an alias of the tensor `t`, outside of the graph. TypeError for what is no tensor."""
 
     __module__ = "torch.autograd.variable"
+    _execution_engine = _ExecutionEngine()
 
     def __new__(cls, data: Any = None, requires_grad: bool | None = None, volatile: bool | None = None) -> Any:
         if data is None:

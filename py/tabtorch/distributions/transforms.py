@@ -96,13 +96,18 @@ def _clipped(p: Any) -> Any:
     return torch.clamp(p, min=finfo.tiny, max=1.0 - finfo.eps)
 
 
+def _clipped_sigmoid(x: Any) -> Any:
+    """The sigmoid, never 0 or 1 itself."""
+    return _clipped(torch.sigmoid(x))
+
+
 class SigmoidTransform(_Rising):
     """y = 1 / (1 + exp(-x))."""
 
     codomain = constraints.unit_interval
 
     def _call(self, x: Any) -> Any:
-        return _clipped(torch.sigmoid(x))
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Any) -> Any:
         y = _clipped(y)

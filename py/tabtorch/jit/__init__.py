@@ -311,3 +311,10 @@ _fork, _wait, _set_fusion_strategy = fork, wait, set_fusion_strategy
 _script_if_tracing, _isinstance = script_if_tracing, _jit_internal._isinstance
 _drop, _overload, _overload_method = _jit_internal._drop, _jit_internal._overload, _jit_internal._overload_method
 _IgnoreContextManager = _jit_internal._IgnoreContextManager
+
+
+def _get_trace_graph(*args: Any, **kwargs: Any) -> Any:
+    """RuntimeError: there are no TorchScript graphs."""
+    raise RuntimeError(
+        "torch.jit._get_trace_graph: tabtorch has no TorchScript graphs; torch.fx.symbolic_trace traces modules"
+    )

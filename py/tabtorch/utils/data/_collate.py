@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 
 import tabtorch as torch
 
-_TEXT_ARRAY = re.compile(r"[SaUO]")  # dtypes that cannot become tensors
+np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes that cannot become tensors
 
 
 def _bad(kind):
@@ -47,7 +47,7 @@ def default_convert(data):
     if isinstance(data, torch.Tensor):
         return data
     if kind.__module__ == "numpy" and kind.__name__ not in ("str_", "string_"):
-        if kind.__name__ == "ndarray" and _TEXT_ARRAY.search(data.dtype.str) is not None:
+        if kind.__name__ == "ndarray" and np_str_obj_array_pattern.search(data.dtype.str) is not None:
             return data
         return torch.as_tensor(data)
     if isinstance(data, Mapping):
@@ -99,7 +99,7 @@ def collate(batch, *, collate_fn_map=None):
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(elem, numpy.ndarray):
-            if _TEXT_ARRAY.search(elem.dtype.str) is not None:
+            if np_str_obj_array_pattern.search(elem.dtype.str) is not None:
                 raise _bad(elem.dtype)
             if all(b.shape == elem.shape and b.dtype == elem.dtype for b in batch):
                 return torch.from_numpy(numpy.stack(batch))  # one upload

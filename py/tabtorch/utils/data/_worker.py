@@ -87,8 +87,35 @@ def seed_all(base_seed, k):
     torch.manual_seed(base_seed + k)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        entropy = [k, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, k))
+
+
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words that seed NumPy in a worker: those of `numpy.random.SeedSequence` (O'Neill's seed_seq_fe), which other packages
+    seed their own streams with, too."""
+    word = 0xFFFFFFFF
+
+    def hashed(value: int, multiplier: int, step: int) -> tuple[int, int]:
+        value ^= multiplier
+        multiplier = multiplier * step & word
+        value = value * multiplier & word
+        return value ^ value >> 16, multiplier
+
+    pool, a = [], 0x43B0D7E5
+    for entropy in (worker_id, base_seed & word, base_seed >> 32, 0):
+        value, a = hashed(entropy, a, 0x931E8875)
+        pool.append(value)
+    for source in range(4):
+        for to in range(4):
+            if source != to:
+                value, a = hashed(pool[source], a, 0x931E8875)
+                mixed = (0xCA01F9DD * pool[to] - 0x4973F715 * value) & word
+                pool[to] = mixed ^ mixed >> 16
+    found, b = [], 0x8B51F9DD
+    for value in pool:
+        value, b = hashed(value, b, 0x58F38DED)
+        found.append(value)
+    return found
 
 
 def _leave(other=None):

@@ -7,6 +7,8 @@ Random numbers are drawn exactly when PyTorch draws them, so a seeded run sees t
 import itertools
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import tabtorch as torch
 from tabtorch.utils.data import _utils as _utils
@@ -18,6 +20,7 @@ from tabtorch.utils.data.dataset import IterableDataset, Subset, TensorDataset
 from tabtorch.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _draw_seed
 from tabtorch.utils.data.sampler import Sampler as Sampler
 
+_collate_fn_t = Callable[[list[Any]], Any]
 _warned_of_workers = False
 
 
