@@ -5,6 +5,7 @@ They are made from text, so that each library has functions whose `torch` is its
 
 from __future__ import annotations
 
+import functools
 import linecache
 import sys
 import types
@@ -402,6 +403,7 @@ def _ramp(t: Any, *shape: int) -> Any:
     return (t.arange(n, dtype=t.float32) % 7 - 2).reshape(shape) / 4
 
 
+@functools.cache  # pickles find one module of each
 def make(torch: Any) -> dict[str, Any]:
     """What SOURCE defines, where torch is this library."""
     name = f"zoo_of_{torch.__name__}"

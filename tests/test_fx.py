@@ -18,6 +18,7 @@ import fx_zoo
 import tabtorch
 import tabtorch.fx
 from sidebyside import outcome, same
+from tabtorch.interception import torch_function
 from tabtorch.interception.torch_function import STATE
 
 ZOO = {lib: fx_zoo.make(lib) for lib in (torch, tabtorch)}
@@ -106,8 +107,10 @@ def test_copies_and_pickles_have_the_same_code(name: str) -> None:
     assert want == got
 
 
-def test_nothing_is_intercepted_when_no_trace_runs() -> None:
+def test_nothing_is_intercepted_when_no_trace_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()  # errors of other tests hold frames, and those Proxies
+    monkeypatch.setattr(type(STATE), "classes", False)  # another test may have made one that overrides
+    torch_function.switch()
     before = tabtorch.relu.__code__
     gm = traced(tabtorch, "MLP")
     assert not STATE.entered and tabtorch.relu.__code__ is before

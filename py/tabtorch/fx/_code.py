@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import re
 import types
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tabtorch.base.device import device
-from tabtorch.base.dtypes import dtype
 from tabtorch.core.tensor import Tensor
 from tabtorch.fx import _names
 from tabtorch.fx.node import Node, _get_qualified_name, _type_repr
@@ -55,13 +55,6 @@ _CODES = {
 def _paint(color: str, text: str) -> str:
     """`text` as a terminal shows it in a color."""
     return "".join(f"\033[{c}m" for c in _CODES[color].split(";")) + text + "\033[0m"
-
-
-def abbreviation(t: dtype) -> str:
-    """A type of elements as graphs write it: "f32"."""
-    name = str(t).partition(".")[2]
-    short = {"bool": "b8", "bfloat16": "bf16", "complex32": "c32", "complex64": "c64", "complex128": "c128"}.get(name)
-    return short or re.sub(r"^(float|uint|int)", lambda m: m[1][0], name)
 
 
 class _CustomBuiltin(NamedTuple):
@@ -238,14 +231,14 @@ class _Writer:
         if isinstance(value, Tensor):
             stride = str(list(value.stride())) if o["include_stride"] else ""
             where = str(value.device) if o["include_device"] else ""
-            core = self.paint("red", abbreviation(value.dtype)) + self.paint("blue", str(list(value.shape)))
+            core = self.paint("red", _names.abbreviation(value.dtype)) + self.paint("blue", str(list(value.shape)))
             core += (self.paint("dim_blue", stride) if stride else "") + (
                 self.paint("dim_green", where) if where else ""
             )
             return f': "{core}"' if type(value) is Tensor else f': "{type(value).__name__}({core})"'
         if isinstance(value, tuple) and type(value).__name__ == "TensorMetadata":
             meta: Any = value
-            return f': "{abbreviation(meta.dtype)}{list(meta.shape)}"'
+            return f': "{_names.abbreviation(meta.dtype)}{list(meta.shape)}"'
         if type(value) in (int, float, bool) and "val" in node.meta:
             return ""
         return ""
@@ -344,9 +337,7 @@ class CodeGen:
         body = w.body or ["pass\n"]
         wraps = ""
         if w.wrapped:
-            from tabtorch.fx._symbolic_trace import wrap
-
-            name = w.add_global("wrap", wrap)
+            name = w.add_global("wrap", importlib.import_module("tabtorch.fx._symbolic_trace").wrap)
             wraps = "\n".join([f'{name}("{n}")' for n in w.wrapped])
         if self._body_transformer:
             body = self._body_transformer(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tabtorch
-from tabtorch.fx.node import Node
+from tabtorch.fx.node import Node, _legal_ops
 
 if TYPE_CHECKING:
     from tabtorch.fx.graph import Graph
@@ -13,12 +13,10 @@ if TYPE_CHECKING:
 
 def lint(graph: Graph) -> None:
     """RuntimeError for a node that uses what is not before it, or of another graph, or a name twice, or an attribute that is not there."""
-    from tabtorch.fx.graph import _legal_ops
-
     names: set[str] = set()
     seen: set[Node] = set()
     for node in graph.nodes:
-        if node.op not in _legal_ops:
+        if node.op not in _legal_ops or node.op == "root":
             raise RuntimeError(f"Node {node} had unknown opcode {node.op}!")
         if node.graph is not graph:
             raise RuntimeError(f"Node '{node}' does not belong to this Graph!")

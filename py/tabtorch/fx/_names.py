@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from typing import Any
 
 import tabtorch
 from tabtorch import _C
+from tabtorch.base.dtypes import dtype
 from tabtorch.core.tensor import Tensor
 from tabtorch.interception.code_swapping import _records
 from tabtorch.ops.machinery import registry
@@ -48,6 +50,9 @@ def _search(f: Any) -> str:
                 return f"torch._C._{space}.{space}_{short}"
         if getattr(Tensor, name, None) is f:
             return "torch.Tensor." + name
+    writing = f"{f.__name__}_"
+    if registry.METHODS.get(writing) is f:
+        return "torch.Tensor." + writing
     for table in (registry.SHOWN, registry.FUNCTIONS):
         for name, g in table.items():
             if g is f:
@@ -131,6 +136,19 @@ def module_of(obj: Any) -> str:
     return "torch" + module[8:] if module == "tabtorch" or module.startswith("tabtorch.") else module
 
 
+def abbreviation(t: dtype) -> str:
+    """A type of elements as graphs write it: "f32"."""
+    name = str(t).partition(".")[2]
+    short = {"bool": "b8", "bfloat16": "bf16", "complex32": "c32", "complex64": "c64", "complex128": "c128"}.get(name)
+    return short or re.sub(r"^(float|uint|int)", lambda m: m[1][0], name)
+
+
+def signature(f: Any) -> inspect.Signature:
+    """That of a function, whose code is another while calls are met."""
+    f = inspect.unwrap(f)
+    return inspect.signature(_records[id(f)].plain if id(f) in _records else f)
+
+
 def handed(f: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call of ours as PyTorch's function hands them over. name: what `public` gives.
 
@@ -139,18 +157,15 @@ def handed(f: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     space, _, short = name.rpartition(".")
     if space not in ("torch.nn.functional", "torch.functional", "torch.nn.init") or short in _AS_GIVEN:
         return args, kwargs
-    plain = f
-    if not hasattr(f, "__wrapped__") and id(f) in _records:  # its code is another while a trace is made
-        plain = _records[id(f)].plain
-    signature = inspect.signature(plain)
+    sig = signature(f)
     try:
-        bound = signature.bind(*args, **kwargs)
+        bound = sig.bind(*args, **kwargs)
     except TypeError:
         return args, kwargs
     bound.apply_defaults()
     given: list[Any] = []
     named: dict[str, Any] = {}
-    for p in signature.parameters.values():
+    for p in sig.parameters.values():
         value = bound.arguments[p.name]  # those of `**kwargs` are a dict
         if p.kind is p.VAR_POSITIONAL:
             given += value

@@ -153,7 +153,7 @@ class Tracer(TracerBase):
                     return self.create_node("get_attr", name, (), {})
             if isinstance(a, Parameter):
                 raise NameError("parameter is not a member of this module")
-        if isinstance(a, tuple) and hasattr(a, "_fields"):
+        if isinstance(a, tuple) and hasattr(a, "_fields") and type(a).__module__ != "torch.return_types":
             args = tuple([self.create_arg(x) for x in a])
             return self.create_node("call_function", type(a), args, {})
         if isinstance(a, _constant_attribute_types):
@@ -277,6 +277,7 @@ class Tracer(TracerBase):
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
             return out
 
+        flatten_fn.__annotations__ = {}  # what the root says that it gives is not what this does
         return flatten_fn, flat
 
     def trace(self, root: Any, concrete_args: Any = None) -> Graph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import copy
+import importlib
 import inspect
 import keyword
 import logging
@@ -32,9 +33,12 @@ from tabtorch.fx._code import (
     magic_methods,
     reflectable_magic_methods,
 )
+from tabtorch.fx._lint import lint
 from tabtorch.fx._names import is_ours as _is_from_torch
+from tabtorch.fx._names import public
 from tabtorch.fx.immutable_collections import immutable_dict
 from tabtorch.fx.node import Argument, Node, Target, _get_qualified_name, _type_repr, map_arg
+from tabtorch.ops.aten import Packet
 from tabtorch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -307,7 +311,7 @@ class Graph:
 
     def _target_to_str(self, target: Any) -> str:
         if callable(target):
-            ours = None if hasattr(target, "overload") else _names_public(target)
+            ours = None if isinstance(target, Packet) else public(target)
             op = ours.rpartition(".")[2] if ours else target.__name__
         else:
             op = target[2:-2] if _is_magic(target) else target
@@ -422,11 +426,10 @@ class Graph:
                 self.erase_node(node)
                 changed = True
         if self.owning_module is not None:
-            from tabtorch.fx.graph_module import GraphModule
-
+            module_class: Any = importlib.import_module("tabtorch.fx.graph_module").GraphModule
             used = {n.target for n in self.find_nodes(op="get_attr", sort=False)}
             for name, child in self.owning_module.named_children():
-                if name in used and isinstance(child, GraphModule):
+                if name in used and isinstance(child, module_class):
                     changed |= child.graph.eliminate_dead_code()
                     child.recompile()
         return changed
@@ -503,12 +506,4 @@ class Graph:
 
     def lint(self) -> None:
         """RuntimeError where the graph is not well formed: see `_lint`."""
-        from tabtorch.fx._lint import lint
-
         lint(self)
-
-
-def _names_public(target: Any) -> str | None:
-    from tabtorch.fx._names import public
-
-    return public(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import itertools
 import linecache
 import os
@@ -120,11 +121,8 @@ class _CodeOnlyModule(Module):
 
 
 def _deserialize_graph_module(forward: Any, body: dict[str, Any], graph_module_cls: Any = None) -> Module:
-    from tabtorch.fx._lazy_graph_module import _make_graph_module
-    from tabtorch.fx._symbolic_trace import Tracer
-
     _CodeOnlyModule.forward = forward
-    tracer_cls: Any = body.get("_tracer_cls") or Tracer
+    tracer_cls: Any = body.get("_tracer_cls") or importlib.import_module("tabtorch.fx._symbolic_trace").Tracer
 
     class KeepModules(tracer_cls):
         """Enters no module: the code has calls of those that were none of the first trace's."""
@@ -135,9 +133,7 @@ def _deserialize_graph_module(forward: Any, body: dict[str, Any], graph_module_c
     com = _CodeOnlyModule(body)
     graph = KeepModules().trace(com, **body.get("_tracer_extras", {}))
     graph._tracer_cls = tracer_cls
-    gm = _make_graph_module(
-        com, graph, class_name=body.get("_graphmodule_cls_name", "GraphModule"), graph_module_cls=graph_module_cls
-    )
+    gm: Any = (graph_module_cls or GraphModule)(com, graph, class_name=body.get("_graphmodule_cls_name", "GraphModule"))
     for k, v in body.items():
         if not hasattr(gm, k):
             setattr(gm, k, v)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import inspect
 import logging
 import operator
@@ -43,6 +44,11 @@ _EFFECTS = {
         "normal poisson"
     ).split()
 }
+#: operators that draw numbers
+_RANDOM = set(
+    "bernoulli multinomial normal poisson rand rand_like randint randint_like randn randn_like randperm dropout native_dropout uniform "
+    "exponential geometric cauchy log_normal random rrelu_with_noise".split()
+)
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +78,7 @@ def _get_qualified_name(func: Any) -> str:
     if getattr(builtins, plain, None) is func:
         return plain
     if isinstance(func, Packet):
-        return f"torch.ops.aten.{func.name}"
+        return f"torch.ops.{func}"
     ours = _names.public(func)
     if ours is not None:
         return ours
@@ -358,15 +364,15 @@ class Node:
         normalize_to_only_use_kwargs: bool = False,
     ) -> Any:
         """The arguments as the signature of what is called has them; None where it is not known."""
-        from tabtorch.fx import operator_schemas
-
+        # it loads the schemas of all operators
+        schemas: Any = importlib.import_module("tabtorch.fx.operator_schemas")
         only = normalize_to_only_use_kwargs
         if self.op == "call_function":
-            return operator_schemas.normalize_function(
+            return schemas.normalize_function(
                 self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs=only
             )
         if self.op == "call_module":
-            return operator_schemas.normalize_module(
+            return schemas.normalize_module(
                 root, self.target, self.args, self.kwargs, normalize_to_only_use_kwargs=only
             )
         return None
@@ -410,10 +416,8 @@ class Node:
             return f"return {self.args[0]}"
         value = self.meta.get("val", self.meta.get("tensor_meta", self.meta.get("example_value")))
         if include_tensor_metadata and isinstance(value, Tensor):
-            from tabtorch.fx._code import abbreviation
-
             shape, strides = [", ".join(map(str, x)) for x in (value.shape, value.stride())]
-            about = f'Tensor "{abbreviation(value.dtype)}[{shape}][{strides}]{value.device}"'
+            about = f'Tensor "{_names.abbreviation(value.dtype)}[{shape}][{strides}]{value.device}"'
             head = f"%{self.name} : {about}[num_users={len(self.users)}] = {self.op}"
         target = self._pretty_print_target(self.target)
         return f"{head}[target={target}](args = {_format_arg(self.args)}, kwargs = {_format_arg(self.kwargs)})"
@@ -444,7 +448,7 @@ def _impure(target: Any, impure_random: bool) -> bool:
     if target in _side_effectful_functions:
         return True
     if isinstance(target, Packet):
-        name = target.name.partition(".")[0]
+        name = target._name
         return name.endswith("_") and not name.endswith("__") or (impure_random and _draws(name))
     ours = _names.public(target)
     if ours is None:
@@ -453,14 +457,4 @@ def _impure(target: Any, impure_random: bool) -> bool:
 
 
 def _draws(name: str) -> bool:
-    from tabtorch.ops.aten import draws
-
-    return hasattr(draws, name) or name in (
-        "bernoulli",
-        "dropout",
-        "multinomial",
-        "native_dropout",
-        "normal",
-        "rand",
-        "randn",
-    )
+    return name in _RANDOM

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tabtorch
 from tabtorch.core.tensor import Tensor
+from tabtorch.export import schemas
 from tabtorch.fx import _names
 from tabtorch.ops.aten import Packet
 
@@ -48,11 +49,9 @@ def _annotation(p: Any) -> Any:
 
 
 def _signature(schema: Any) -> inspect.Signature:
-    from tabtorch.export.schemas import REQUIRED
-
     made: list[inspect.Parameter] = []
     for p in schema.parameters:
-        default = inspect.Parameter.empty if p.default is REQUIRED else p.default
+        default = inspect.Parameter.empty if p.default is schemas.REQUIRED else p.default
         kind: Any = inspect.Parameter.KEYWORD_ONLY if p.keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
         name = "input" if p.name == "self" else p.name
         if name == "from":  # no name that Python could call it by
@@ -64,10 +63,8 @@ def _signature(schema: Any) -> inspect.Signature:
 
 def _schemas(op: Any) -> tuple[Any, ...] | None:
     """Those of a function of ours that PyTorch has compiled; None for others, and where none is known."""
-    from tabtorch.export import schemas
-
     if isinstance(op, Packet):
-        name, _, overload = op.name.partition(".")
+        name, overload = op._name, getattr(op, "_overloadname", "")
         found = schemas.schemas(name)
         if overload:
             found = tuple([s for s in found if s.overload == overload.removesuffix("default")])
@@ -89,11 +86,7 @@ def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = Fa
 
 def check_for_mutable_operation(target: Callable[..., Any], args: Any, kwargs: Any) -> None:
     """RuntimeError for a call that writes to what it is given."""
-    name = (
-        target.name.partition(".")[0]
-        if isinstance(target, Packet)
-        else (_names.public(target) or "").rpartition(".")[2]
-    )
+    name = target._name if isinstance(target, Packet) else (_names.public(target) or "").rpartition(".")[2]
     ours = isinstance(target, Packet) or _names.public(target) is not None
     if ours and (kwargs.get("out") is not None or (name.endswith("_") and not name.endswith("__"))):
         raise RuntimeError(
@@ -173,7 +166,7 @@ def normalize_function(
         space = (_names.public(target) or "").rpartition(".")[0]
         if isinstance(target, Packet) or space == "torch" or space.startswith("torch._C."):
             return None
-        return _normalized(inspect.signature(inspect.unwrap(target)), args, kwargs, only)
+        return _normalized(_names.signature(target), args, kwargs, only)
     fitting = []
     for s in signatures:
         try:
@@ -215,7 +208,7 @@ def normalize_module(
         raise RuntimeError(f"Tried to normalize node with target {target} but root did not have that target!") from e
     if getattr(tabtorch.nn, type(submod).__name__, None) is not type(submod):
         return None
-    sig = inspect.signature(inspect.unwrap(submod.forward))
+    sig = _names.signature(submod.forward)
     return _normalized(sig, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dis
 import enum
+import importlib
 import logging
 import operator
 import sys
@@ -140,9 +141,7 @@ class TracerBase:
     ) -> Node:
         """A node, of arguments that are ready. Subclasses override it to look on, or to make others."""
         if kind == "call_function" and self.check_mutable_operations:
-            from tabtorch.fx.operator_schemas import check_for_mutable_operation
-
-            check_for_mutable_operation(target, args, kwargs)
+            importlib.import_module("tabtorch.fx.operator_schemas").check_for_mutable_operation(target, args, kwargs)
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
         self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if fx_traceback.has_preserved_node_meta():
@@ -199,6 +198,8 @@ class TracerBase:
             made = [self.create_arg(x) for x in a]
             if isinstance(a, list):
                 return made
+            if type(a).__module__ == "torch.return_types":
+                return tuple(made)
             return type(a)(*made) if hasattr(a, "_fields") else type(a)(made)
         if isinstance(a, dict):
             return self._create_dict(a)

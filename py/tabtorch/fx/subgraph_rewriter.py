@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -103,13 +104,12 @@ def _replace_pattern(
     replacement_callback: Any = None,
     node_name_match: str = "",
 ) -> list[ReplacedPatterns]:
-    from tabtorch.fx.passes.utils.matcher_utils import SubgraphMatcher
-
+    matching: Any = importlib.import_module("tabtorch.fx.passes.utils.matcher_utils")
     graph = gm.graph
     # modules that were traced own the graphs, and are needed while these are looked at
     traced = pattern if isinstance(pattern, (Graph, GraphModule)) else symbolic_trace(pattern)
     pattern_graph = _graph_of(traced)
-    matcher = SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
+    matcher = matching.SubgraphMatcher(pattern_graph, ignore_literals=ignore_literals)
     matches = [
         m
         for m in matcher.match(graph, node_name_match=node_name_match)

@@ -36,15 +36,11 @@ def _index(self: Any, indices: Any) -> Any:
     return self[tuple(slice(None) if i is None else i for i in indices)]
 
 
-def _sparse(*args: Any, **kw: Any) -> Any:
-    raise NotImplementedError("tabtorch has no sparse tensors")
-
-
 #: what has this name in aten only, and is here without the table too
 _ONLY = {
     "_pin_memory": lambda self, device=None: self.pin_memory(),
-    "_sparse_addmm": _sparse,
-    "_sparse_mm_reduce_impl": _sparse,
+    "_sparse_addmm": lambda *args, **kw: _lazy.sparse.addmm(*args, **kw),
+    "_sparse_mm_reduce_impl": lambda a, b, reduce: _lazy.sparse.mm(a, b, reduce),
     "_to_copy": _copied,
     "alias": _alias,
     "index": _index,
@@ -104,25 +100,62 @@ def names() -> list[str]:
     return sorted("aten::" + name for name in known if not name.startswith("__"))
 
 
+#: what calls of operators go through while a TorchDispatchMode is entered: `(operator, args, kwargs)` -> the result
+DISPATCH: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+
 class Packet:
     """One operation. Calling it, or any of its overloads (`.default`, `.Tensor`, …), is calling the function."""
 
+    namespace = "aten"
+
     def __init__(self, name: str, function: Any) -> None:
-        self.name = name
+        self._name = name
         self.function = function
-        self.__name__ = name.rpartition(".")[2]
+        self.__name__ = name
+        self.__module__ = "torch._ops.aten"
+        self._qualified_op_name = "aten::" + name
 
     def __call__(self, *args: Any, **kw: Any) -> Any:
-        return self.function(*args, **kw)
+        return DISPATCH[0](self, args, kw) if DISPATCH else self.function(*args, **kw)
 
-    def __getattr__(self, overload: str) -> Packet:
-        if overload.startswith("__") or "." in self.name:
-            raise AttributeError(f"The underlying op of 'aten.{self.name}' has no overload name '{overload}'")
-        return Packet(f"{self.name}.{overload}", lookup(self.name, overload))
+    def __getattr__(self, overload: str) -> Overload:
+        if overload.startswith("_"):
+            raise AttributeError(f"The underlying op of 'aten.{self._name}' has no overload name '{overload}'")
+        made = self.__dict__[overload] = Overload(self, overload, lookup(self._name, overload))
+        return made
+
+    def __str__(self) -> str:
+        return f"aten.{self._name}"
 
     def __repr__(self) -> str:
-        kind = "OpOverload" if "." in self.name else "OpOverloadPacket"
-        return f"<{kind}(op='aten.{self.name}')>"
+        return f"<OpOverloadPacket(op='aten.{self._name}')>"
+
+
+class Overload(Packet):
+    """One overload of an operation: the same object whenever it is asked for."""
+
+    def __init__(self, packet: Packet, overload: str, function: Any) -> None:
+        super().__init__(packet._name, function)
+        self.overloadpacket = packet
+        self._overloadname = overload
+        self.__name__ = f"{packet._name}.{overload}"
+
+    def name(self) -> str:
+        """As PyTorch's libraries have it: "aten::add.Tensor", or "aten::relu"."""
+        return self._qualified_op_name + ("" if self._overloadname == "default" else "." + self._overloadname)
+
+    def __getattr__(self, overload: str) -> Overload:
+        raise AttributeError(f"'OpOverload' object has no attribute '{overload}'")
+
+    def __str__(self) -> str:
+        return f"aten.{self.__name__}"
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='aten.{self._name}', overload='{self._overloadname}')>"
+
+    def __reduce__(self) -> Any:
+        return getattr, (self.overloadpacket, self._overloadname)
 
 
 def __getattr__(name: str) -> Packet:

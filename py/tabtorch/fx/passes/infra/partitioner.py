@@ -8,7 +8,7 @@ from typing import Any
 from tabtorch.fx.graph_module import GraphModule
 from tabtorch.fx.node import Node, _get_qualified_name
 from tabtorch.fx.passes.operator_support import OperatorSupportBase
-from tabtorch.fx.passes.utils.fuser_utils import fuse_by_partitions
+from tabtorch.fx.passes.utils.fuser_utils import fuse_by_partitions, validate_partition
 
 __all__ = ["CapabilityBasedPartitioner", "Partition"]
 
@@ -109,6 +109,4 @@ class CapabilityBasedPartitioner:
 
 def _closed(inside: set[Node]) -> bool:
     """Whether nothing outside uses what is inside and is used by it."""
-    from tabtorch.fx.passes.utils.fuser_utils import validate_partition
-
     return validate_partition(inside)

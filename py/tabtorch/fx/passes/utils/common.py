@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from tabtorch.fx.graph import Graph
@@ -43,6 +44,5 @@ def lift_subgraph_as_module(
 
 def compare_graphs(left: Graph, right: Graph) -> bool:
     """Whether `right` does what `left` does, in the same calls."""
-    from tabtorch.fx.passes.utils.matcher_utils import SubgraphMatcher
-
-    return bool(SubgraphMatcher(left, match_output=True, match_placeholder=True).match(right))
+    matching = importlib.import_module("tabtorch.fx.passes.utils.matcher_utils")
+    return bool(matching.SubgraphMatcher(left, match_output=True, match_placeholder=True).match(right))

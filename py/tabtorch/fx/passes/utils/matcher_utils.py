@@ -11,6 +11,7 @@ from tabtorch.core.tensor import Tensor
 from tabtorch.fx.graph import Graph
 from tabtorch.fx.graph_module import _get_attr
 from tabtorch.fx.node import Node
+from tabtorch.fx.operator_schemas import normalize_function
 from tabtorch.fx.passes.utils.fuser_utils import validate_partition
 from tabtorch.ops.aten import Packet
 
@@ -130,8 +131,6 @@ class SubgraphMatcher:
         if len(pn.args) == len(gn.args) and list(pn.kwargs) == list(gn.kwargs):
             a, b = [*pn.args, *pn.kwargs.values()], [*gn.args, *gn.kwargs.values()]
         elif isinstance(pn.target, Packet):
-            from tabtorch.fx.operator_schemas import normalize_function
-
             both = [normalize_function(n.target, n.args, n.kwargs, normalize_to_only_use_kwargs=True) for n in (pn, gn)]
             if both[0] is None or both[1] is None or both[0].kwargs.keys() != both[1].kwargs.keys():
                 return False
