@@ -405,8 +405,6 @@ def test_types_that_are_not_here_are_named() -> None:
         with pytest.raises(TypeError, match=f"{dtype} is not supported by tabtorch.*layer.weight"):
             tabtorch.load(saved(torch, x))
     assert tabtorch.load(saved(torch, {"n": torch.ones(1)}))["n"].item() == 1
-    with pytest.raises(NotImplementedError, match="sparse"):
-        tabtorch.load(saved(torch, torch.eye(2).to_sparse()))
 
 
 # ---- hostile files

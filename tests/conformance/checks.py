@@ -187,7 +187,10 @@ def _quiet() -> Iterator[None]:
 
 def _judged(sample: SampleInput, ask: Callable[[], str]) -> Verdict:
     """Runs one question; it returns a reason to skip, or nothing, or raises."""
-    label = sample.summary() if isinstance(sample, SampleInput) else str(sample)
+    try:
+        label = sample.summary() if isinstance(sample, SampleInput) else str(sample)
+    except RuntimeError:  # PyTorch has no summary of some sparse tensors
+        label = f"{getattr(sample.input, 'layout', '')} {tuple(sample.input.shape)} {sample.args} {sample.kwargs}"[:200]
     try:
         with _quiet():
             why = ask()
@@ -201,6 +204,8 @@ def _judged(sample: SampleInput, ask: Callable[[], str]) -> Verdict:
 
 
 def _shares(t: Any, inputs: list[Any]) -> bool:
+    if str(t.layout) != "torch.strided":
+        return False
     if isinstance(t, torch.Tensor):
         here = t.untyped_storage()
         return bool(here.nbytes()) and any(here.data_ptr() == x.untyped_storage().data_ptr() for x in inputs)
@@ -209,7 +214,11 @@ def _shares(t: Any, inputs: list[Any]) -> bool:
 
 def _same_aliasing(want: Any, got: Any, inputs: list[Any], mine: list[Any]) -> None:
     """A view where PyTorch gives one, with its strides; a copy where PyTorch copies."""
+    inputs = [t for t in inputs if t.layout is torch.strided]
+    mine = [t for t in mine if t.layout is tabtorch.strided]
     for w, g in zip(tensors(want), tensors(got), strict=True):
+        if w.layout is not torch.strided:
+            continue
         if not w.untyped_storage().nbytes():
             continue
         shared = _shares(w, inputs)
@@ -598,6 +607,15 @@ def _alike(want: str, got: str) -> bool:
     return len(a & b) >= 0.6 * len(a)
 
 
+def _sparse(name: str) -> Any:
+    def check(*args: Any) -> Any:
+        from . import sparse
+
+        return getattr(sparse, name)(*args)
+
+    return check
+
+
 CHECKS: dict[str, Callable[[OpInfo, str, str, int, dict[str, int]], Iterator[Verdict]]] = {
     "forward": forward,
     "variants": variants,
@@ -606,6 +624,8 @@ CHECKS: dict[str, Callable[[OpInfo, str, str, int, dict[str, int]], Iterator[Ver
     "gradient": gradient,
     "gradgrad": gradgrad,
     "errors": errors,
+    "sparse": _sparse("forward"),
+    "sparse gradient": _sparse("gradient"),
 }
 
 
@@ -623,6 +643,9 @@ def asked(op: OpInfo, device: str) -> list[tuple[str, str]]:
             pairs.append(("gradient", d))
             if op.supports_gradgrad:
                 pairs.append(("gradgrad", d))
+    if any(getattr(op, "supports_sparse" + x) for x in ("", "_csr", "_csc", "_bsr", "_bsc")):
+        pairs.append(("sparse", first))
+        pairs += [("sparse gradient", d) for c, d in pairs if c == "gradient"]
     return pairs + [("forward", d) for d in mine if d != first]
 
 

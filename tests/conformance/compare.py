@@ -145,7 +145,11 @@ def same(
             raise Mismatch(f"{at}: shape {tuple(g.shape)}, not {tuple(w.shape)}", "shape")
         if str(w.dtype) != str(g.dtype):
             raise Mismatch(f"{at}: dtype {g.dtype}, not {w.dtype}", "dtype")
-        if strides:
+        if str(w.layout) != str(g.layout):
+            raise Mismatch(f"{at}: layout {g.layout}, not {w.layout}", "structure")
+        if w.layout is not torch.strided:
+            w, g = w.to_dense(), g.to_dense()
+        elif strides:
             _same_strides(w, g, at)
         if not values or w.numel() == 0:
             continue

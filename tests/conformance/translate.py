@@ -30,7 +30,7 @@ _HOMES = (
 
 
 class Unsupported(Exception):
-    """A value that tabtorch has no place for: a sparse tensor, a dtype it does not have."""
+    """A value that tabtorch has no place for: a nested tensor, a dtype it does not have."""
 
 
 def _follow(root: Any, path: str) -> Any:
@@ -128,6 +128,38 @@ def _numpy(t: torch.Tensor) -> np.ndarray[Any, Any]:
     return (t.reshape(-1) if t.dim() > 64 else t).numpy()
 
 
+#: layouts of sparse tensors
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def parts(t: Any) -> tuple[Any, ...]:
+    """The tensors that a sparse one consists of, of either library."""
+    kind = str(t.layout).rpartition("_")[2]
+    t = t.detach()
+    if kind == "coo":
+        return t._indices(), t._values()
+    if kind in ("csr", "bsr"):
+        return t.crow_indices(), t.col_indices(), t.values()
+    return t.ccol_indices(), t.row_indices(), t.values()
+
+
+def _of_parts(m: Any, like: Any, made: Any) -> Any:
+    """A sparse tensor of library `m`, of a sparse one's layout and size, of these parts."""
+    kind = str(like.layout).rpartition("_")[2]
+    t = getattr(m, f"sparse_{kind}_tensor")(*made, tuple(like.shape))
+    return t._coalesced_(like.is_coalesced()) if kind == "coo" else t
+
+
+def filled(t: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """A tensor with the indices of another."""
+    return _of_parts(torch, t, (*parts(t)[:-1], values))
+
+
+def _sparse(t: torch.Tensor, device: str) -> Any:
+    new = _of_parts(tabtorch, t, [tensor(p.contiguous(), device) for p in parts(t)])
+    return new.requires_grad_() if t.requires_grad else new
+
+
 def tensor(t: torch.Tensor, device: str, wholes: dict[Any, Any] | None = None) -> Any:
     """The same tensor in tabtorch: values, shape, strides, offset, requires_grad; leaf as it is.
 
@@ -138,6 +170,8 @@ def tensor(t: torch.Tensor, device: str, wholes: dict[Any, Any] | None = None) -
         name = "conj" if t.is_conj() else "_neg_view"
         stored = tensor(getattr(t.detach(), name)(), device, wholes)
         return getattr(stored, name)().detach().requires_grad_(t.requires_grad)
+    if t.layout in SPARSE:
+        return _sparse(t, device)
     if t.layout is not torch.strided or t.is_quantized or t.device.type != "cpu":
         raise Unsupported(f"{t.layout} on {t.device}")
     kind = dtype(t.dtype)
@@ -205,6 +239,8 @@ class Translator:
 def back(t: Any) -> torch.Tensor:
     """A tensor of tabtorch as one of PyTorch, with its values read."""
     kind = getattr(torch, str(t.dtype).removeprefix("torch."))
+    if t.layout is not tabtorch.strided:
+        return _of_parts(torch, t, [back(p) for p in parts(t)])
     t = t.detach().resolve_conj().resolve_neg()
     return torch.from_numpy(np.array((t.float() if kind is torch.bfloat16 else t).numpy())).to(kind)
 

@@ -14,6 +14,7 @@ from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has, cpu, default_device, implicit_cpu, resolve
 from tabtorch.base.dtypes import dtype as Dtype
+from tabtorch.base.errors import Refused
 from tabtorch.core.from_host import as_tensor, asarray, from_numpy, frombuffer, tensor
 from tabtorch.core.layout import check_layout, format_strides, preserve_format, strided
 from tabtorch.core.shapes import as_float, dense_strides, integer, ints, type_name
@@ -285,7 +286,11 @@ def _like(
     m = input._tab_meta
     if layout is not None and layout is not strided:
         check_layout(layout)
-        return _lazy.sparse_create.filled(name, m.shape, value, dtype or m.dtype, device or input.device, layout, requires_grad)
+        if input.layout is not strided:
+            raise Refused
+        return _lazy.sparse_create.filled(
+            name, m.shape, value, dtype or m.dtype, device or input.device, layout, requires_grad
+        )
     d: Any = m.dtype if dtype is None else dtypes.given_dtype(name, dtype)
     where_ = m.device if device is None and d is m.dtype else placed(d, m.device if device is None else device)
     shape = m.shape

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
+from tabtorch.autograd import engine
 from tabtorch.sparse import convert, create, products
 from tabtorch.sparse import copies as copies  # these register operations
 from tabtorch.sparse import info as info
 from tabtorch.sparse import reduce as reduce
 from tabtorch.sparse import rows as rows
 from tabtorch.sparse import shape as shape
-from tabtorch.sparse.tensor import COO, CSR, OPS, is_sparse, made, methods, renewed
+from tabtorch.sparse.gradcheck import wrapped
+from tabtorch.sparse.tensor import COO, CSR, OPS, SparseTensor, is_sparse, made, methods, refused, renewed
 
 methods(OPS)
 _operators = {
@@ -31,9 +33,6 @@ def _operator(name: str, swapped: bool) -> Any:
 
 
 def _install() -> None:
-    from tabtorch.autograd import engine
-    from tabtorch.sparse.tensor import SparseTensor
-
     for method, name in _operators.items():
         swapped = method == "__radd__"
         setattr(SparseTensor, method, _operator(name, swapped))
@@ -91,8 +90,6 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
 
 def spsolve(input: Any, other: Any, *, left: bool = True) -> Any:
     """NotImplementedError, as of a PyTorch without cuDSS."""
-    from tabtorch.sparse.tensor import refused
-
     raise refused("_spsolve", input)
 
 
@@ -176,8 +173,6 @@ class check_sparse_tensor_invariants:
 
 def as_sparse_gradcheck(gradcheck: Any) -> Any:
     """`gradcheck` for functions of sparse tensors: they are taken apart into values, which are what is differentiated."""
-    from tabtorch.sparse.gradcheck import wrapped
-
     return wrapped(gradcheck)
 
 

@@ -146,7 +146,7 @@ def to_coo(x: Any) -> Any:
         within = _lazy.torch.arange(r * c, device=x.device)
         at = at.unsqueeze(-1).expand(*at.shape, r * c)
         rows, cols = at[-2] * r + within // c, at[-1] * c + within % c
-        at = _lazy.torch.cat([at[:-2], rows[None], cols[None]]).reshape(-1, n * r * c)
+        at = _lazy.torch.cat([at[:-2], rows[None], cols[None]]).reshape(at.shape[0], n * r * c)
         values = values.flatten(0, 2)
     # by columns, or in blocks, elements are not in the order of rows
     flat = x.layout is CSR
@@ -211,7 +211,7 @@ def values_at(g: Any, x: Any) -> Any:
         within = torch.arange(r * c, device=x.device)
         wide = at.unsqueeze(-1).expand(*at.shape, r * c)
         rows, cols = wide[-2] * r + within // c, wide[-1] * c + within % c
-        at = torch.cat([wide[:-2], rows[None], cols[None]]).reshape(at.shape[0], -1)
+        at = torch.cat([wide[:-2], rows[None], cols[None]]).reshape(at.shape[0], at.shape[1] * r * c)
     return _picked(g, at).reshape(values.shape)
 
 

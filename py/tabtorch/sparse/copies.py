@@ -8,7 +8,7 @@ from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.sparse.convert import parts, sparse_dims, to_dense
-from tabtorch.sparse.tensor import BLOCKED, COO, WORDS, is_sparse, like, made, op, refused, renewed, values_of
+from tabtorch.sparse.tensor import BLOCKED, BY_ROW, COO, WORDS, is_sparse, like, made, op, refused, renewed, values_of
 
 
 @op()
@@ -101,6 +101,29 @@ def zero_(x: Any) -> Any:
     return renewed(x, made("Zero", COO, (at.new_zeros((sd, 0)),), v.new_zeros((0, *v.shape[1:])), x.shape, True))
 
 
+def _emptied(x: Any, to: Any, d: Any, where: Any) -> Any:
+    """A tensor without elements, of the size of `x`, in another layout or its own."""
+    torch = _lazy.torch
+    if COO in (x.layout, to):
+        if x.layout is to:
+            at, v = parts(x)
+            none = torch.empty((0, *v.shape[1:]), dtype=d, device=where)
+            return made("", COO, (at.new_zeros((sparse_dims(x), 0)),), none, x.shape)
+        return _lazy.sparse_create.filled("zeros", x.shape, 0, d, where, to)
+    if to in BLOCKED and x.layout not in BLOCKED:
+        return _lazy.sparse_create.filled("zeros", x.shape, 0, d, where, to)
+    c, p, v = parts(x)
+    n = p.ndim - 1
+    block, dense = (tuple(v.shape[n + 1 : n + 3]), v.shape[n + 3 :]) if x.layout in BLOCKED else ((), v.shape[n + 1 :])
+    if to not in BLOCKED:
+        block = ()
+    lines = x.shape[n if to in BY_ROW else n + 1] // (block[0 if to in BY_ROW else 1] if block else 1)
+    batch = p.shape[:-1]
+    zero = torch.zeros((*batch, lines + 1), dtype=c.dtype, device=where)
+    none = torch.zeros((*batch, 0, *block, *dense), dtype=d, device=where)
+    return made("", to, (zero, zero[..., :0]), none, x.shape)
+
+
 def _like(name: str) -> None:
     def f(
         x: Any, *, dtype: Any = None, device: Any = None, layout: Any = None, requires_grad: bool = False, **kw: Any
@@ -109,29 +132,11 @@ def _like(name: str) -> None:
         to = layout or x.layout
         if not is_sparse(x) or to is _lazy.layout.strided:
             return getattr(_lazy.torch, name.removesuffix("_like"))(tuple(x.shape), dtype=d, device=where)
-        if x.layout is COO is to:
-            at, v = parts(x)
-            r = made(
-                "",
-                COO,
-                (at.new_zeros((sparse_dims(x), 0)),),
-                _lazy.torch.empty((0, *v.shape[1:]), dtype=d, device=where),
-                x.shape,
-            )
-        elif to in BLOCKED or name == "empty_like":
+        if name == "empty_like" and x.layout is to is not COO:  # with the indices, as PyTorch
             p = parts(x)
-            n = p[1].ndim - 1
-            if name == "zeros_like":
-                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[n + 1 :]), dtype=d, device=where)
-                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
-            else:
-                r = made("", to, p[:2], p[2].to(dtype=d, device=where), x.shape)
+            r = made("", to, p[:-1], p[-1].to(dtype=d, device=where), x.shape)
         else:
-            r = _lazy.sparse_create.filled("zeros", x.shape, 0, d, where, to)
-            if to is not COO and name == "zeros_like":
-                p = parts(x)
-                v = _lazy.torch.zeros((*p[1].shape[:-1], 0, *p[2].shape[p[1].ndim :]), dtype=d, device=where)
-                r = made("", to, (p[0] * 0, p[1][..., :0]), v, x.shape)
+            r = _emptied(x, to, d, where)
         return _lazy.sparse_create._finished(r, requires_grad)
 
     op(name)(f)

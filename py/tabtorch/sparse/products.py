@@ -6,6 +6,7 @@ sparse ones takes as many elements as there are pairs that meet.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tabtorch import _lazy
@@ -21,6 +22,7 @@ from tabtorch.sparse.convert import (
     parts,
     positions,
     sparse_dims,
+    values_at,
 )
 from tabtorch.sparse.rows import OPS, add, mul
 from tabtorch.sparse.tensor import BLOCKED, COO, CSR, WORDS, is_sparse, like, made, op, refused, values_of
@@ -254,10 +256,18 @@ def sampled_addmm(s: Any, a: Any, b: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
             raise RuntimeError(f"sampled_addmm: self.shape[{d}] must match mat{1 if d == -2 else 2}.shape[{d}]")
     at, _ = positions(s)
     batch = s.shape[:-2]
-    left, right = a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2])
+    n = prod(batch)
+    left, right = a.reshape(n * a.shape[-2], a.shape[-1]), b.mT.reshape(n * b.shape[-1], b.shape[-2])
     which = keys(at[:-2], batch) if batch else 0
     picked = left.index_select(0, which * s.shape[-2] + at[-2]) * right.index_select(0, which * s.shape[-1] + at[-1])
     v = picked.sum(-1).reshape(parts(s)[-1].shape)
-    own = values_of(s)
     v = v * alpha if alpha != 1 else v
-    return like("SparseSampledAddmm", s, v if beta == 0 else v + (own if beta == 1 else own * beta))
+    own = s.detach()
+    r = like("", own, v.detach() if beta == 0 else v.detach() + parts(s)[-1] * beta)
+    record(
+        "SparseSampledAddmmBackward0",
+        (s, v),
+        r,
+        (lambda g: g * (beta.conjugate() if isinstance(beta, complex) else beta), lambda g: values_at(g, own)),
+    )
+    return r

@@ -8,7 +8,7 @@ from tabtorch import _lazy
 from tabtorch.autograd.tape import named, record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import wrap_dim
-from tabtorch.sparse.convert import coalesce, coo, from_keys, keys, loose, merged, parts, to_coo
+from tabtorch.sparse.convert import coalesce, coo, from_keys, keys, loose, merged, parts, to_coo, to_layout
 from tabtorch.sparse.convert import compressed as to_compressed
 from tabtorch.sparse.tensor import BLOCKED, COO, like, made, op, refused, values_of
 
@@ -50,8 +50,8 @@ def _summed(x: Any, dim: Any, keepdim: bool, dtype: Any, label: str) -> Any:
         v = v.sum(dense, keepdim=keepdim)
     left = [d for d in range(sd) if d not in dims]
     shape = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
-    if not left and not keepdim:
-        return named(v.sum(0), label, x)
+    if not left:  # no sparse dimension is left
+        return named(v.sum(0).reshape(shape), label, x)
     if len(left) == sd:
         return made(
             label.removesuffix("Backward0").removesuffix("Backward1"), COO, (at,), v, shape, x._tab_storage.coalesced
@@ -71,6 +71,8 @@ def _compressed(x: Any, dims: list[int], keepdim: bool, dtype: Any) -> Any:
     if x.layout in BLOCKED or x.layout.name != "sparse_csr":
         raise refused("sum", x)
     r = _summed(to_coo(x), dims, True, dtype, "SumBackward1")
+    if r.layout is not COO:
+        return to_layout(r, x.layout)
     at, v = coo(r)
     return to_compressed(r.shape, at, v, x.layout)
 

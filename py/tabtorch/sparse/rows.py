@@ -23,6 +23,7 @@ from tabtorch.sparse.convert import (
     sparse_dims,
     to_coo,
     to_dense,
+    values_at,
 )
 from tabtorch.sparse.convert import compressed as to_compressed
 from tabtorch.sparse.tensor import (
@@ -262,8 +263,6 @@ def _by_dense(x: Any, y: Any) -> Any:
     if x.layout is not COO:
         if tuple(shape) != tuple(x.shape):
             raise RuntimeError(f"mul: a tensor of size {list(x.shape)} cannot be broadcast to {list(shape)}")
-        from tabtorch.sparse.convert import values_at
-
         return like("Mul", x, values_of(x) * values_at(y.expand(shape), x.detach()))
     x = broadcast(x, shape)
     at, v = (parts(x)[0], values_of(x)) if x._tab_storage.coalesced else coo(x)

@@ -13,6 +13,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.core import views
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery import registry

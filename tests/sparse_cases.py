@@ -1,0 +1,61 @@
+"""Expressions of sparse tensors that PyTorch and tabtorch are asked side by side (test_sparse.py).
+
+s: COO (2, 3); u: COO with a duplicate; h: hybrid; c: CSR; d, e: dense (2, 3) and (3, 2); i, v: indices and values of s.
+"""
+
+#: what must print alike, or fail with the same first words
+SAME = r"""
+s | u | h | c | c.to_sparse_csc() | torch.ones(4, 4).to_sparse_bsr((2, 2)) | torch.ones(4, 4).to_sparse_bsc((2, 2))
+s.layout, s.is_sparse, s.is_sparse_csr, s._nnz(), s.sparse_dim(), s.dense_dim(), s.is_coalesced(), s.shape, s.stride()
+c.layout, c.is_sparse, c.is_sparse_csr, c._nnz(), c.sparse_dim(), c.dense_dim(), c.crow_indices(), c.col_indices(), c.values()
+h.sparse_dim(), h.dense_dim(), h._nnz(), h._indices(), h._values(), isinstance(h, torch.Tensor) | u.indices() | u.values()
+u.coalesce() | u.coalesce().indices() | s.crow_indices() | c.indices() | c.coalesce() | d.indices() | d.values() | d.coalesce()
+d.sparse_dim() | d.dense_dim() | d.to_dense() | d._nnz() | d.crow_indices() | torch.sparse_coo_tensor(i, v)
+torch.sparse_coo_tensor((2, 3)) | torch.sparse_coo_tensor(i[0], v) | torch.sparse_coo_tensor(i, v[:2], (2, 3))
+torch.sparse_coo_tensor(i, v, (2, 3, 4)) | torch.sparse_coo_tensor(i - 1, v)
+torch.sparse_coo_tensor(i, v, (1, 3), check_invariants=True) | torch.sparse_csr_tensor(c.crow_indices(), c.col_indices(), v)
+torch.sparse_csr_tensor(T([0, 1, 4]), T([2, 0, 2]), v, (2, 3), check_invariants=True)
+torch.sparse_csr_tensor(T([0, 1, 3]), T([2, 2, 0]), v, (2, 3), check_invariants=True)
+torch.sparse_compressed_tensor(T([0, 1, 3]), T([2, 0, 2]), v) | d.to_sparse() | d.to_sparse(1) | d.to_sparse(3) | d.to_sparse(0)
+d.to_sparse_csr() | d.to_sparse_csc() | d.to_sparse(layout=torch.sparse_csr) | torch.ones(2, 2, 2).to_sparse_csr()
+torch.ones(2, 2, 2).to_sparse_csr(dense_dim=1) | torch.ones(4, 4).to_sparse_bsr((3, 2)) | s.to_sparse_csr() | c.to_sparse()
+c.to_dense() | s.to_dense() | h.to_dense() | d.sparse_mask(s) | s.sparse_mask(s) | d.sparse_mask(c) | s + s | s - s | s * s | s * 2
+2 * s | s / 2 | s // 2 | s ** 2 | s ** 0 | -s | abs(s) | d + s | d - s | s * d | d * s | s + d | s + 1 | s / d | s / s
+torch.add(s, s, alpha=3) | torch.add(d, s, alpha=2) | c + c | c * c | c * 2 | c + d | c * d
+s + torch.ones(2, 2).to_sparse() | torch.sin(s) | u.sin() | u.neg() | s.relu() | s.sqrt() | s.sign() | s.isnan() | s.square()
+s.round() | c.sin() | c.neg() | s.exp() | s.cos() | c.exp() | s @ e | e @ s | s @ s.t() | s @ v | torch.mm(s, e) | torch.sparse.mm(s, e)
+torch.sparse.mm(c, e) | c @ e | e @ c | torch.mv(s, v) | s @ d | torch.addmm(torch.ones(2, 2), s, e, beta=.5, alpha=2)
+torch.sparse.addmm(torch.ones(2, 2), s, e) | torch.bmm(s.unsqueeze(0), e[None]) | torch.matmul(d, s.t())
+torch.nn.functional.linear(d, s) | torch.hspmm(s.coalesce(), e) | torch.sparse.sampled_addmm(torch.eye(2).to_sparse_csr(), d, e)
+torch.sparse.mm(c, e, reduce="amax") | torch.sparse.mm(c, e, "mean") | s.t() | s.T | s.transpose(0, 1) | s.permute(1, 0) | c.t()
+h.transpose(0, 2) | s.unsqueeze(0) | s.unsqueeze(-1) | s.squeeze() | s.view(6) | s.reshape(6) | s[0] | s[0, 2] | s[:, 0] | s[5]
+s[None] | s[0:1] | c[0] | s.select(0, 1) | s.index_select(1, T([2, 0, 2])) | s.narrow_copy(1, 0, 2) | s.narrow(0, 0, 1)
+torch.cat([s, s]) | torch.cat([s, s], 1) | torch.stack([s, s]) | torch.cat([s, d]) | s.unbind() | list(s) | len(s) | s.expand(2, 2, 3)
+s.sum() | s.sum(0) | s.sum(1, keepdim=True) | h.sum(2) | h.sum((0, 1)) | torch.sparse.sum(s, 0) | torch.sparse.sum(h, [0, 1]) | c.sum()
+c.sum(0) | c.sum(0, keepdim=True) | s.norm() | s.norm(1) | s.mean() | s.max() | s.any() | torch.sparse.softmax(s, 1)
+torch.sparse.log_softmax(s, 0) | torch.sparse.softmax(h, 2) | s.softmax(1) | s.clone() | s.detach() | s.to(torch.int32) | s.half()
+s.bool() | s.type() | s.clone().zero_() | s.clone().mul_(2) | s.clone().add_(s) | s.clone().fill_(1) | s.clone().copy_(s + s)
+d.clone().add_(s) | d.clone().mul_(s) | s.clone().copy_(d) | torch.zeros_like(s) | torch.empty_like(s) | torch.ones_like(s)
+torch.zeros_like(c) | torch.zeros(2, 3, layout=torch.sparse_coo) | torch.zeros(2, 3, layout=torch.sparse_csr)
+torch.ones(2, 3, layout=torch.sparse_coo) | s.new_zeros(2) | s.numpy() | s.tolist() | s.item() | bool(s) | s == s | s > 0
+torch.where(d > 0, s, s) | s.cumsum(0) | s.sort() | s.flip(0) | torch.equal(s, s) | s.tril() | s.data_ptr()
+torch.sparse.spdiags(torch.ones(2, 3), T([0, 1]), (3, 3))
+torch.sparse.spdiags(torch.arange(6.).view(2, 3), T([-1, 2]), (3, 3), torch.sparse_csr) | s.clone().sparse_resize_((3, 3), 2, 0)
+s.clone().sparse_resize_((1, 3), 2, 0) | s.clone().sparse_resize_and_clear_((4,), 1, 0) | s.requires_grad_()
+s.requires_grad_().to_dense() | s.requires_grad_() * 2 | s.requires_grad_() @ e | torch.sparse.mm(s.requires_grad_(), e)
+s.requires_grad_().values() | torch.sparse_coo_tensor(i, v.requires_grad_(), (2, 3)) | torch.nn.Parameter(s) | s.requires_grad_().sum()
+d.requires_grad_().to_sparse()
+"""
+
+#: functions of (t, a, d): a sparse leaf, a dense one
+GRADIENTS = r"""
+t.sparse.mm(a, d.t()) | a @ d.t() | t.sparse.addmm(t.ones(2, 2), a, d.t()) | d.t() @ a | a * 2 | a * a | a * d | d + a | a.to_dense()
+a.sum() | t.sparse.sum(a, 0) | t.sparse.softmax(a, 1) | t.sparse.log_softmax(a, 1) | a.t() | a + a | a.coalesce() | a.values()
+d.sparse_mask(a.detach()) | d.to_sparse() | d.to_sparse_csr() | a ** 2 | a.neg() | a / 2 | a.clone() | a.relu() | a.to_sparse_csr()
+t.sparse.mm(a.to_sparse_csr(), d.t()) | a @ d[0] | d - a
+"""
+
+
+def split(text: str) -> list[str]:
+    """The expressions of such a text."""
+    return [e.strip() for line in text.strip().splitlines() for e in line.split(" | ")]
