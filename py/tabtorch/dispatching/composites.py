@@ -23,26 +23,29 @@ PUBLIC: dict[str, Callable[..., Any]] = {}
 
 #: what PyTorch has no kernel for: of those without a rule, what our function calls is met
 NAMES = frozenset(
-    "absolute adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adjoint alpha_dropout arccos arccosh "
-    "arcsin arcsinh arctan arctan2 arctanh argsort atleast_1d atleast_2d atleast_3d avg_pool1d batch_norm bilinear broadcast_tensors "
-    "broadcast_to cartesian_prod cdist chalf chunk clip_ column_stack combinations concat concatenate conj conj_physical contiguous "
-    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d corrcoef cosine_embedding_loss cosine_similarity cov "
-    "cross cross_entropy_loss ctc_loss cumulative_trapezoid det diag diagflat diff divide dropout dropout_ dsplit dstack einsum "
-    "embedding_bag expand_as fft_fft fft_fft2 fft_fftshift fft_ifft fft_ifft2 fft_ifftshift fft_irfft fft_rfft fill_diagonal_ fix "
-    "flatten fliplr flipud float_power float_power_ frobenius_norm ger gradient greater greater_equal grid_sampler group_norm gru "
-    "gru_cell hinge_embedding_loss histogramdd hsplit hstack imag inner instance_norm inverse isclose isfinite isreal istft kl_div "
-    "kron l1_loss layer_norm less less_equal linalg_cholesky linalg_det linalg_diagonal linalg_inv linalg_matmul linalg_matrix_power "
-    "linalg_matrix_rank linalg_norm linalg_slogdet linalg_solve linalg_solve_ex linalg_svd linalg_vander linalg_vecdot linear "
-    "log_sigmoid log_softmax logdet lstm lstm_cell lu_solve mH mT margin_ranking_loss matmul matrix_exp matrix_power max_pool1d "
-    "max_pool1d_with_indices max_pool2d max_pool3d meshgrid moveaxis movedim msort multilabel_margin_loss multiply nanmean "
-    "nanquantile narrow negative nll_loss nll_loss2d nll_loss_nd norm_except_dim not_equal nuclear_norm one_hot orgqr outer pad "
-    "pad_sequence pairwise_distance pdist pin_memory pinverse poisson_nll_loss positive prelu qr ravel real relu6 reshape reshape_as "
-    "resolve_conj resolve_neg rms_norm rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell rrelu scaled_dot_product_attention selu slogdet "
-    "softmax special_digamma special_erf special_erfc special_erfinv special_exp2 special_expm1 special_gammaln special_i0 "
-    "special_log1p special_logit special_logsumexp special_round special_sinc special_xlogy square stft subtract sum_to_size svd "
-    "swapaxes swapdims take_along_dim tensor_split tensordot tile to to_dense trapezoid trapz triplet_margin_loss true_divide type_as "
-    "unflatten vander view_as vsplit vstack".split()
-)  # fmt: skip
+    (
+        "absolute adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adjoint alpha_dropout arccos arccosh "
+        "arcsin arcsinh arctan arctan2 arctanh argsort atleast_1d atleast_2d atleast_3d avg_pool1d batch_norm bilinear "
+        "broadcast_tensors broadcast_to cartesian_prod cdist chalf chunk clip_ column_stack combinations concat concatenate conj "
+        "conj_physical contiguous conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d corrcoef "
+        "cosine_embedding_loss cosine_similarity cov cross cross_entropy_loss ctc_loss cumulative_trapezoid det diag diagflat diff "
+        "divide dropout dropout_ dsplit dstack einsum embedding_bag expand_as fft_fft fft_fft2 fft_fftshift fft_ifft fft_ifft2 "
+        "fft_ifftshift fft_irfft fft_rfft fill_diagonal_ fix flatten fliplr flipud float_power float_power_ frobenius_norm ger gradient "
+        "greater greater_equal grid_sampler group_norm gru gru_cell hinge_embedding_loss histogramdd hsplit hstack imag inner "
+        "instance_norm inverse isclose isfinite isreal istft kl_div kron l1_loss layer_norm less less_equal linalg_cholesky linalg_det "
+        "linalg_diagonal linalg_inv linalg_matmul linalg_matrix_power linalg_matrix_rank linalg_norm linalg_slogdet linalg_solve "
+        "linalg_solve_ex linalg_svd linalg_vander linalg_vecdot linear log_sigmoid log_softmax logdet lstm lstm_cell lu_solve mH mT "
+        "margin_ranking_loss matmul matrix_exp matrix_power max_pool1d max_pool1d_with_indices max_pool2d max_pool3d meshgrid moveaxis "
+        "movedim msort multilabel_margin_loss multiply nanmean nanquantile narrow negative nll_loss nll_loss2d nll_loss_nd "
+        "norm_except_dim not_equal nuclear_norm one_hot orgqr outer pad pad_sequence pairwise_distance pdist pin_memory pinverse "
+        "poisson_nll_loss positive prelu qr ravel real relu6 reshape reshape_as resolve_conj resolve_neg rms_norm rnn_relu "
+        "rnn_relu_cell rnn_tanh rnn_tanh_cell rrelu scaled_dot_product_attention selu slogdet softmax special_digamma special_erf "
+        "special_erfc special_erfinv special_exp2 special_expm1 special_gammaln special_i0 special_log1p special_logit "
+        "special_logsumexp special_round special_sinc special_xlogy square stft subtract sum_to_size svd swapaxes swapdims "
+        "take_along_dim tensor_split tensordot tile to to_dense trapezoid trapz triplet_margin_loss true_divide type_as unflatten "
+        "vander view_as vsplit vstack"
+    ).split()
+)
 
 
 def rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

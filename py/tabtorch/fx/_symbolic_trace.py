@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import collections
-import contextlib
 import copy
 import functools
 import inspect
 import math
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any
@@ -20,13 +17,42 @@ import tabtorch
 from tabtorch.core.tensor import Tensor
 from tabtorch.fx._compatibility import compatibility
 from tabtorch.fx._lazy_graph_module import _make_graph_module
+from tabtorch.fx._patching import (
+    _autowrap_check,
+    _create_wrapped_func,
+    _create_wrapped_method,
+    _find_proxy,
+    _new_patcher,
+    _patch_wrapped_functions,
+    _Patcher,
+    _wrapped_fns_to_patch,
+    _wrapped_methods_to_patch,
+    wrap,
+)
 from tabtorch.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from tabtorch.fx.graph_module import GraphModule
-from tabtorch.fx.node import Argument, Node, base_types, map_aggregate
+from tabtorch.fx.node import Argument, Node, base_types
 from tabtorch.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase, watching
 from tabtorch.nn.modules.module import Module
 from tabtorch.nn.parameter import Parameter
 from tabtorch.utils import _pytree as pytree
+
+__all__ = [
+    "PH",
+    "PHBase",
+    "PHWithMeta",
+    "ProxyableClassMeta",
+    "Tracer",
+    "_Patcher",
+    "_create_wrapped_func",
+    "_create_wrapped_method",
+    "_wrapped_fns_to_patch",
+    "_wrapped_methods_to_patch",
+    "is_fx_symbolic_tracing",
+    "is_fx_tracing",
+    "symbolic_trace",
+    "wrap",
+]
 
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -387,121 +413,6 @@ class Tracer(TracerBase):
             return x
 
         return pytree.tree_map(replace, concrete_args[name])
-
-
-#: (id of the globals, name) -> the globals, of functions that `wrap` names
-_wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}
-_wrapped_methods_to_patch: list[tuple[type, str]] = []
-
-
-def _find_proxy(*objects: Any) -> Any:
-    found = []
-    map_aggregate(objects, lambda x: found.append(x) if isinstance(x, Proxy) else None)
-    return found[-1] if found else None
-
-
-def _create_wrapped_func(orig_fn: Callable[..., Any]) -> Any:
-    @functools.wraps(orig_fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _find_proxy(args, kwargs)
-        if proxy is None:
-            return orig_fn(*args, **kwargs)
-        made = proxy.tracer.create_proxy("call_function", orig_fn, args, kwargs)
-        made.node.meta["is_wrapped"] = True
-        return made
-
-    return wrapped
-
-
-def _create_wrapped_method(cls: type, name: str) -> Any:
-    orig_fn = getattr(cls, name)
-
-    @functools.wraps(orig_fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        proxy = _find_proxy(args, kwargs)
-        if proxy is None:
-            return orig_fn(*args, **kwargs)
-        return proxy.tracer.create_proxy("call_method", name, args, kwargs)
-
-    return wrapped
-
-
-class _Patcher:
-    """Functions and methods that are others while a trace is made."""
-
-    def __init__(self) -> None:
-        self.undo: list[Callable[[], None]] = []
-        self.visited: set[int] = set()
-
-    def patch(self, frame_dict: dict[str, Any], name: str, new_fn: Any, deduplicate: bool = True) -> None:
-        """In a module's names."""
-        new_fn.__fx_already_patched = deduplicate
-        if name not in frame_dict and hasattr(builtins, name):
-            self.undo.append(lambda: frame_dict.__delitem__(name))
-        elif getattr(frame_dict[name], "__fx_already_patched", False):
-            return
-        else:
-            old = frame_dict[name]
-            self.undo.append(lambda: frame_dict.__setitem__(name, old))
-        frame_dict[name] = new_fn
-
-    def patch_method(self, cls: type, name: str, new_fn: Any, deduplicate: bool = True) -> None:
-        """Of a class."""
-        new_fn.__fx_already_patched = deduplicate
-        old = getattr(cls, name)
-        if not getattr(old, "__fx_already_patched", False):
-            self.undo.append(lambda: setattr(cls, name, old))
-            setattr(cls, name, new_fn)
-
-    def visit_once(self, thing: Any) -> bool:
-        """Whether it is the first time that it is asked about."""
-        new = id(thing) not in self.visited
-        self.visited.add(id(thing))
-        return new
-
-    def __enter__(self) -> _Patcher:
-        return self
-
-    def __exit__(self, *exc: Any) -> None:
-        while self.undo:
-            self.undo.pop()()
-        self.visited.clear()
-
-
-@contextlib.contextmanager
-def _new_patcher() -> Iterator[_Patcher]:
-    with _Patcher() as patcher:
-        yield patcher
-
-
-def _patch_wrapped_functions(patcher: _Patcher) -> None:
-    for (_, name), space in _wrapped_fns_to_patch.copy().items():
-        fn = space[name] if name in space or not hasattr(builtins, name) else getattr(builtins, name)
-        patcher.patch(space, name, _create_wrapped_func(fn))
-    for cls, name in _wrapped_methods_to_patch:
-        patcher.patch_method(cls, name, _create_wrapped_method(cls, name))
-
-
-def _autowrap_check(patcher: _Patcher, frame_dict: dict[str, Any], function_ids: set[int]) -> None:
-    if patcher.visit_once(frame_dict):
-        for name, value in list(frame_dict.items()):
-            if not name.startswith("_") and callable(value) and id(value) in function_ids:
-                patcher.patch(frame_dict, name, _create_wrapped_func(value))
-
-
-def wrap(fn_or_name: Any) -> Any:
-    """Says that a function of the module it is called in, given itself or by name, is not to be entered by traces.
-
-    RuntimeError for anything else, NotImplementedError elsewhere than at the top of a module.
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
-    name = fn_or_name if isinstance(fn_or_name, str) else fn_or_name.__name__
-    frame = sys._getframe(1)
-    if frame.f_code.co_name != "<module>":
-        raise NotImplementedError("wrap must be called at the top level of a module")
-    _wrapped_fns_to_patch[id(frame.f_globals), name] = frame.f_globals
-    return fn_or_name
 
 
 @compatibility(is_backward_compatible=True)
