@@ -131,7 +131,7 @@ def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
     for a in values:
         if isinstance(a, Tensor):
             return a
-        if type(a) in (tuple, list) and (t := _first_tensor(tuple(a))) is not None:
+        if isinstance(a, (tuple, list)) and (t := _first_tensor(tuple(a))) is not None:
             return t
     return None
 
@@ -140,7 +140,7 @@ def _has_wide(values: Any, number: int) -> bool:
     return any(
         a._tab_meta.dtype is dtypes.float32 and _number(a) == number
         if isinstance(a, Tensor)
-        else type(a) in (tuple, list) and _has_wide(a, number)
+        else isinstance(a, (tuple, list)) and _has_wide(a, number)
         for a in values
     )
 
@@ -164,8 +164,9 @@ def _cast(a: Any, number: int, to: Any) -> Any:
         if kept is None:
             kept = copies[id(a)] = (a, a.to(to))
         return kept[1]
-    if type(a) in (tuple, list):
-        return type(a)([_cast(x, number, to) for x in a])
+    if isinstance(a, (tuple, list)):
+        parts = [_cast(x, number, to) for x in a]
+        return parts if isinstance(a, list) else tuple(parts)
     return a
 
 

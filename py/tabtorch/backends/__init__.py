@@ -29,6 +29,17 @@ __all__ = [
 fp32_precision = "none"
 
 
+def flags_frozen() -> bool:
+    """False: the flags may be set."""
+    return False
+
+
+@contextmanager
+def __allow_nonbracketed_mutation() -> Iterator[None]:
+    """A with block in which flags may be set, as they may be anywhere; monai asks for it."""
+    yield
+
+
 class _Backend(ModuleType):
     """A library that is not there: its flags can be set, and choose nothing."""
 

@@ -130,7 +130,7 @@ def infer(flat: list[Any], nested: bool) -> tuple[Dtype, list[Any]]:
                 if nested and x is flat[0]:
                     raise ValueError("too many dimensions 'str'")
                 raise TypeError("new(): invalid data type 'str'")
-            if isinstance(x, (bool, int, float, complex)):  # subclasses, such as IntEnum
+            if isinstance(x, (bool, int, float, complex)) and not _is_numpy(x):  # subclasses, such as IntEnum
                 base: Any = next(k for k in (bool, int, float, complex) if isinstance(x, k))
                 out.append(base(x))
             elif isinstance(x, Tensor):

@@ -64,7 +64,12 @@ def remembered(build: F) -> F:
 
     @wraps(build)
     def look(*key: Any) -> Any:
-        r = table.get(key)
+        try:
+            r = table.get(key)
+        except TypeError:  # a NumPy array that stands for an int has no hash
+            if (numbers := _numbers(key)) is key:
+                raise
+            return look(*numbers)
         if r is None:
             if not _PLAIN.issuperset(map(type, key)) and (numbers := _numbers(key)) is not key:
                 return look(*numbers)

@@ -58,9 +58,6 @@ class Parameter(Tensor, metaclass=_MarkedMeta):
         t._is_param = True
         return t
 
-    def __init__(self, data=None, requires_grad=True):
-        """All is done in ``__new__``."""
-
     def __deepcopy__(self, memo):
         if id(self) in memo:
             return memo[id(self)]

@@ -137,7 +137,7 @@ class BackwardHook:
             new = hook(self.module, full)
             if new is None:
                 continue
-            new = new if isinstance(new, tuple) else (new,)
+            new = tuple(new) if isinstance(new, (list, tuple)) else (new,)
             if len(new) != len(full):
                 raise RuntimeError(
                     "Backward pre hook returned an invalid number of grad_output, "
@@ -176,7 +176,7 @@ class BackwardHook:
             new = hook(self.module, full, self.grad_outputs)
             if new is None:
                 continue
-            new = new if isinstance(new, tuple) else (new,)
+            new = tuple(new) if isinstance(new, (list, tuple)) else (new,)
             if len(new) != len(full):
                 raise RuntimeError(
                     f"Backward hook returned an invalid number of grad_input, got {len(new)}, but expected {len(full)}"

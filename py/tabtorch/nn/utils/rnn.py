@@ -1,6 +1,7 @@
 """Sequences of different lengths: padded, or packed step by step."""
 
 from collections import namedtuple
+from collections.abc import Iterable
 
 import tabtorch as torch
 from tabtorch.autograd.tape import named
@@ -151,7 +152,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     """Tensors (L_i, *) in one, padded to the longest: (L, N, *), or (N, L, *) with ``batch_first``."""
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
-    if not isinstance(sequences, (list, tuple)):
+    if not isinstance(sequences, Iterable):
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )

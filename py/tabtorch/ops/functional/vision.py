@@ -6,6 +6,7 @@ import warnings
 import tabtorch as torch
 from tabtorch.base.dtypes import uint8
 from tabtorch.core.layout import suggested_format, suggested_order
+from tabtorch.engine.symbols import is_number
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
 from tabtorch.ops.shaping.convert import recorded_in_order
@@ -127,6 +128,11 @@ def resampled(input, sizes, factors, mode, align_corners):
     return named(input, f"Upsample{_NAMES[mode]}{n}DBackward0")
 
 
+def _is_integer(x):
+    """Whether it is an int: Python's, NumPy's, a size that is not known yet, or a tensor of one integer."""
+    return hasattr(x, "__index__") and not (isinstance(x, torch.Tensor) and x.is_floating_point())
+
+
 def _output_size(spatial, n, size, scale_factor, mode, recompute):
     """(sizes, scale factors that the user gave and that count, or None)."""
     if size is not None and scale_factor is not None:
@@ -145,12 +151,12 @@ def _output_size(spatial, n, size, scale_factor, mode, recompute):
                 "Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
                 "output size in (o1, o2, ...,oK) format."
             )
-        if not all(isinstance(s, int) for s in size):
+        if not all(_is_integer(s) for s in size):
             raise TypeError(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or "
                 f"Tuple[int, int, int], but got size with types {[type(s) for s in size]}"
             )
-        return list(size), None
+        return [s if isinstance(s, int) or is_number(s) else int(s) for s in size], None
     if isinstance(scale_factor, (list, tuple)):
         if len(scale_factor) != n:
             raise ValueError(

@@ -224,7 +224,7 @@ def _sum_dtype(name: str, d: Any, dtype: Any) -> Any:
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Sum over `dim` (an int, several, or None for all). Integers and bools are summed in int64."""
     m = input._tab_meta
-    if type(dim) is list:
+    if isinstance(dim, (list, tuple)):  # of a subclass too
         dim = tuple(dim)
     if out is not None:
         dtype = dtype or out._tab_meta.dtype
@@ -291,7 +291,7 @@ def _mean_plan(m: Meta, dim: Any, keepdim: bool, dtype: Any) -> tuple[Inst, Inst
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None) -> Tensor:
     """Mean over `dim`. RuntimeError for integers, unless `dtype` is a floating type."""
     m = input._tab_meta
-    if type(dim) is list:
+    if isinstance(dim, (list, tuple)):  # of a subclass too
         dim = tuple(dim)
     if out is not None and m.dtype.category > 1:
         if dtype is None:
