@@ -9,7 +9,8 @@ import os
 import subprocess
 from typing import Any, NamedTuple
 
-from .environment import HERE, PYTHON, ROOT, pins, plain
+from . import cuda_stand_ins
+from .environment import HERE, PYTHON, ROOT, WHERE, pins, plain
 
 CASES = HERE / "cases"
 DEVICES = ("cpu", "webgpu")
@@ -80,6 +81,8 @@ def ask(lib: Library, torch: str, cases: tuple[str, ...] = (), patience: float =
     }
     if torch != "torch":
         env["TABTORCH_DEVICE"] = torch
+    elif stand_ins := cuda_stand_ins.build(WHERE / "cuda"):
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(stand_ins), os.environ.get("LD_LIBRARY_PATH")]))
     while left:
         command = [str(PYTHON), "-P", str(HERE / "child.py"), str(CASES / f"{lib.name}.py"), torch, *left]
         log = ""

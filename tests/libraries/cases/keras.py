@@ -10,6 +10,13 @@ import torch
 from keras import layers
 
 
+def _known(model):
+    """The model with weights that NumPy draws: a GPU's generator has other numbers than the CPU's, in PyTorch too."""
+    r = np.random.RandomState(0)
+    model.set_weights([(r.randn(*w.shape) * 0.3).astype(w.dtype) if w.ndim > 1 else w for w in model.get_weights()])
+    return model
+
+
 def _rows():
     x = np.random.RandomState(0).randn(32, 6).astype("float32")
     return x, x[:, :3].argmax(-1)
@@ -21,6 +28,7 @@ def fitting(device):
     model = keras.Sequential(
         [layers.Input((6,)), layers.Dense(8, activation="relu"), layers.Dense(3, activation="softmax")]
     )
+    _known(model)
     model.compile(optimizer=keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
     history = model.fit(x, y, epochs=3, batch_size=8, validation_split=0.25, verbose=0, shuffle=False)
     return {**history.history, "p": model.predict(x[:4], verbose=0), "said": model.evaluate(x, y, verbose=0)}
@@ -33,6 +41,7 @@ def functional_models(device):
     h = layers.MaxPooling2D()(layers.BatchNormalization()(h))
     h = layers.Concatenate()([layers.GlobalAveragePooling2D()(h), layers.Dense(3)(number)])
     model = keras.Model([image, number], [layers.Dense(1, name="a")(h), layers.Dense(2, name="b")(h)])
+    _known(model)
     model.compile("sgd", loss={"a": "mse", "b": "mae"})
     r = np.random.RandomState(0)
     inputs = [r.rand(8, 8, 8, 1).astype("float32"), r.rand(8, 2).astype("float32")]
@@ -51,6 +60,7 @@ def sequences(device):
             layers.Dense(1),
         ]
     )
+    _known(model)
     model.compile("rmsprop", loss="mse")
     x = np.random.RandomState(0).randint(12, size=(8, 5))
     history = model.fit(x, x.mean(-1, keepdims=True), epochs=2, batch_size=4, shuffle=False, verbose=0)
@@ -62,6 +72,7 @@ def attention(device):
     x = keras.Input((4, 8))
     h = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4)(x, x))
     model = keras.Model(x, layers.Dense(2)(layers.Flatten()(h)))
+    _known(model)
     model.compile(keras.optimizers.AdamW(0.01), loss="huber")
     r = np.random.RandomState(0)
     data, target = r.randn(8, 4, 8).astype("float32"), r.randn(8, 2).astype("float32")
@@ -72,6 +83,7 @@ def attention(device):
 def loop_in_pytorch(device):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([layers.Input((6,)), layers.Dense(8, activation="gelu"), layers.Dense(3)])
+    _known(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     x, y = _rows()
     losses = []
@@ -105,6 +117,7 @@ def saved_and_loaded(device):
     model = keras.Sequential(
         [layers.Input((6,)), layers.Dense(8, activation="relu"), layers.Dropout(0.5), layers.Dense(3)]
     )
+    _known(model)
     x, _ = _rows()
     with tempfile.TemporaryDirectory() as folder:
         model.save(f"{folder}/model.keras")

@@ -43,7 +43,7 @@ def convnext(device):
 
 def efficient_and_mobile(device):
     found = {}
-    for name, more in {"efficientnet_b0": {"channel_multiplier": 0.1}, "mobilenetv3_small_050": {}}.items():
+    for name, more in {"efficientnet_lite0": {}, "mobilenetv3_small_050": {}}.items():
         model = timm.create_model(name, num_classes=5, **more).to(device).eval()
         found[name] = model(torch.randn(1, 3, 64, 64).to(device))
     return found

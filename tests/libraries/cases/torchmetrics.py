@@ -6,6 +6,9 @@ import torch
 import torchmetrics
 from torchmetrics import functional as F
 
+#: what is small there is a difference of numbers that are not
+RTOL = {"images": 1e-3}
+
 
 def classification(device):
     metrics = torchmetrics.MetricCollection(
