@@ -20,7 +20,7 @@ STEPS: dict[str, Any] = {
     "scaled": lambda t, x, y, w, r: x * (r % 3 - 0.5),
     "sum of two": lambda t, x, y, w, r: x + y,
     "difference": lambda t, x, y, w, r: t.sub(x, y, alpha=2),
-    "product": lambda t, x, y, w, r: x * y,
+    "product": lambda t, x, y, w, r: x.coalesce() * y.coalesce(),  # else PyTorch stores zeros, too
     "by dense": lambda t, x, y, w, r: x * w,
     "sin": lambda t, x, y, w, r: x.sin(),
     "tanh": lambda t, x, y, w, r: t.tanh(x),

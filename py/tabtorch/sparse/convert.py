@@ -79,6 +79,13 @@ def merged(k: Any, values: Any) -> tuple[Any, Any]:
     return some, added(values.new_zeros((some.shape[0], *values.shape[1:])), place, values)
 
 
+def occurrences(x: Any) -> Any:
+    """How often the element that each value is of occurs."""
+    at, v = parts(x)
+    _, place = _lazy.torch.unique(keys(at, x.shape[: at.shape[0]]), return_inverse=True)
+    return v.new_zeros(v.shape[:1]).index_add(0, place, v.new_ones(v.shape[:1])).index_select(0, place)
+
+
 # ---- COO
 
 

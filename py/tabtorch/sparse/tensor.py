@@ -295,9 +295,16 @@ def values_of(x: Any) -> Tensor:
     s = x._tab_storage
     v: Tensor = s.parts[-1].detach()
     if needs_record(x):
-        # its gradient has the same indices. They must be those of different elements, or each would count several times
         own = x.detach()
-        record("ValuesBackward0", (x,), v, lambda g: like("SparseCooTensorWithDimsAndTensors", own, g))
+
+        def backward(g: Any) -> Any:
+            """The gradient has the same indices. What stands for one element several times has its part of it each time."""
+            if x.layout is COO and not s.coalesced:
+                count = _lazy.sparse_convert.occurrences(own)
+                g = g / count.reshape(-1, *[1] * (g.ndim - 1))
+            return like("SparseCooTensorWithDimsAndTensors", own, g)
+
+        record("ValuesBackward0", (x,), v, backward)
     return v
 
 

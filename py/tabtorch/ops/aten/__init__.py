@@ -40,8 +40,8 @@ def _index(self: Any, indices: Any) -> Any:
 #: what has this name in aten only, and is here without the table too
 _ONLY = {
     "_pin_memory": lambda self, device=None: self.pin_memory(),
-    "_sparse_addmm": lambda *args, **kw: _lazy.sparse.addmm(*args, **kw),
-    "_sparse_mm_reduce_impl": lambda a, b, reduce: _lazy.sparse.mm(a, b, reduce),
+    "_sparse_addmm": lambda *args, **kw: _lazy.sparse_tensor.run("_sparse_addmm", *args, **kw),
+    "_sparse_mm_reduce_impl": lambda a, b, reduce: _lazy.sparse_tensor.run("_sparse_mm", a, b, reduce),
     "_to_copy": _copied,
     "alias": _alias,
     "index": _index,
