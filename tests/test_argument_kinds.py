@@ -202,3 +202,15 @@ def test_parameters_are_pickled_and_copied() -> None:
     tt.save(p, stored)
     stored.seek(0)
     assert tt.load(stored).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("names", [("cpu", "cpu:0"), ("cpu:0", "cpu")])
+def test_a_device_by_two_names_is_one(names: tuple[str, str]) -> None:
+    """Values that wait on "cpu:0" may be read by operations on "cpu", and the other way round."""
+    found = []
+    for t in (tt, torch):
+        a, b = t.zeros(4, device=names[0]), t.ones(4, device=names[1]) * 3
+        a[1:3] += b[1:3]
+        c = a / (b * 2)
+        found.append([(c.amax() + 1).item(), t.stack([a, b]).sum().item(), c.tolist()])
+    assert found[0] == found[1]

@@ -130,10 +130,16 @@ def queue_of(device: Any) -> Queue:
     q = known_queues.get(device)
     if q is None:
         with LOCK:
-            q = known_queues.setdefault(device, Queue(device, _Nowhere if device.type == "meta" else Nodes))
+            q = known_queues.get(device) or _of_the_same(device) or Queue(device, _Nowhere if device.type == "meta" else Nodes)
+            known_queues[device] = q
             _listed()
             _watch()
     return q
+
+
+def _of_the_same(device: Any) -> Queue | None:
+    """The queue of what is the same device by another name: "cpu:0" and "cpu" compute together."""
+    return next((q for d, q in known_queues.items() if d.number == device.number >= 0), None)
 
 
 def share_queue(device: Any, other: Any) -> None:
