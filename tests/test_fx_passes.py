@@ -116,6 +116,11 @@ def test_graphs_are_changed() -> None:
         said += [str(h), str(copy.deepcopy(g)), str(chain(lib).graph.eliminate_dead_code())]
         node = first.users
         said.append(str(len(node)))
+        before, after = neg.prev, neg.next
+        for user in list(neg.users):
+            user.replace_input_with(neg, relu)
+        g.erase_node(neg)
+        said += [str(before.next is after and after.prev is before), str(len(g.nodes)), str(neg._erased)]
         return "\n".join(said)
 
     both(changed)
@@ -408,6 +413,7 @@ def test_patterns_are_replaced() -> None:
         rewrite(lambda x, y: lib.sigmoid(x.neg() @ y), lambda a, b: a.neg() @ b, lambda a, b: (lib.neg(a), a @ b)[1])
         rewrite(lambda x: (lib.relu(x), lib.relu(x) + 1), lambda x: lib.relu(x) + 1, lambda x: x - 1)
         rewrite(lambda x: x + 1 + 2, lambda x: x + 2, lambda x: x * 2)
+        rewrite(lambda x, y: lib.add(x, y) * lib.add(x, x), lambda x: lib.add(x, x), lambda x: x * 2)
         rewrite(lambda x: lib.add(x, 3) * 2, lambda x, n: lib.add(x, n), lambda x, n: lib.sub(x, n))
         rewrite(lambda x: (x + 1) * 2, lambda x: x + 5, lambda x: x - 5, ignore_literals=True)
         rewrite(lambda x: x.split(2)[0] + x.split(2)[1], lambda x: x.split(2), lambda x: lib.chunk(x, 2))
