@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -215,10 +214,3 @@ def test_two_devices(device: str) -> None:
         a = tabtorch.eye(2, device=device)
         with pytest.raises(RuntimeError, match="found at least two devices, webgpu:0 and cpu!"):
             tabtorch.linalg.solve(a, a.cpu())
-
-
-def test_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    a = tabtorch.eye(2)
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(ModuleNotFoundError, match="NumPy"):
-        tabtorch.linalg.inv(a)

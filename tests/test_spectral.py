@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -141,12 +140,6 @@ def test_names_and_strides(device: str) -> None:
         r = m.linalg.svd(m.ones(2, 4, 3, device=device if m is tabtorch else "cpu"))
         assert type(r) is m.return_types.linalg_svd
         assert (r.U.stride(), r.S.stride(), r.Vh.stride()) == ((16, 1, 4), (3, 1), (9, 1, 3))
-
-
-def test_without_numpy(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(ModuleNotFoundError, match="NumPy"):
-        tabtorch.linalg.svdvals(tabtorch.ones(2, 2))
 
 
 def test_loops_in_functions(device: str, monkeypatch: pytest.MonkeyPatch) -> None:

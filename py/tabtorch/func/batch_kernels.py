@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from tabtorch import _lazy
 from tabtorch.engine.graph import Node, emit, inst
-from tabtorch.func.batch import Level, enter, in_front, leave, level_of, shifted, slice_of, spread, stacked, unreadable
+from tabtorch.func.batch import Level, in_front, level_of, shifted, slice_of, spread, stacked, unreadable
 from tabtorch.ops.machinery.batching import Examples
 
 
@@ -47,25 +46,4 @@ def one_by_one(n: Node, level: Level) -> Node:
     return stacked(parts, i.out)
 
 
-def on_host(f: Any, tensors: Any, order: str) -> Any:
-    """`ops.host_arrays.host` of batched tensors: one read, `f` of each example's arrays, one upload. None: none is batched."""
-    found = [n for n in (level_of(t._tab_storage.node) for t in tensors) if n is not None]
-    if not found:
-        return None
-    level = max(found, key=lambda x: x.start)
-    mine = [level_of(t._tab_storage.node) is level for t in tensors]
-
-    def every(*arrays: Any) -> Any:
-        np = _lazy.host_arrays.numpy()
-        parts = [f(*[a[b] if own else a for a, own in zip(arrays, mine)]) for b in range(level.size)]
-        if type(parts[0]) is not tuple:
-            return np.stack(parts)
-        return tuple([np.stack(p) for p in zip(*parts)])
-
-    r = _lazy.host_arrays.host(
-        every, *[leave(t.detach(), level) if own else t for t, own in zip(tensors, mine)], order=order
-    )
-    return tuple([enter(t, level) for t in r]) if type(r) is tuple else enter(r, level)
-
-
-__all__ = ["custom", "on_host", "one_by_one"]
+__all__ = ["custom", "one_by_one"]

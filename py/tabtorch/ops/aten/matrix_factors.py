@@ -62,7 +62,7 @@ def _linalg_eigvals(self: Tensor) -> Tensor:
 @aten("_linalg_check_errors")
 def _linalg_check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
     """Raises what `api_name` raises for an `info` that is not 0; reads it."""
-    _lazy.host_arrays.check_info(api_name, info.numpy(force=True))
+    _lazy.host_kernels.check_info(api_name, info)
 
 
 @aten("_cholesky_solve_helper")

@@ -1,16 +1,26 @@
-"""Factorisations: Cholesky, LU, QR, L D Lᵀ, products of Householder reflections. NumPy factorises; gradients are formulas over tensors."""
+"""Factorisations: Cholesky, LU, QR, L D Lᵀ, products of Householder reflections. Their gradients are formulas over tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.autograd.tape import named as grad_named
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
-from tabtorch.ops.linalg.host_arrays import by_columns, check_info, host, need_float, need_kernel, need_matrix, numpy
+from tabtorch.ops.linalg.host_kernels import (
+    by_columns,
+    check_info,
+    doubles,
+    given,
+    need_float,
+    need_kernel,
+    need_matrix,
+    run,
+    within,
+)
 from tabtorch.ops.machinery.operation import into, into_two, named, operation
 from tabtorch.ops.machinery.out_types import EXACT, anything, safely, same
 
@@ -29,12 +39,6 @@ def _cholesky(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, T
         need_float(public, A)
     need_kernel("cholesky_cpu", A)
 
-    def compute(a: Any) -> Any:
-        low, info = _lazy.factorize_arrays.cholesky(_lazy.factorize_arrays.adjoint(a) if upper else a)
-        if check:
-            check_info(name, info)
-        return (_lazy.factorize_arrays.adjoint(low) if upper else low), info
-
     def back(g: Any, L: Any) -> Tensor:
         # L⁻ᴴ π(Lᴴ g) L⁻¹, where π(X) is half of the Hermitian matrix with the lower triangle of X
         if upper:
@@ -43,7 +47,11 @@ def _cholesky(name: str, A: Tensor, upper: bool, check: bool) -> tuple[Tensor, T
         x = (x + x.tril(-1).mH) * 0.5
         return _divide(L, _divide(L.mH, x, upper=True), upper=False, left=False)
 
-    L, info = host(compute, A, order="FC")
+    a = doubles(A.mH if upper else A)
+    low, found = run("cholesky", a, [A.shape[-2:], []])
+    if check:
+        check_info(name, found)
+    L, info = given(low.mH if upper else low, A, order="F"), given(found, A, dtypes.int32)
     record("CholeskyBackward0" if name == "cholesky" else "LinalgCholeskyExBackward0", (A,), L, back, (L,))
     return L, info
 
@@ -103,21 +111,22 @@ def _lu_back(P: Any, L: Any, U: Any, gL: Any, gU: Any) -> Tensor:
     return r if P is None else P @ r
 
 
+def _lu(A: Tensor, pivot: bool) -> list[Tensor]:
+    return run("lu", doubles(A), [A.shape[-2:], [min(A.shape[-2:])], []], int(pivot))
+
+
 def _lu_factor(name: str, A: Tensor, pivot: bool, check: bool) -> tuple[Tensor, Tensor, Tensor]:
     _need_lu("torch.lu_factor", A, pivot)
-
-    def compute(a: Any) -> Any:
-        r = _lazy.factorize_arrays.lu(a, pivot)
-        if check:
-            check_info(name, r[2])
-        return r
 
     def back(g: Any, LU: Any, pivots: Tensor) -> Tensor:
         P, L, U = lu_unpack(LU, pivots, unpack_pivots=pivot)
         k = L.shape[-1]
         return _lu_back(P if pivot else None, L, U, g[..., :k].tril(-1), g[..., :k, :].triu())
 
-    LU, pivots, info = host(compute, A, order="FCC")
+    LU, pivots, found = _lu(A, pivot)
+    if check:
+        check_info(name, found)
+    LU, pivots, info = given(LU, A, order="F"), given(pivots, A, dtypes.int32), given(found, A, dtypes.int32)
     record("LinalgLuFactorExBackward0", (A,), LU, back, (LU, pivots))
     return LU, pivots, info
 
@@ -157,25 +166,28 @@ def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U: (*, m, m), (*, m, k), (*, k, n) of (*, m, n). Without `pivot` P is empty."""
     _need_lu("linalg.lu", A, pivot)
     m = A.shape[-2]
-    k = min(m, A.shape[-1])
-
-    def compute(a: Any) -> Any:
-        np = numpy()
-        x, pivots, _ = _lazy.factorize_arrays.lu(a, pivot)
-        P = _permutation(pivots, m, a.dtype) if pivot else np.empty(0, a.dtype)
-        return P, np.tril(x[..., :k], -1) + np.eye(m, k, dtype=a.dtype), np.triu(x[..., :k, :])
 
     def back(g: Any, P: Tensor, L: Tensor, U: Tensor) -> Tensor:
         return _lu_back(P if pivot else None, L, U, *g)
 
-    P, L, U = host(compute, A)
+    x, pivots, _ = _lu(A, pivot)
+    P = _permutation(A, pivots, m) if pivot else A.new_empty((0,))
+    L, U = [given(t, A) for t in _low_and_high(x)]
     record("LinalgLuBackward0", (A,), (L, U), back, (P, L, U))
     return into_two(out, _LinalgLu(P, L, U))
 
 
-def _permutation(pivots: Any, m: int, dtype: Any) -> Any:
-    rows = _lazy.factorize_arrays.permutation(pivots, m)
-    return (rows[..., None, :] == numpy().arange(m)[:, None]).astype(dtype)
+def _low_and_high(x: Tensor) -> tuple[Tensor, Tensor]:
+    """L and U of a matrix that has both."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    return x[..., :k].tril(-1) + ops.eye(m, k, dtype=x.dtype, device=x.device), x[..., :k, :].triu()
+
+
+def _permutation(A: Tensor, pivots: Tensor, m: int) -> Tensor:
+    """P, of the type of `A`, of pivots from 1: column i has its one in the row that row i of L U was."""
+    (rows,) = run("permutation", doubles(pivots.unsqueeze(-1)), [[m]], m)
+    return given(rows.unsqueeze(-2) == ops.arange(m, device=rows.device).unsqueeze(-1), A, A.dtype)
 
 
 @operation("lu_unpack", method=False)
@@ -192,21 +204,17 @@ def lu_unpack(
             "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 dtype.\n"
             "Note: this function is intended to be used with the output produced by torch.linalg.lu_factor"
         )
-    m, n = LU_data.shape[-2:]
-    k = min(m, n)
-    d = LU_data.dtype
+    m = LU_data.shape[-2]
     P, L, U = (LU_data.new_empty((0,)) for _ in range(3))
     if unpack_pivots:
-        try:
-            P = host(lambda p: _permutation(p, m, "float32"), LU_pivots).to(d)
-        except ValueError:
+        if not within(LU_pivots, m):
             raise RuntimeError(
                 "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive."
                 "Did you properly pass the result of lu_factor?"
-            ) from None
+            )
+        P = _permutation(LU_data, LU_pivots, m)
     if unpack_data:
-        L = LU_data[..., :k].tril(-1) + ops.eye(m, k, dtype=d, device=LU_data.device)
-        U = LU_data[..., :k, :].triu()
+        L, U = _low_and_high(LU_data)
         for t in (L, U):
             grad_named(t, "LuUnpackBackward0", LU_data)
     return into_two(out, _LuUnpack(P, L, U))
@@ -223,12 +231,6 @@ def _qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
             f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
         )
     need_kernel("geqrf_cpu", A)
-
-    def compute(a: Any) -> Any:
-        np = numpy()
-        if mode == "r":
-            return np.empty(0, a.dtype), np.linalg.qr(a, mode)
-        return tuple(np.linalg.qr(a, mode))
 
     def back(g: Any, Q: Tensor, R: Tensor) -> Tensor:
         if mode == "r":
@@ -254,7 +256,11 @@ def _qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
         x = ops.cat([x, ops.zeros_like(R[..., m:])], -1)
         return x if gR is None else x + Q @ gR
 
-    Q, R = host(compute, A, order="F")
+    m, n = A.shape[-2:]
+    k = m if mode == "complete" else min(m, n)
+    Q, R = [given(x, A, order="F") for x in run("qr", doubles(A), [(m, k), (k, n)], 1 + (mode == "complete"))]
+    if mode == "r":
+        Q = A.new_empty((0,))
     record("LinalgQrBackward0", (A,), (Q, R), back, (Q, R))
     return Q, R
 
@@ -283,14 +289,11 @@ def geqrf(input: Tensor, *, out: Any = None) -> Any:
         raise RuntimeError("torch.geqrf: input must have at least 2 dimensions.")
     need_kernel("geqrf_cpu", input)
 
-    def compute(a: Any) -> Any:
-        h, tau = numpy().linalg.qr(a, "raw")
-        return h.swapaxes(-1, -2), tau
-
     def refuse(g: Any) -> Any:
         raise NotImplementedError("the derivative for 'geqrf' is not implemented.")
 
-    a, tau = host(compute, input, order="FC")
+    a, tau = run("qr", doubles(input), [input.shape[-2:], (min(input.shape[-2:]),)], 0)
+    a, tau = given(a, input, order="F"), given(tau, input)
     record("GeqrfBackward0", (input,), (a, tau), refuse)
     return into_two(out, _Geqrf(a, tau), rule=safely("torch.geqrf"))
 
@@ -407,16 +410,13 @@ def _ldl(name: str, A: Tensor, hermitian: bool, check: bool) -> tuple[Tensor, Te
     need_float("torch.linalg.ldl_factor_ex", A)
     need_kernel("ldl_factor_kernel_cpu", A)
 
-    def compute(a: Any) -> Any:
-        r = _lazy.factorize_arrays.ldl(a, hermitian)
-        if check:
-            check_info(name, r[2])
-        return r
-
     def refuse(g: Any) -> Any:
         raise RuntimeError("derivative for aten::linalg_ldl_factor_ex is not implemented")
 
-    LD, pivots, info = host(compute, A, order="FCC")
+    LD, pivots, found = run("ldl", doubles(A, wide=True), [A.shape[-2:], [A.shape[-1]], []], int(hermitian))
+    if check:
+        check_info(name, found)
+    LD, pivots, info = given(LD, A, A.dtype, "F"), given(pivots, A, dtypes.int32), given(found, A, dtypes.int32)
     record("NotImplemented", (A,), LD, refuse)
     return LD, pivots, info
 

@@ -1,64 +1,115 @@
-"""Decompositions: their tensors as NumPy arrays on the host and back, their checks of input, and the errors of LAPACK."""
+"""Decompositions: JavaScript kernels of the cpu device, in double precision; their checks of input, and the errors of LAPACK.
+
+Whatever the device and the type of the operands, they are float64 (complex128) on the cpu device here, and results are rounded
+once, where they become the caller's (`given`). Kernels are engine/kernels/linalg*.js, which say where their algorithms are from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
+from tabtorch.base.device import resolve
 from tabtorch.base.errors import LinAlgError
+from tabtorch.base.package_files import kernel as text
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.graph import from_host
+from tabtorch.engine.graph import Custom, Inst, emit, inst
+from tabtorch.engine.lowering import Lowering
 from tabtorch.engine.view import broadcast_shapes, contiguous_meta, meta
-from tabtorch.ops.machinery.batching import batches
+from tabtorch.ops.indexing.index_maps import every_example
+from tabtorch.ops.machinery.batching import as_for_one
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, check_kernel
 
 #: the types that it has kernels for
 LAPACK = frozenset(d for d in FLOATING_COMPLEX if d.itemsize > 2)
 
+#: the file that a kernel is in
+_FILES = {"lu": "solve", "cholesky": "solve", "solve": "solve", "triangular": "solve", "luSolve": "solve"}
+_FILES |= {
+    "permutation": "solve",
+    "ldl": "ldl",
+    "ldlSolve": "ldl",
+    "qr": "qr",
+    "eigh": "eigh",
+    "svd": "svd",
+    "eig": "eig",
+}
+_kernels: dict[str, Custom] = {}
 
-def numpy() -> Any:
-    """The module. ModuleNotFoundError that names it where it is not installed."""
-    try:
-        import numpy
-    except ModuleNotFoundError as e:
-        raise ModuleNotFoundError(
-            "torch.linalg computes this on the host and needs NumPy, which is not installed: install it "
-            '(in Pyodide: `import micropip; await micropip.install("numpy")`)',
-            name="numpy",
-        ) from e
-    return numpy
+
+def _kernel(name: str) -> Custom:
+    op = _kernels.get(name)
+    if op is not None:
+        return op
+
+    def lower(i: Inst, low: Lowering) -> None:
+        inputs = range(len(i.ins))
+        shape = i.out.shape[:-1]
+        words = [i.out.dtype.is_complex + 1, len(shape), len(i.static), *i.static, *shape]
+        for m in i.ins:
+            words += [m.offset, *m.shape[-2:], *m.strides[-2:], *m.strides[:-2]]
+        source = f"run([{', '.join(f'b{j}' for j in inputs)}], b{len(i.ins)}, {name});"
+        source = "\n".join([text("linalg.js"), text(f"linalg_{_FILES[name]}.js"), source])
+        bound: list[Any] = [(low.input(j), "r") for j in inputs]
+        low.host(f"linalg {name}", source, [*bound, (low.output, "rw")], words, [])
+
+    op = _kernels[name] = Custom(f"linalg_{name}", lower, sized=True, batched=as_for_one)
+    return op
 
 
-def host(f: Callable[..., Any], *tensors: Tensor, order: str = "C") -> Any:
-    """`f(*arrays)` over the tensors as NumPy arrays; the arrays that it returns, as tensors on the device of the first.
-
-    Waits for the device. Nothing is recorded: the caller does that. One array gives a tensor, a tuple a tuple.
-    order: a letter for each result (or one for all): "F" makes matrices column by column, as LAPACK leaves them.
-    """
-    numpy()
+def doubles(*tensors: Tensor, wide: bool = False) -> list[Any]:
+    """The tensors as float64 on the cpu device, or as complex128 where one of them is complex or with `wide`. No record."""
     tensors = tuple(together(tensors))
-    device = tensors[0]._tab_meta.device
-    if batches[0]:
-        batched = _lazy.batch_kernels.on_host(f, tensors, order)
-        if batched is not None:
-            return batched
-    r = f(*[_lazy.to_host.to_numpy(t, True) for t in tensors])
-    if type(r) is not tuple:
-        return _tensor(r, device, order)
-    return tuple([_tensor(a, device, order[i % len(order)]) for i, a in enumerate(r)])
+    d = dtypes.complex128 if wide or any(t.is_complex() for t in tensors) else dtypes.float64
+    return [_lazy.convert.convert(t.detach(), d, resolve("cpu")) for t in tensors]
 
 
-def _tensor(a: Any, device: Any, order: str) -> Tensor:
-    d = dtypes.PUBLIC[a.dtype.name]
-    m = contiguous_meta(a.shape, d, device)
-    if order == "F" and a.ndim > 1:
-        a = a.swapaxes(-1, -2)
-        m = meta(m.shape, (*m.strides[:-2], 1, max(m.shape[-2], 1)), 0, d, device)
-    return Tensor._wrap(from_host(a.tobytes(), contiguous_meta(a.shape, d, device)), m)
+def run(name: str, matrices: list[Any], shapes: list[Any], *flags: int) -> list[Any]:
+    """Results of a kernel over matrices (*, m, n), which `doubles` gave, with their batch dimensions broadcast.
+
+    shapes: that of each result, for one matrix. A tuple is of elements, a list of real numbers. Matrices come column by column.
+    """
+    batch = broadcast_shapes(*[t.shape[:-2] for t in matrices])
+    d = matrices[0].dtype
+    ins = []
+    for k, t in enumerate(matrices):
+        if t._tab_meta.mark or t._tab_storage.node.inst.out.dtype is not d:
+            matrices[k] = t = _lazy.convert.converted(t, t.shape, d)
+        ins.append(t.expand(*batch, *t.shape[-2:])._tab_meta)
+    sizes = [prod(shape) for shape in shapes]
+    out = contiguous_meta((*batch, sum(sizes)), d, ins[0].device)
+    node = emit(inst(_kernel(name), tuple(ins), out, (), tuple(flags)), tuple([t._tab_storage.node for t in matrices]))
+    every = Tensor._wrap(node, out)
+    parts: list[Any] = []
+    for part, shape in zip(every.split(sizes, -1), shapes, strict=True):
+        part = part.reshape((*batch, *shape[::-1]))
+        part = part.mT if len(shape) == 2 else part
+        parts.append(part.real if type(shape) is list and d.is_complex else part)
+    return parts
+
+
+def given(x: Any, like: Tensor, d: dtypes.dtype | None = None, order: str = "C") -> Tensor:
+    """A result as the caller gets it: on the device of `like`, as `d` (None: of the type of `like`, or the real type of that).
+
+    order: "F" makes matrices column by column, as LAPACK leaves them.
+    """
+    if d is None:
+        d = like.dtype if x.is_complex() or not like.is_complex() else like.dtype.to_real()
+    if x.is_complex() and not d.is_complex:
+        x = x.real
+    x = x.mT if order == "F" else x
+    y = _lazy.convert.converted(x, x.shape, d)
+    y = _lazy.convert.convert(y, d, like._tab_meta.device)
+    if order == "F":
+        m = y._tab_meta
+        y = Tensor._wrap(
+            y._tab_storage.node, meta(x.mT.shape, (*m.strides[:-2], 1, max(m.shape[-1], 1)), 0, d, m.device)
+        )
+    return y
 
 
 def by_columns(x: Tensor) -> Tensor:
@@ -142,14 +193,20 @@ _MEANING = {
 }
 
 
-def check_info(name: str, info: Any) -> None:
-    """LinAlgError, in PyTorch's words, for the first matrix whose `info` (an array over the batch) is not 0."""
-    bad = info.ravel().nonzero()[0]
-    if not len(bad):
+def within(numbers: Tensor, most: int) -> bool:
+    """Whether all are from 1 to `most`. Reads them."""
+    return all(1 <= v <= most for v in every_example(numbers).reshape(-1).tolist())
+
+
+def check_info(name: str, info: Tensor) -> None:
+    """LinAlgError, in PyTorch's words, for the first matrix whose `info` (a tensor of the batch's shape) is not 0. Reads it."""
+    info = every_example(info)
+    found = info.reshape(-1).tolist()
+    i = next((i for i, v in enumerate(found) if v), None)
+    if i is None:
         return
-    i = int(bad[0])
     where = f": (Batch element {i})" if info.ndim else ""
-    value = int(info.ravel()[i])
+    value = int(found[i])
     if value < 0:
         raise LinAlgError(
             f"{name}{where}: The algorithm failed to converge because the input matrix contained non-finite values."

@@ -11,7 +11,7 @@ from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import every_example
-from tabtorch.ops.linalg.host_arrays import need_float, need_matrix
+from tabtorch.ops.linalg.host_kernels import need_float, need_matrix
 from tabtorch.ops.linalg.matmul import MULTI_DOT_OUT, cross, matmul, matrix_power, multi_dot
 from tabtorch.ops.machinery.operation import into, operation
 from tabtorch.ops.machinery.out_types import EXACT, same

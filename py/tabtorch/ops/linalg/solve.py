@@ -1,27 +1,29 @@
-"""Equations and determinants: `linalg.solve`, triangular ones, inverses, `det`. NumPy solves; gradients are formulas over tensors."""
+"""Equations and determinants: `linalg.solve`, triangular ones, inverses, `det`. Gradients are formulas over tensors."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
-from tabtorch import _lazy, ops
+from tabtorch import ops
 from tabtorch.autograd.tape import named as grad_named
 from tabtorch.autograd.tape import record
 from tabtorch.base import dtypes
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import every_example
-from tabtorch.ops.linalg.host_arrays import (
+from tabtorch.ops.linalg.host_kernels import (
     by_columns,
     check_info,
-    host,
+    doubles,
+    given,
     need_equation,
     need_float,
     need_kernel,
     need_matrix,
     need_system,
-    numpy,
+    run,
+    within,
 )
 from tabtorch.ops.machinery.operation import into, into_two, named, operation
 from tabtorch.ops.machinery.out_types import DATA_TYPE, EXACT, safely
@@ -50,25 +52,20 @@ def _solve(name: str, A: Tensor, B: Tensor, left: bool, check: bool) -> tuple[Te
 
 
 def _solved(name: str, A: Tensor, B: Tensor, left: bool = True, check: bool = False, vector: bool = False) -> Any:
-    def compute(a: Any, b: Any) -> Any:
-        if vector:
-            b = b[..., None]
-        x, info = (
-            _lazy.factorize_arrays.solve(a, b)
-            if left
-            else _lazy.factorize_arrays.solve(_lazy.factorize_arrays.adjoint(a), _lazy.factorize_arrays.adjoint(b))
-        )
-        if check:
-            check_info(name, info)
-        return (x[..., 0] if vector else x if left else _lazy.factorize_arrays.adjoint(x)), info
-
     def back(g: Any, A: Tensor, X: Any) -> Any:
         if vector:
             g, X = g.unsqueeze(-1), X.unsqueeze(-1)
         gB = _solved(name, A.mH, g, left)[0]
         return -(gB @ X.mH if left else X.mH @ gB), gB.squeeze(-1) if vector else gB
 
-    X, info = host(compute, A, B, order="FC" if left else "C")
+    a, b = doubles(A, B)
+    b = b.unsqueeze(-1) if vector else b
+    a, b = (a, b) if left else (a.mH, b.mH)
+    x, found = run("solve", [a, b], [b.shape[-2:], []])
+    if check:
+        check_info(name, found)
+    X = given(x.squeeze(-1), A) if vector else given(x, A, order="F") if left else given(x.mH, A)
+    info = given(found, A, dtypes.int32)
     record("LinalgSolveExBackward0", (A, B), X, back, (A, X))
     return X, info
 
@@ -91,13 +88,21 @@ def linalg_solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) ->
 # ---- triangular
 
 
+def _triangle(a: Tensor, b: Tensor, upper: bool, left: bool = True, unit: bool = False, turned: bool = False) -> Tensor:
+    """x with a x = b (aᴴ x = b where `turned`, x a = b where not `left`), as float64. One triangle of `a` is looked at."""
+    if not left:
+        return _triangle(a, b.mH, upper, True, unit, not turned).mH
+    return run("triangular", [a, b], [b.shape[-2:]], int(upper), int(unit), int(turned))[0]
+
+
 def _substituted(A: Tensor, B: Tensor, upper: bool, left: bool, unit: bool) -> Tensor:
     def back(g: Any, A: Tensor, X: Any) -> Any:
         gB: Any = _substituted(A.mH, g, not upper, left, unit)
         gA = -(gB @ X.mH if left else X.mH @ gB)
         return (gA.triu(int(unit)) if upper else gA.tril(-unit)), gB
 
-    X: Tensor = host(lambda a, b: _lazy.factorize_arrays.triangular(a, b, upper, left, unit), A, B, order="F")
+    a, b = doubles(A, B)
+    X = given(_triangle(a, b, upper, left, unit), A, order="F")
     record("LinalgSolveTriangularBackward0", (A, B), X, back, (A, X))
     return X
 
@@ -140,14 +145,15 @@ def triangular_solve(
 # ---- of factorisations
 
 
-def need_pivots(kind: str, pivots: Any, rows: int, shown: str = "") -> None:
-    """RuntimeError for an array of pivots that do not all name one of `rows` rows, counted from 1."""
-    given, asked = f"Pivots given to {kind}_solve must all ", f". Did you properly pass the result of {kind}_factor?"
-    if (pivots < 1).any():
-        raise RuntimeError(f"{given}{f'satisfy {shown} >=' if shown else 'be greater or equal to'} 1{asked}")
-    if (pivots > rows).any():
-        size = f"{'LD' if shown else 'LU'}.size(-2)"
-        raise RuntimeError(f"{given}{f'satisfy {shown} <=' if shown else 'be smaller or equal to'} {size}{asked}")
+def need_pivots(kind: str, pivots: Tensor, rows: int, shown: str = "") -> None:
+    """RuntimeError for pivots that do not all name one of `rows` rows, counted from 1."""
+    if within(pivots, rows):
+        return
+    start, asked = f"Pivots given to {kind}_solve must all ", f". Did you properly pass the result of {kind}_factor?"
+    if not within(pivots, 2**31):
+        raise RuntimeError(f"{start}{f'satisfy {shown} >=' if shown else 'be greater or equal to'} 1{asked}")
+    size = f"{'LD' if shown else 'LU'}.size(-2)"
+    raise RuntimeError(f"{start}{f'satisfy {shown} <=' if shown else 'be smaller or equal to'} {size}{asked}")
 
 
 @operation("linalg_lu_solve", method=False)
@@ -188,11 +194,10 @@ def linalg_lu_solve(
     def back_b(g: Any, LU: Tensor, pivots: Tensor, X: Any) -> Tensor:
         return linalg_lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
 
-    def solve(a: Any, p: Any, b: Any) -> Any:
-        need_pivots("lu", p, a.shape[-1])
-        return _lazy.factorize_arrays.lu_solve(a, p, b, left, adjoint)
-
-    X: Tensor = host(solve, LU, pivots, B, order="F" if left else "C")
+    need_pivots("lu", pivots, LU.shape[-1])
+    a, p, b = doubles(LU, pivots.unsqueeze(-1), B if left else B.mH)
+    (x,) = run("luSolve", [a, p, b], [b.shape[-2:]], int(left == adjoint))
+    X = given(x, LU, order="F") if left else given(x.mH, LU)
     record("LinalgLuSolveBackward0", (LU, B), X, (back_lu, back_b), (LU, pivots, X))
     return into(out, X, rule=EXACT)
 
@@ -204,19 +209,16 @@ def lu_solve(b: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Any = None) 
 
 
 def _cholesky_solved(b: Tensor, L: Tensor, upper: bool) -> Tensor:
-    def compute(b: Any, a: Any) -> Any:
-        low = _lazy.factorize_arrays.adjoint(a) if upper else a
-        return _lazy.factorize_arrays.triangular(
-            _lazy.factorize_arrays.adjoint(low), _lazy.factorize_arrays.triangular(low, b, False), True
-        )
-
     def back(g: Any, L: Any, X: Any) -> Any:
         gb: Any = _cholesky_solved(g, L, upper)
         both = gb @ X.mH
         both = both + both.mH
         return gb, -(L @ both if upper else both @ L)
 
-    X: Tensor = host(compute, b, L, order="F")
+    a, x = doubles(L, b)
+    for turned in (upper, not upper):
+        x = _triangle(a, x, upper, turned=turned)
+    X = given(x, b, order="F")
     record("CholeskySolveBackward0", (b, L), X, back, (L, X))
     return X
 
@@ -238,19 +240,17 @@ def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> 
     need_matrix("cholesky_inverse", input, square=True)
     need_kernel("cholesky_inverse_out_cpu", input)
 
-    def compute(a: Any) -> Any:
-        np = numpy()
-        zero = np.diagonal(a, 0, -2, -1) == 0
-        check_info("cholesky_inverse", np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if a.size else np.zeros(0))
-        low = _lazy.factorize_arrays.adjoint(a) if upper else a
-        inverse = _lazy.factorize_arrays.triangular(low, np.eye(a.shape[-1], dtype=a.dtype), False)
-        return _lazy.factorize_arrays.adjoint(inverse) @ inverse
-
     def back(g: Any, a: Tensor, x: Tensor) -> Tensor:
         both = x @ (g + g.mH) @ x
         return -(a @ both if upper else both @ a)
 
-    X = host(compute, input, order="F")
+    (a,) = doubles(input)
+    n = a.shape[-1]
+    if a.numel():
+        zero = a.diagonal(0, -2, -1) == 0
+        check_info("cholesky_inverse", ops.where(zero.any(-1), zero.int().argmax(-1) + 1, 0))
+    x: Any = _triangle(a, ops.eye(n, dtype=a.dtype, device=a.device), upper, turned=upper)
+    X = given(x.mH @ x, input, order="F")
     record("CholeskyInverseBackward0", (input,), X, back, (input, X))
     return into(out, X, rule=safely("cholesky_inverse"))
 
@@ -271,11 +271,9 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {type_name(pivots.dtype)}")
     need_kernel("ldl_solve_kernel_cpu", LD)
 
-    def compute(a: Any, p: Any, b: Any) -> Any:
-        need_pivots("ldl", abs(p), a.shape[-1], "|pivot|")
-        return _lazy.factorize_arrays.ldl_solve(a, p, b, hermitian)
-
-    return into(out, host(compute, LD, pivots, B, order="F"), rule=EXACT)
+    need_pivots("ldl", pivots.abs(), LD.shape[-1], "|pivot|")
+    (x,) = run("ldlSolve", doubles(LD, pivots.unsqueeze(-1), B, wide=True), [B.shape[-2:]], int(hermitian))
+    return into(out, given(x, LD, LD.dtype, "F"), rule=EXACT)
 
 
 # ---- inverses
@@ -285,13 +283,11 @@ def _inverse(name: str, A: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     need_matrix("linalg.inv", A, square=True)
     need_float("linalg.inv", A, low=False)
 
-    def compute(a: Any) -> Any:
-        x, info = _lazy.factorize_arrays.solve(a, numpy().eye(a.shape[-1], dtype=a.dtype))
-        if check:
-            check_info(name, info)
-        return x, info
-
-    X, info = host(compute, A, order="FC")
+    (a,) = doubles(A)
+    x, found = run("solve", [a, ops.eye(a.shape[-1], dtype=a.dtype, device=a.device)], [a.shape[-2:], []])
+    if check:
+        check_info(name, found)
+    X, info = given(x, A, order="F"), given(found, A, dtypes.int32)
     record("LinalgInvExBackward0", (A,), X, lambda g, x: -(x.mH @ g @ x.mH), (X,))
     return X, info
 
@@ -387,13 +383,22 @@ def _det_back(g: Tensor, A: Tensor, det: Tensor) -> Tensor:
     return r.reshape(A.shape)
 
 
+def _lu_diagonal(A: Tensor) -> tuple[Any, Tensor]:
+    """Numbers (*, n) whose product is the determinant but for a sign, and that."""
+    n = A.shape[-1]
+    LU, pivots, _ = run("lu", doubles(A), [A.shape[-2:], [n], []], 1)
+    odd = (pivots != ops.arange(1, n + 1, device=pivots.device)).sum(-1) % 2
+    return LU.diagonal(0, -2, -1), 1 - 2 * odd
+
+
 @operation("linalg_det", method=False)
 def linalg_det(A: Tensor, *, out: Any = None) -> Tensor:
     """Determinants of square matrices: (*, n, n) to (*)."""
     need_matrix("linalg.det", A, square=True)
     need_float("linalg.det", A)
     need_kernel("lu_cpu", A)
-    r = host(lambda a: _lazy.factorize_arrays.determinant(a)[0], A)
+    d, flip = _lu_diagonal(A)
+    r = given(d.prod(-1) * flip, A)
     record("LinalgDetBackward0", (A,), r, _det_back, (A, r))
     return into(out, r, rule=EXACT)
 
@@ -417,7 +422,8 @@ def _slogdet(name: str, A: Tensor) -> tuple[Any, Any]:
             g = ops.complex(g, -(g_sign.conj() * sign).imag)
         return _solved(name, A.mH, _diagonal(g.to(A.dtype), A))[0]
 
-    sign, logarithm = host(lambda a: _lazy.factorize_arrays.determinant(a)[1:], A)
+    d, flip = _lu_diagonal(A)
+    sign, logarithm = given(d.sgn().prod(-1) * flip, A), given(d.abs().log().sum(-1), A)
     record("LinalgSlogdetBackward0", (A,), (sign, logarithm), back, (A, sign))
     return sign, logarithm
 

@@ -1,4 +1,4 @@
-"""Singular values, eigenvalues, least squares: computed on the host with NumPy (LAPACK's gesdd, syevd, geev).
+"""Singular values, eigenvalues, least squares: computed on the host, in double precision.
 
 The gradients are formulas over tensors: those of PyTorch (torch/csrc/autograd/FunctionsManual.cpp), which say where they
 come from.
@@ -6,16 +6,25 @@ come from.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from tabtorch import ops
 from tabtorch.autograd.tape import needs_record, record
+from tabtorch.base import dtypes
 from tabtorch.core import shapes
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.indexing.index_maps import every_example
-from tabtorch.ops.linalg.host_arrays import LAPACK, check_info, host, need_float, need_kernel, need_matrix, numpy
+from tabtorch.ops.linalg.host_kernels import (
+    LAPACK,
+    check_info,
+    doubles,
+    given,
+    need_float,
+    need_kernel,
+    need_matrix,
+    run,
+)
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import into, into_two, named, operation
 from tabtorch.ops.machinery.out_types import EXACT, safely
@@ -41,14 +50,22 @@ def need_eps(A: Tensor) -> None:
 # ---- singular values
 
 
-def svd_arrays(a: Any, full: bool = False, vectors: bool = True) -> Any:
-    """NumPy's (U, S, Vh), or without `vectors` S; LinAlgError in PyTorch's words where there is none."""
-    np = numpy()
-    check_info("linalg.svd", -1 * ~np.isfinite(a).all((-2, -1)))
-    try:
-        return tuple(np.linalg.svd(a, full)) if vectors else np.linalg.svd(a, compute_uv=False)
-    except np.linalg.LinAlgError:
-        check_info("linalg.svd", np.full((), min(a.shape[-2:])))
+def svd_doubles(a: Tensor, full: bool = False, vectors: bool = True) -> list[Any]:
+    """(U, S, Vh), or without `vectors` S alone, of what `doubles` gave; LinAlgError in PyTorch's words where there is none."""
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    shapes: list[Any] = [(m, m if full else k), [k], (n if full else k, n)] if vectors else [[k]]
+    *r, info = run("svd", [a], [*shapes, []], int(full), int(vectors))
+    check_info("linalg.svd", info)
+    return r
+
+
+def eigh_doubles(a: Tensor, vectors: bool = True) -> list[Any]:
+    """The same of Hermitian matrices, whose lower triangle is looked at: (L, Q), or without `vectors` L alone."""
+    n = a.shape[-1]
+    *r, info = run("eigh", [a], [[n], (n, n), []] if vectors else [[n], []], int(vectors))
+    check_info("linalg.eigh", info)
+    return r
 
 
 def svd_of(A: Tensor, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
@@ -58,10 +75,10 @@ def svd_of(A: Tensor, full: bool, vectors: bool) -> tuple[Any, Any, Any]:
     need_kernel("linalg_svd_cpu", A)
     vectors = vectors or needs_record(A)
     k = min(A.shape[-2:])
-    f = partial(svd_arrays, full=full, vectors=vectors)
+    r = svd_doubles(doubles(A)[0], full, vectors)
     if not vectors:
-        return None, host(f, A), None
-    U, S, Vh = host(f, A, order="FCF")
+        return None, given(r[0], A), None
+    U, S, Vh = [given(x, A, order=order) for x, order in zip(r, "FCF")]
     cut = full and A.shape[-1] != A.shape[-2]
 
     def back(g: list[Any], U: Any, S: Any, Vh: Any) -> Any:
@@ -120,7 +137,7 @@ _OLD_SVD = named("svd", "U", "S", "V")
 
 @operation("linalg_svd", method=False)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
-    """A = U diag(S) Vh for matrices (*, m, n): (U, S, Vh), S decreasing. On the host, with NumPy.
+    """A = U diag(S) Vh for matrices (*, m, n): (U, S, Vh), S decreasing. On the host.
 
     full_matrices: U (*, m, m) and Vh (*, n, n) rather than (*, m, k) and (*, k, n), k = min(m, n).
     """
@@ -133,7 +150,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
 @operation("linalg_svdvals", method=False)
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
-    """The singular values of matrices, decreasing. On the host, with NumPy."""
+    """The singular values of matrices, decreasing. On the host."""
     if driver is not None:
         svd(A, driver=driver)
     return into(out, svd_of(A, False, False)[1], rule=EXACT)
@@ -141,7 +158,7 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
 
 @operation("svd")
 def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
-    """input = U diag(S) V^H: (U, S, V); U and V are zeros where not `compute_uv`. On the host, with NumPy."""
+    """input = U diag(S) V^H: (U, S, V); U and V are zeros where not `compute_uv`. On the host."""
     need_matrix("linalg.svd", input)
     if compute_uv:
         U, S, Vh = svd_of(input, not some, True)
@@ -187,17 +204,10 @@ def eigh_of(A: Tensor, UPLO: str, vectors: bool) -> tuple[Any, Any]:
     need_kernel("linalg_eigh_cpu", A)
     vectors = vectors or needs_record(A)
 
-    def f(a: Any) -> Any:
-        np = numpy()
-        try:
-            return tuple(np.linalg.eigh(a, side)) if vectors else np.linalg.eigvalsh(a, side)
-        except np.linalg.LinAlgError:
-            check_info("linalg.eigh", (a.shape[-1] - 1) * ~np.isfinite(a).all((-2, -1)))
-            raise
-
+    r = eigh_doubles(doubles(A if side == "L" else A.mH)[0], vectors)
     if not vectors:
-        return host(f, A), None
-    L, Q = host(f, A, order="CF")
+        return given(r[0], A), None
+    L, Q = given(r[0], A), given(r[1], A, order="F")
     back = lambda g, L, Q: (_eig_back(g, L, Q, True),)  # noqa: E731
     record("LinalgEighBackward0", (A,), (L, Q), back, (L, Q))
     return L, Q
@@ -209,7 +219,7 @@ _EIG = named("linalg_eig", "eigenvalues", "eigenvectors")
 
 @operation("linalg_eigh", method=False)
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
-    """A = Q diag(L) Q^H for Hermitian matrices (*, n, n): (L, Q), L real and increasing. On the host, with NumPy.
+    """A = Q diag(L) Q^H for Hermitian matrices (*, n, n): (L, Q), L real and increasing. On the host.
 
     UPLO: "L" or "U", the triangle of A that is looked at.
     """
@@ -218,7 +228,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
 
 @operation("linalg_eigvalsh", method=False)
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
-    """The eigenvalues of Hermitian matrices (*, n, n), increasing. On the host, with NumPy."""
+    """The eigenvalues of Hermitian matrices (*, n, n), increasing. On the host."""
     return into(out, eigh_of(A, UPLO, False)[0], rule=EXACT)
 
 
@@ -227,26 +237,20 @@ def _eig_of(A: Tensor, vectors: bool) -> tuple[Any, Any]:
     need_float("linalg.eig", A)
     need_kernel("linalg_eig_out_cpu", A)
     alone = not (vectors or needs_record(A))
-
-    def f(a: Any) -> Any:
-        np = numpy()
-        fine = np.isfinite(a).all((-2, -1))
-        if vectors and not fine.all():
-            raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-        to = np.result_type(a.dtype, np.complex64)
-        a = np.where(fine[..., None, None], a, 0)
-        try:
-            if alone:
-                L = np.linalg.eigvals(a).astype(to)
-                L[~fine] = complex(np.nan, np.nan)
-                return L
-            return tuple([x.astype(to) for x in np.linalg.eig(a)])
-        except np.linalg.LinAlgError:
-            check_info("linalg.eig", np.full((), a.shape[-1]))
-
+    n = A.shape[-1]
+    (a,) = doubles(A)
+    each = 1 if a.is_complex() else 2  # elements that a complex number takes
+    *parts, found = run("eig", [a], [(each * n,), *[(each * n * n,)] * (not alone), []], int(not alone))
+    if vectors and min(every_example(found).reshape(-1).tolist(), default=0) < 0:
+        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
+    check_info("linalg.eig", found.clamp(min=0))
+    d = A.dtype.to_complex()
+    if not a.is_complex():
+        parts = [ops.view_as_complex(x.contiguous().reshape((*x.shape[:-1], x.shape[-1] // 2, 2))) for x in parts]
+    L = given(parts[0], A, d)
     if alone:
-        return host(f, A), None
-    L, V = host(f, A, order="CF")
+        return L, None
+    V = given(parts[1].reshape(A.shape).mT, A, d, "F")
     back = lambda g, L, V: (_eig_back(g, L, V, False),)  # noqa: E731
     record("LinalgEigBackward0", (A,), (L, V), back, (L, V))
     return L, V
@@ -254,13 +258,13 @@ def _eig_of(A: Tensor, vectors: bool) -> tuple[Any, Any]:
 
 @operation("linalg_eig", method=False)
 def eig(A: Tensor, *, out: Any = None) -> Any:
-    """A = V diag(L) V^-1 for square matrices: (L, V), complex, each column of V of length 1. On the host, with NumPy."""
+    """A = V diag(L) V^-1 for square matrices: (L, V), complex, each column of V of length 1. On the host."""
     return into_two(out, _EIG(*_eig_of(A, True)), safely("torch.linalg.eig"))
 
 
 @operation("linalg_eigvals", method=False)
 def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
-    """The eigenvalues of square matrices, complex, in no order. On the host, with NumPy."""
+    """The eigenvalues of square matrices, complex, in no order. On the host."""
     return into(out, _eig_of(A, False)[0], rule=safely("torch.linalg.eigvals", "eigenvalues"))
 
 
@@ -287,7 +291,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 @operation("linalg_lstsq", method=False)
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None, out: Any = None) -> Any:
-    """X with the least |A X - B|, for A (*, m, n) and B (*, m, k) or (*, m). On the host, with NumPy.
+    """X with the least |A X - B|, for A (*, m, n) and B (*, m, k) or (*, m). On the host.
 
     Returns (solution, residuals, rank, singular_values); those that the driver does not tell are empty, as are the residuals
     where m <= n or a rank is less than n. All drivers solve by singular values; "gels" wants full rank (else LinAlgError).
@@ -318,35 +322,31 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     driver = driver or "gelsy"
     m, n = A.shape[-2:]
 
-    def f(a: Any, b: Any) -> Any:
-        np = numpy()
-        b = b[..., None] if more else b
-        u, s, vh = svd_arrays(a)
-        eps = np.finfo(s.dtype).eps
-        low = (eps if driver == "gels" else eps * max(m, n) if rcond is None else rcond if rcond >= 0 else eps) * s[
-            ..., :1
-        ]
-        keep = s > low
-        rank = keep.sum(-1)
-        if driver == "gels" and not keep.all():
-            r = np.linalg.qr(a if m >= n else a.conj().swapaxes(-1, -2), "r").diagonal(0, -2, -1)
-            check_info("torch.linalg.lstsq", (np.abs(r).argmin(-1) + 1) * (rank < keep.shape[-1]))
-        inverse = np.divide(1, s, out=np.zeros_like(s), where=keep)
-        x = vh.conj().swapaxes(-1, -2) @ (inverse[..., None] * (u.conj().swapaxes(-1, -2) @ b))
-        space = np.zeros((*x.shape[:-2], max(m, n), x.shape[-1]), a.dtype)  # LAPACK's: X takes the place of B
-        space[..., :n, :] = x
-        rest = np.zeros(0, s.dtype)
-        if m > n and driver != "gelsy" and (rank == n).all():
-            rest = (np.abs(a @ x - b) ** 2).sum(-2)
-        told = driver != "gels", driver in ("gelsd", "gelss")
-        return (
-            space[..., 0] if more else space,
-            rest.astype(s.dtype),
-            rank if told[0] else np.zeros(0, np.int64),
-            s if told[1] else np.zeros(0, s.dtype),
+    a, b = doubles(A, B)
+    b = b.unsqueeze(-1) if more else b
+    u, s, vh = svd_doubles(a)
+    eps = dtypes.finfo(A.dtype).eps
+    keep = (
+        s
+        > (eps if driver == "gels" else eps * max(m, n) if rcond is None else rcond if rcond >= 0 else eps) * s[..., :1]
+    )
+    rank = keep.sum(-1)
+    lost = rank < min(m, n)
+    lacking = driver != "gelsy" and bool(every_example(lost).any())
+    if lacking and driver == "gels":
+        r = run("qr", [a if m >= n else a.mH], [a.shape[-2:] if m >= n else (n, m), (min(m, n),)], 0)[0].diagonal(
+            0, -2, -1
         )
-
-    space, residuals, rank, s = host(f, A, B, order="CCCC" if more else "FCCC")
+        check_info("torch.linalg.lstsq", (r.abs().argmin(-1) + 1) * lost)
+    x = vh.mH @ (ops.where(keep, 1 / s, 0).unsqueeze(-1) * (u.mH @ b))
+    rest = s.new_empty((0,))
+    if m > n and driver != "gelsy" and not lacking:
+        rest = (a @ x - b).abs().square().sum(-2)
+    x = ops.constant_pad_nd(x, (0, 0, 0, max(m - n, 0)))  # LAPACK's: X takes the place of B
+    space = given(x.squeeze(-1), A) if more else given(x, A, order="F")
+    residuals = given(rest, A)
+    rank = given(rank if driver != "gels" else rest.new_empty((0,)), A, dtypes.int64)
+    s = given(s if driver in ("gelsd", "gelss") else rest.new_empty((0,)), A)
     X = Tensor._wrap(space._tab_storage.node, shapes.narrowed(space._tab_meta, -1 if more else -2, 0, n))
 
     def back(g: list[Any], A: Any, B: Any, X: Any) -> Any:

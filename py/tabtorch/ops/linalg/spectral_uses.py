@@ -7,11 +7,11 @@ from typing import Any
 
 from tabtorch import ops
 from tabtorch.autograd.tape import record
-from tabtorch.base.dtypes import bfloat16, float32, int64
+from tabtorch.base.dtypes import bfloat16, finfo, float32, float64, int64
 from tabtorch.core.shapes import type_name
 from tabtorch.core.tensor import Tensor
-from tabtorch.ops.linalg.host_arrays import LAPACK, host, need_float, need_kernel, need_matrix, numpy
-from tabtorch.ops.linalg.spectral import need_eps, pinv_back, svd_arrays, svd_of, svdvals
+from tabtorch.ops.linalg.host_kernels import LAPACK, doubles, given, need_float, need_kernel, need_matrix
+from tabtorch.ops.linalg.spectral import eigh_doubles, need_eps, pinv_back, svd_doubles, svd_of, svdvals
 from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into, operation
 from tabtorch.ops.machinery.out_types import safely
@@ -20,33 +20,37 @@ from tabtorch.ops.machinery.registry import register
 # ---- pseudoinverses and ranks
 
 
-def _tolerance(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[list[Tensor], Any]:
-    """The tensors among the tolerances, and a function of their arrays and of the largest absolute values (*, 1)."""
-    given = [atol, rtol]
-    for k, t in enumerate(given):
+def _tolerance(name: str, A: Tensor, atol: Any, rtol: Any) -> Any:
+    """A function of absolute values (*, n), decreasing or not, that says up to which they count as 0: (*, 1)."""
+    limits = [atol, rtol]
+    for k, t in enumerate(limits):
         if isinstance(t, Tensor):
             if t.is_complex():
                 raise RuntimeError(
                     f"{name}: {'ar'[k]}tol tensor of complex type is not supported. Got {type_name(t.dtype)}"
                 )
-            given[k] = on_device_of(A, t)
+            limits[k] = doubles(on_device_of(A, t))[0].unsqueeze(-1)
+    a: Any
+    r: Any
+    a, r = [
+        t if isinstance(t, Tensor) or t is None else ops.tensor(float(t), dtype=float64, device="cpu") for t in limits
+    ]
+    if r is None:
+        r = finfo(A.dtype).eps * max(A.shape[-2:])
+        r = r if a is None else r * (a <= 0)
 
-    def low(largest: Any, *arrays: Any) -> Any:
-        np = numpy()
-        rest = iter(arrays)
-        a, r = [next(rest)[..., None] if isinstance(t, Tensor) else t for t in given]
-        usual = np.finfo(largest.dtype).eps * max(A.shape[-2:])
-        r = usual * np.equal(0 if a is None else np.maximum(a, 0), 0) if r is None else r
-        return np.maximum(0 if a is None else a, r * largest)
+    def low(s: Tensor) -> Any:
+        most = r * s.amax(-1, keepdim=True)
+        return most if a is None else ops.maximum(most, a)
 
-    return [t for t in given if isinstance(t, Tensor)], low
+    return low
 
 
 @operation("linalg_pinv", method=False)
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None
 ) -> Tensor:
-    """The pseudoinverse of matrices: (*, m, n) to (*, n, m). On the host, with NumPy.
+    """The pseudoinverse of matrices: (*, m, n) to (*, n, m). On the host.
 
     Singular values up to max(atol, rtol · the largest) count as 0. atol, rtol: numbers, or tensors of shape (*).
     """
@@ -55,22 +59,22 @@ def pinv(
             f"linalg.pinv({type_name(A.dtype)}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float, "
             "double, cfloat or cdouble types"
         )
-    tensors, low = _tolerance("torch.linalg.pinv", A, atol, rcond if rtol is None else rtol)
+    low = _tolerance("torch.linalg.pinv", A, atol, rcond if rtol is None else rtol)
     if hermitian:
         need_matrix("linalg.eigh", A, square=True)
 
-    def f(a: Any, *tols: Any) -> Any:
-        np = numpy()
+    if not A.numel():
+        r = A.new_zeros((*A.shape[:-2], A.shape[-1], A.shape[-2]))
+    else:
+        (a,) = doubles(A)
         if hermitian:
-            s, u = np.linalg.eigh(a)
-            vh = u.conj().swapaxes(-1, -2)
+            s, u = eigh_doubles(a)
+            v = u
         else:
-            u, s, vh = svd_arrays(a)
-        keep = abs(s) > low(abs(s).max(-1, keepdims=True, initial=0), *tols)
-        inverse = np.divide(1, s, out=np.zeros(keep.shape, s.dtype), where=keep)
-        return (vh.conj().swapaxes(-1, -2) * inverse[..., None, :]) @ u.conj().swapaxes(-1, -2)
-
-    r = host(f, A.detach(), *tensors)
+            u, s, vh = svd_doubles(a)
+            v = vh.mH
+        keep = s.abs() > low(s.abs())
+        r = given((v * ops.where(keep, 1 / s, 0).unsqueeze(-2)) @ u.mH, A)
     record("LinalgPinvBackward0", (A,), r, pinv_back, (A, r))
     return into(out, r, rule=safely("linalg.pinv"))
 
@@ -85,7 +89,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 def matrix_rank(
     input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None
 ) -> Tensor:
-    """How many singular values are larger than max(atol, rtol · the largest), an int64. On the host, with NumPy.
+    """How many singular values are larger than max(atol, rtol · the largest), an int64. On the host.
 
     atol, rtol: numbers, or tensors of shape (*). tol: atol, with an rtol of 0.
     """
@@ -98,28 +102,25 @@ def matrix_rank(
     need_matrix(name, input, "input")
     if tol is None and rtol is None:
         need_eps(input)
-    tensors, low = _tolerance(name, input, atol if tol is None else tol, rtol if tol is None else 0.0)
+    low = _tolerance(name, input, atol if tol is None else tol, rtol if tol is None else 0.0)
     if hermitian:
         need_matrix("linalg.eigh", input, square=True)
     else:
         need_float("linalg.svd", input)
     need_kernel("linalg_eigh_cpu" if hermitian else "linalg_svd_cpu", input)
 
-    def f(a: Any, *tols: Any) -> Any:
-        np = numpy()
-        s = abs(np.linalg.eigvalsh(a)) if hermitian else svd_arrays(a, vectors=False)
-        return (s > low(s.max(-1, keepdims=True, initial=0), *tols)).sum(-1, dtype=np.int64)
-
     if not input.numel():
         return into(out, input.new_zeros(input.shape[:-2], dtype=int64), rule=safely(name))
-    return into(out, host(f, input, *tensors), rule=safely(name))
+    (a,) = doubles(input)
+    s = eigh_doubles(a, False)[0].abs() if hermitian else svd_doubles(a, vectors=False)[0]
+    return into(out, given((s > low(s)).sum(-1), input, int64), rule=safely(name))
 
 
 @operation("linalg_cond", method=False)
 def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """norm(A) · norm(inverse of A), in the norm `p`: None or 2, -2, 1, -1, inf, -inf, "fro", "nuc". Infinite for singular A.
 
-    On the host, with NumPy.
+    On the host.
     """
     if p not in (None, 2, -2, 1, -1, float("inf"), -float("inf"), "fro", "nuc"):
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
@@ -189,31 +190,30 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
 
 
-def _lobpcg(np: Any, a: Any, b: Any, x: Any, ik: Any, k: int, niter: int, tol: float | None, largest: bool) -> Any:
+def _lobpcg(a: Any, b: Any, x: Any, ik: Any, k: int, niter: int, tol: float, largest: bool) -> Any:
     """The eigenpairs of one matrix: Rayleigh and Ritz in the span of the vectors, their residuals and their last steps."""
     sign = -1 if largest else 1
     n = x.shape[-1]
-    tol = tol or float(np.finfo(a.dtype).eps ** 0.5)
-    size = [np.linalg.norm(m @ x) / np.linalg.norm(x) if m is not None else 1.0 for m in (a, b)]
+    size = [(m @ x).norm() / x.norm() if m is not None else 1.0 for m in (a, b)]
     times = lambda m, v: v if m is None else m @ v  # noqa: E731
     s, p = x, None
     while True:
         # a basis in which b is the identity; what depends on the rest is left out
-        d, z = np.linalg.eigh(s.T @ times(b, s))
-        fine = d > d[-1] * len(d) * np.finfo(d.dtype).eps
-        s = s @ (z[:, fine] / np.sqrt(d[fine]))
-        e, z = np.linalg.eigh(sign * (s.T @ a @ s))
+        d, z = eigh_doubles(s.T @ times(b, s))
+        fine = int((d <= d[-1] * len(d) * 2**-52).sum())  # d increases
+        s = s @ (z[:, fine:] / d[fine:].sqrt())
+        e, z = eigh_doubles(sign * (s.T @ a @ s))
         e, new = sign * e[:n], s @ z[:, :n]
         r = a @ new - times(b, new) * e
-        error = np.linalg.norm(r, axis=0) / (np.linalg.norm(new, axis=0) * (size[0] + abs(e) * size[1]))
+        error = r.norm(dim=0) / (new.norm(dim=0) * (size[0] + e.abs() * size[1]))
         p = new - x @ (x.T @ times(b, new)) if p is not None or s.shape[1] > n else None
         x, niter = new, niter - 1
-        if niter == 0 or (error[:k] < tol).all():
+        if niter == 0 or bool((error[:k] < tol).all()):
             return e[:k], x[:, :k]
-        parts = [v / np.maximum(np.linalg.norm(v, axis=0), 1e-30) for v in (times(ik, r), p) if v is not None]
-        s = np.concatenate([x, *parts], -1)
+        rest = ops.cat([v / v.norm(dim=0).clamp(min=1e-30) for v in (times(ik, r), p) if v is not None], -1)
         for _ in range(2):  # twice is enough
-            s[:, n:] -= x @ (times(b, x).T @ s[:, n:])
+            rest = rest - x @ (times(b, x).T @ rest)
+        s = ops.cat([x, rest], -1)
 
 
 @operation("lobpcg", method=False)
@@ -235,7 +235,7 @@ def lobpcg(
 ) -> tuple[Tensor, Tensor]:
     """The k largest (or smallest) eigenvalues (*, k) of symmetric A (*, m, m), or of A x = B x e, and vectors (*, m, k).
 
-    iK: a preconditioner. X: first vectors (*, m, n), else random ones. Iterates on the host, with NumPy, until the residuals
+    iK: a preconditioner. X: first vectors (*, m, n), else random ones. Iterates on the host until the residuals
     are below `tol`, at most `niter` times (default 1000); `method` and what belongs to it make no difference.
     """
     need_matrix("lobpcg", A, square=True)
@@ -255,20 +255,15 @@ def lobpcg(
     start = ops.randn(*A.shape[:-1], n, dtype=A.dtype, device=A.device) if X is None else X
     rest = [t for t in (B, iK) if t is not None]
 
-    def f(a: Any, x: Any, *others: Any) -> Any:
-        np = numpy()
-        every = iter(others)
-        b, ik = [None if t is None else np.broadcast_to(next(every), a.shape) for t in (B, iK)]
-        x = np.broadcast_to(x, (*a.shape[:-2], *x.shape[-2:]))
-        found = [
-            _lobpcg(
-                np, a[i], b if b is None else b[i], x[i], ik if ik is None else ik[i], k, niter or 1000, tol, largest
-            )
-            for i in np.ndindex(*a.shape[:-2])
-        ]
-        return tuple([np.reshape([p[j] for p in found], (*a.shape[:-2], *found[0][j].shape)) for j in (0, 1)])
-
-    E, V = host(f, A, start, *rest)
+    a, x, *others = doubles(A, start, *rest)
+    every = [t.expand(*A.shape[:-2], *t.shape[-2:]).reshape(-1, *t.shape[-2:]) for t in (a, x, *others)]
+    found = []
+    for i in range(len(every[0])):
+        rest = [t[i] for t in every]
+        one, start = rest[:2]
+        b, ik = None if B is None else rest[2], None if iK is None else rest[-1]
+        found.append(_lobpcg(one, b, start, ik, k, niter or 1000, tol or finfo(A.dtype).eps ** 0.5, largest))
+    E, V = [given(ops.stack(parts).unflatten(0, A.shape[:-2]) if A.ndim > 2 else parts[0], A) for parts in zip(*found)]
 
     def back(g: list[Any], A: Any, E: Any, V: Any) -> Any:
         if B is not None:

@@ -129,7 +129,7 @@ def matrix_norm(x: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if isinstance(ord, str) and ord != "nuc":
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if ord == "nuc" or abs(ord) == 2:
-        _lazy.host_arrays.need_float("linalg.matrix_norm", x, low=False)
+        _lazy.host_kernels.need_float("linalg.matrix_norm", x, low=False)
         v = _lazy.spectral.svdvals(x.movedim((rows, cols), (-2, -1)))
         r = v.sum(-1) if ord == "nuc" else _extreme(v, ord, -1)
         return r.unsqueeze(min(rows, cols)).unsqueeze(max(rows, cols)) if keepdim else r
