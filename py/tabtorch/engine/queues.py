@@ -130,7 +130,11 @@ def queue_of(device: Any) -> Queue:
     q = known_queues.get(device)
     if q is None:
         with LOCK:
-            q = known_queues.get(device) or _of_the_same(device) or Queue(device, _Nowhere if device.type == "meta" else Nodes)
+            q = (
+                known_queues.get(device)
+                or _of_the_same(device)
+                or Queue(device, _Nowhere if device.type == "meta" else Nodes)
+            )
             known_queues[device] = q
             _listed()
             _watch()
