@@ -37,11 +37,16 @@ def _index(self: Any, indices: Any) -> Any:
     return self[tuple(slice(None) if i is None else i for i in indices)]
 
 
+def _sparse(name: str, *args: Any, **kw: Any) -> Any:
+    tensors: Any = _lazy.sparse_tensor
+    return tensors.run(name, *args, **kw)
+
+
 #: what has this name in aten only, and is here without the table too
 _ONLY = {
     "_pin_memory": lambda self, device=None: self.pin_memory(),
-    "_sparse_addmm": lambda *args, **kw: _lazy.sparse_tensor.run("_sparse_addmm", *args, **kw),
-    "_sparse_mm_reduce_impl": lambda a, b, reduce: _lazy.sparse_tensor.run("_sparse_mm", a, b, reduce),
+    "_sparse_addmm": functools.partial(_sparse, "_sparse_addmm"),
+    "_sparse_mm_reduce_impl": functools.partial(_sparse, "_sparse_mm"),
     "_to_copy": _copied,
     "alias": _alias,
     "index": _index,
