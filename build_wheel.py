@@ -1,9 +1,11 @@
 """Build the wheels: Python as it is written, WGSL and the bundled JavaScript, in files that are the same every time.
 
-`python build_wheel.py` writes two:
+`python build_wheel.py` writes three:
 
 - `dist/tabtorch-VERSION-py3-none-any.whl`, which a tab loads: the package in one compressed archive (`tabtorch/library.xz`, read by
   `tabtorch._archive`), without what only a host outside the tab needs.
+- `dist/tabtorch_extras-VERSION-py3-none-any.whl`, for beside it: what few programs use (`EXTRAS`), which a tab fetches when
+  something of it is first imported.
 - `dist/pip/tabtorch-VERSION-py3-none-any.whl`, for `pip install` and an index: plain files, all of them.
 
 It is also the PEP 517 backend of pyproject.toml: `pip install .` installs the plain one, `pip install -e .` a pointer to `py/`.
@@ -74,6 +76,14 @@ HOST_ONLY |= {f"tabtorch/{path.relative_to(PACKAGE).as_posix()}" for path in PAC
 FIRST = (
     *("version.py", "_lazy.py", "storage.py", "base", "bridge", "core", "autograd", "engine", "random.py"),
     *("wgsl", "ops", "nn", "optim", "utils", "interception", "compiled", "func"),
+)
+#: what few programs use: other people's model files, graphs of programs, and what libraries ask for. A tab fetches them all when one
+#: is first imported
+EXTRAS = tuple(
+    f"tabtorch/{name}"
+    for name in "dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
+    "jit/upgraders.py jit/values.py jit/walker.py onnx/ vision/ "
+    "packed/ plan_files/ sparse/".split()
 )
 #: what stays a file in the tab's wheel: it is there before the archive can be opened
 OPENERS = {"tabtorch/__init__.py", "tabtorch/_archive.py"}
@@ -182,8 +192,9 @@ def uncommented(source: bytes) -> bytes:
     return "\n".join(lines).encode()
 
 
-def packed(files: dict[str, bytes]) -> dict[str, bytes]:
-    """What a tab loads of `files`: all but HOST_ONLY, in one archive, `tabtorch/library.xz`, which `tabtorch._archive` reads.
+def packed(files: dict[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """What a tab loads of `files`: all but HOST_ONLY, in an archive, `tabtorch/library.xz`, which `tabtorch._archive` reads; and
+    what it loads later, EXTRAS, in another.
 
     LZMA over all of them as one text is a fifth smaller than deflate over the same, whose window is 32 kB. First come the names,
     a line each, then the words that stand as one byte, then the texts in the same order of names, divided by zeros. Four spaces are
@@ -203,7 +214,16 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
             return 0, used[name], name
         return 1, FIRST.index(part) if part in FIRST else len(FIRST), name
 
-    inside = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
+    every = sorted(files.keys() - HOST_ONLY - OPENERS, key=place)
+    extras = [name for name in every if name.startswith(EXTRAS) and name not in used]
+    inside = [name for name in every if name not in extras]
+    return {name: files[name] for name in OPENERS} | {"tabtorch/library.xz": archive(files, inside, extras)}, {
+        "tabtorch/extras.xz": archive(files, extras)
+    }
+
+
+def archive(files: dict[str, bytes], inside: list[str], extras: list[str] | None = None) -> bytes:
+    """The files named in `inside`, in that order, as one compressed text. extras: names of those that are in another archive."""
     codes = archive_codes()
     if taken := [name for name in inside if set(files[name]) & {*codes, 0, *b"\t"}]:
         raise SystemExit(
@@ -213,10 +233,8 @@ def packed(files: dict[str, bytes]) -> dict[str, bytes]:
     words = sorted(counts, key=lambda word: (-counts[word] * (len(word) - 1), word))[: len(codes)]
     code = {word: codes[i : i + 1] for i, word in enumerate(words)}
     texts = [re.sub(rb"\w{2,}", lambda m: code.get(m[0], m[0]), files[name].replace(b"    ", b"\t")) for name in inside]
-    parts = ["\n".join(inside).encode(), b"\n".join(words), *texts]
-    return {name: files[name] for name in OPENERS} | {
-        "tabtorch/library.xz": lzma.compress(b"\0".join(parts), filters=TEXT)
-    }
+    names = "\n".join(inside) + ("\n\n" + "\n".join(extras) if extras else "")
+    return lzma.compress(b"\0".join([names.encode(), b"\n".join(words), *texts]), filters=TEXT)
 
 
 def metadata(table: dict[str, Any], in_tab: bool) -> str:
@@ -259,9 +277,11 @@ def dist_info(table: dict[str, Any], in_tab: bool) -> dict[str, bytes]:
     return {f"{base}/{name}": text.encode() for name, text in files.items()}
 
 
-def write(folder: str | Path, files: dict[str, bytes], in_tab: bool = False) -> Path:
-    """Write a wheel of `files` into `folder`."""
-    table = project()
+def write(
+    folder: str | Path, files: dict[str, bytes], in_tab: bool = False, table: dict[str, Any] | None = None
+) -> Path:
+    """Write a wheel of `files` into `folder`. table: of another project than this."""
+    table = table or project()
     base = f"{table['name']}-{table['version']}"
     files = dict(sorted(files.items())) | dist_info(table, in_tab)
     record = ""
@@ -289,9 +309,17 @@ def everything() -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in contents().items()} | {"tabtorch/ops/names.py": operations()}
 
 
+def write_tab_wheels(folder: str | Path, files: dict[str, bytes]) -> tuple[Path, Path]:
+    """Write the tab's wheel, and the one with EXTRAS."""
+    table = project()
+    library, extras = packed(files)
+    extra = {**table, "name": "tabtorch_extras", "description": f"{table['name']} in a tab: what few programs use"}
+    return write(folder, library, in_tab=True), write(folder, extras, in_tab=True, table=extra)
+
+
 def build_tab_wheel(folder: str) -> str:
-    """Write the tab's wheel: its name."""
-    return write(folder, packed(everything()), in_tab=True).name
+    """Write the tab's wheel, and beside it the one with EXTRAS: the name of the first."""
+    return write_tab_wheels(folder, everything())[0].name
 
 
 # The hooks of PEP 517 and PEP 660.
@@ -313,9 +341,9 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
 
 
 def main() -> None:
-    """Write both wheels, and say how large they are."""
+    """Write the wheels, and say how large they are."""
     files = everything()
-    for path in (write(ROOT / "dist", packed(files), in_tab=True), write(ROOT / "dist" / "pip", files)):
+    for path in (*write_tab_wheels(ROOT / "dist", files), write(ROOT / "dist" / "pip", files)):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1000:.1f} kB")
 
 

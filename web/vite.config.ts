@@ -1,7 +1,7 @@
 /** The site: static files that any server can hand out, from any path, with no special headers. */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { marked } from "marked";
 import { defineConfig, type Plugin } from "vite";
 import { brotli } from "./brotli.ts";
@@ -42,6 +42,8 @@ async function collect(): Promise<Map<string, Buffer>> {
   const wheel = findWheel();
   const bytes = readFileSync(wheel);
   files.set(`wheel/${basename(wheel)}`, bytes);
+  const extras = basename(wheel).replace("tabtorch-", "tabtorch_extras-");
+  files.set(`wheel/${extras}`, readFileSync(join(dirname(wheel), extras)));
   files.set("pyodide/python_start.zip", await excerpt(bytes));
   const data = join(here, "demos", "data");
   for (const name of readdirSync(data)) files.set(`data/${name}`, readFileSync(join(data, name)));
@@ -55,11 +57,12 @@ async function complete(built: Map<string, Buffer>): Promise<Map<string, Buffer>
   const all = new Map([...files, ...built]);
   const hash = Object.fromEntries([...all].map(([path, bytes]) => [path, sha256(bytes)]));
   const version = sha256(JSON.stringify(hash));
-  const wheel = [...files.keys()].find((path) => path.startsWith("wheel/")) as string;
+  const [wheel, extras] = [...files.keys()].filter((path) => path.startsWith("wheel/")) as [string, string];
   const manifest: Manifest = {
     version,
     pyodide: JSON.parse(readFileSync(join(pyodide, "package.json"), "utf8")).version,
     wheel,
+    extras,
     data: [...files.keys()].filter((path) => path.startsWith("data/") && !path.endsWith(".md")),
     bytes: Object.fromEntries([...all].map(([path, bytes]) => [path, bytes.length])),
     hash,

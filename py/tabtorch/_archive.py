@@ -1,4 +1,8 @@
-"""Modules, kernels and JavaScript from `library.xz`, in which the tab's wheel keeps the package as one text (see build_wheel.py)."""
+"""Modules, kernels and JavaScript from `library.xz`, in which the tab's wheel keeps the package as one text (see build_wheel.py).
+
+What few programs use is in `extras.xz`, in a wheel of its own, which is fetched from beside the tab's when something of it is first
+asked for, unless it was installed too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from importlib.util import spec_from_file_location
 from typing import Any
 
 __all__ = ["extend", "text"]
+
+LIBRARY, EXTRAS = "library.xz", "extras.xz"
 
 #: bytes that are unpacked at a time
 STEP = 1 << 17
@@ -28,10 +34,13 @@ class Library:
         self._lzma = lzma.LZMADecompressor()
         self._lock = _thread.RLock()
         self._begun = b""  # the beginning of a text whose end is not unpacked yet
-        #: the names of the files, a line each; words; then the files' texts, in the order of names, with a tab for four spaces and
-        #: one of CODES for a word
+        #: the names of the files, a line each, and after an empty line those of what is in EXTRAS; words; then the files' texts, in
+        #: the order of names, with a tab for four spaces and one of CODES for a word
         self._parts: list[bytes] = []
-        self.places = {name: k for k, name in enumerate(self._part(0).decode().split("\n"), 2)}
+        names, _, more = self._part(0).decode().partition("\n\n")
+        self.places = {name: k for k, name in enumerate(names.split("\n"), 2)}
+        self.places |= dict.fromkeys(more.split(), 0)
+        self._more = os.path.join(os.path.dirname(path), EXTRAS)
         words = self._part(1).split(b"\n")
         self._words = [(CODES[k : k + 1], word) for k, word in enumerate(words)]
 
@@ -55,10 +64,78 @@ class Library:
         k = self.places.get(name)
         if k is None:
             return None
+        if k == 0:
+            if not os.path.exists(self._more):
+                _fetch_extras(self._more, name)
+            return _library(self._more).read(name)
         text = self._part(k)
         for code, word in self._words:
             text = text.replace(code, word)
         return text.replace(b"\t", b"    ")
+
+
+def _fetch_extras(path: str, name: str) -> None:
+    """Fetches EXTRAS out of its wheel. ModuleNotFoundError, for the sake of the file `name`, where that cannot be."""
+    address = os.environ.get("TABTORCH_EXTRAS") or _beside(os.path.dirname(path))
+    wheel = address.rpartition("/")[2].partition("?")[0] or "tabtorch_extras-….whl"
+    why = f"{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')} is in {wheel}, "
+    try:
+        if not address:
+            raise OSError("it is not known where tabtorch came from")
+        import io
+        import zipfile
+
+        with zipfile.ZipFile(io.BytesIO(_bytes(address))) as file:
+            data = file.read("tabtorch/" + EXTRAS)
+    except Exception as error:
+        raise ModuleNotFoundError(
+            f"{why}which lies beside tabtorch's wheel and could not be fetched ({error}); install it, too"
+        ) from None
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def _beside(package: str) -> str:
+    """The address of the wheel with EXTRAS, beside the one that this package came from; nothing if none is on record."""
+    import json
+
+    site = os.path.dirname(package)
+    for folder in sorted(os.listdir(site)):
+        if folder.startswith("tabtorch-") and folder.endswith(".dist-info"):
+            for record in ("PYODIDE_URL", "direct_url.json", "PYODIDE_SOURCE"):
+                try:
+                    with open(os.path.join(site, folder, record), encoding="utf-8") as file:
+                        text = file.read().strip()
+                except OSError:
+                    continue
+                address = json.loads(text)["url"] if record.endswith(".json") else text
+                head, slash, last = address.rpartition("/")
+                if last.startswith("tabtorch-"):
+                    return f"{head}{slash}tabtorch_extras-{last.removeprefix('tabtorch-')}"
+    return ""
+
+
+def _bytes(address: str) -> bytes:
+    """What lies at an address, at once: nobody waits in an import. In Node it may be a path."""
+    if address.startswith("emfs:"):
+        with open(address.removeprefix("emfs:"), "rb") as file:
+            return file.read()
+    import js
+    from pyodide.code import run_js
+
+    if not hasattr(js, "XMLHttpRequest"):
+        read = "(a) => new Uint8Array(process.getBuiltinModule('fs').readFileSync(a.startsWith('file:') ? new URL(a) : a))"
+    else:  # a page's own thread gets no bytes, but characters for them
+        read = """(a) => {
+            const request = new XMLHttpRequest();
+            request.open("GET", a, false);
+            request.overrideMimeType("text/plain; charset=x-user-defined");
+            request.send();
+            if (request.status !== 200) throw new Error(`HTTP ${request.status}`);
+            return Uint8Array.from(request.responseText, (c) => c.charCodeAt(0) & 0xff);
+        }"""
+    data: bytes = run_js(read)(address).to_bytes()
+    return data
 
 
 #: where an archive lies -> what is in it
@@ -130,7 +207,7 @@ class Archive(SourceLoader):
 
 def extend(path: list[str], name: str) -> None:
     """Let the package `name`, whose `__path__` is `path`, continue in the archive beside it. A checkout has none."""
-    archive = os.path.join(path[0], "library.xz")
+    archive = os.path.join(path[0], LIBRARY)
     if os.path.exists(archive):
         inside = os.path.join(archive, name)
         sys.path_importer_cache[inside] = Archive(archive, name + "/")

@@ -48,8 +48,8 @@ EXCLUDED = _Excluded()
 #: the key of an operator's kernel for autocast, and the device type that is asked
 _AUTOCAST = {"cpu": ("AutocastCPU", "cpu"), "webgpu": ("AutocastCUDA", "cuda"), "cuda": ("AutocastCUDA", "cuda")}
 
-#: namespaces of compiled operators that are here: the module with them, see ops/vision
-_KNOWN = {"torchvision": "tabtorch.ops.vision"}
+#: namespaces of compiled operators that are here: the module with them, see vision
+_KNOWN = {"torchvision": "tabtorch.vision"}
 
 _TYPES = {"cpu": "CPU", "cuda": "CUDA", "webgpu": "CUDA", "meta": "Meta"}
 

@@ -40,10 +40,16 @@ def wheel() -> Path:
     return found[-1]
 
 
+def extras(wheel: Path) -> Path:
+    """The wheel beside it, with what few programs use."""
+    return wheel.with_name(wheel.name.replace("tabtorch-", "tabtorch_extras-"))
+
+
 def inside(scratch: Path, spec: dict[str, Any], options: list[str], output: Any = None) -> int:
     """The status of inside.py in Pyodide, with this process beside it. output: a file for what it prints."""
-    with zipfile.ZipFile(wheel()) as file:
-        file.extractall(scratch / "package")
+    for path in (wheel(), extras(wheel())):
+        with zipfile.ZipFile(path) as file:
+            file.extractall(scratch / "package")
     (scratch / "main").mkdir()
     script = scratch / "main" / "main.py"
     script.write_bytes(Path(__file__).with_name("inside.py").read_bytes())

@@ -165,6 +165,7 @@ export class Interpreter {
         packageBaseUrl: this.#packages,
         env: {
           HOME,
+          TABTORCH_EXTRAS: progress.address(this.#manifest.extras),
           ...(options.device ? { TABTORCH_DEVICE: options.device } : {}),
           ...options.env,
         },

@@ -5,6 +5,8 @@ export interface Manifest {
   /** Pyodide's version. */
   pyodide: string;
   wheel: string;
+  /** The wheel with what few programs use of the package, which Python fetches when something of it is imported. */
+  extras: string;
   /** Data files that the demos open. */
   data: string[];
   bytes: Record<string, number>;

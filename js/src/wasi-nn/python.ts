@@ -56,13 +56,14 @@ def compile_model(kind, method, inputs):
 `;
 
 async function start({ pyodide: address, wheel: from }: PyodideSettings): Promise<Pyodide> {
-  const wheel = fetched(from);
-  wheel.catch(() => {}); // reported where it is awaited
+  // a model's file is read, and a plan written, by what few programs use: the wheel beside
+  const wheels = [from, from.replace(/tabtorch-(?=[^/\\]*$)/, "tabtorch_extras-")].map(fetched);
+  for (const wheel of wheels) wheel.catch(() => {}); // reported where it is awaited
   const { loadPyodide } = await import(/* @vite-ignore */ /* webpackIgnore: true */ moduleOf(address));
   // Nothing is computed here: whatever the host computes with, this needs no GPU
   const pyodide: Pyodide = await loadPyodide({ env: { HOME: "/home/pyodide", TABTORCH_DEVICE: "cpu" } });
   const site = pyodide.runPython("import site; site.getsitepackages()[0]") as string;
-  pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
+  for (const wheel of wheels) pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
   await pyodide.runPythonAsync(PYTHON);
   return pyodide;
 }

@@ -21,7 +21,7 @@ from tabtorch.engine.kernel import Kernel
 from tabtorch.engine.lowering import Lowering
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.machinery.operation import run
-from tabtorch.ops.vision.sampling import Bilinear, coords, whole
+from tabtorch.vision.sampling import Bilinear, coords, whole
 
 
 class _Regions(NamedTuple):

@@ -6,7 +6,7 @@ written over `_…_backward` operators; older ones have none, so there are formu
 
 from __future__ import annotations
 
-from tabtorch.ops.vision import deformable, regions, suppression
+from tabtorch.vision import deformable, regions, suppression
 
 #: schema -> (kernel, `setup_context` and `backward` of its gradient, if it has one)
 OPERATORS = {
