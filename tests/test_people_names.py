@@ -281,3 +281,29 @@ def test_what_is_absent_says_so() -> None:
         tt.onnx.symbolic_opset11.select(1)
     x = tt.ones(2)
     assert tt.ao.quantization.QuantWrapper(tt.nn.Identity())(x) is x
+
+
+def test_tensors_of_the_other_package_are_refused() -> None:
+    """Both packages loaded, and a tensor of one given to the other: it is said, and no recursion without end."""
+    x, y = tt.ones(2, device="cpu"), torch.ones(2)
+    for f in (
+        lambda: torch.sin(x), lambda: torch.nn.functional.relu(x), lambda: torch.cat([x, x]), lambda: torch.nn.Linear(2, 2)(x),
+        lambda: y.mul(x), lambda: y.__setitem__(0, x[0]),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=r"\(\) of PyTorch was given a tensor of tabtorch. Two packages are loaded"):
+            f()
+    for f in (lambda: x + y, lambda: y + x, lambda: y @ x, lambda: x @ y):
+        with pytest.raises(TypeError, match="unsupported operand type"):
+            f()
+    for f in (lambda: tt.sin(y), lambda: tt.cat([y]), lambda: tt.nn.functional.relu(y), lambda: tt.sum(y)):
+        with pytest.raises(TypeError, match="Tensor of PyTorch"):
+            f()
+    with pytest.raises(TypeError, match="an index is a tensor of PyTorch"):
+        x[torch.tensor([0])]
+    for v in (torch.tensor([[1.5, 2]]), torch.tensor(3), torch.tensor([True]), torch.ones(2, dtype=torch.bfloat16)):
+        copy = tt.tensor(v)
+        assert (
+            copy.tolist() == v.tolist()
+            and str(copy.dtype) == str(v.dtype)
+            and torch.tensor(copy).tolist() == v.tolist()
+        )

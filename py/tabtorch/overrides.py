@@ -89,13 +89,27 @@ def is_tensor_like(inp: Any) -> bool:
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
 
-def keep_subclass(cls: Any, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def keep_subclass(cls: Any, func: Any, classes: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """`Tensor.__torch_function__`: the operation, with tensors among the results as `cls`."""
-    if not all(issubclass(cls, t) for t in types):
+    if not all(issubclass(cls, t) for t in classes):
         return NotImplemented
+    if torch_function.pytorch() is not None and _of_pytorch(func):
+        raise TypeError(
+            f"{getattr(func, '__name__', func)}() of PyTorch was given a tensor of tabtorch. Two packages are loaded: call "
+            "tabtorch's function, or tabtorch.install() before anything imports torch; torch.tensor(t.tolist()) is a copy for PyTorch"
+        )
     with DisableTorchFunctionSubclass():
         r = func(*args, **kwargs)
         return r if cls is Tensor or func in get_default_nowrap_functions() else _as(r, cls)
+
+
+def _of_pytorch(func: Any) -> bool:
+    """Whether PyTorch itself calls: with a function of its own."""
+    if isinstance(func, types.MethodWrapperType):  # of an attribute
+        return not isinstance(func.__self__, property)
+    if isinstance(func, types.FunctionType):
+        return func.__module__.startswith("torch.")
+    return isinstance(func, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
 
 
 def _as(r: Any, cls: Any) -> Any:

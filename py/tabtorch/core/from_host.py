@@ -268,6 +268,9 @@ def tensor(
         return _lazy.creation.finished(r, requires_grad)
     if _is_numpy(data):
         return _lazy.creation.finished(_from_array(data, dtype, device, True), requires_grad)
+    if hasattr(data, "untyped_storage"):  # a tensor of PyTorch, which is loaded too
+        dtype = dtype or dtypes.PUBLIC[str(data.dtype).removeprefix("torch.")]
+        data = data.detach().tolist()
     if isinstance(data, str):
         raise TypeError("new(): invalid data type 'str'")
     if isinstance(data, (list, tuple)) and data and _has_arrays(data):

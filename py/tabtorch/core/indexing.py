@@ -316,6 +316,8 @@ class _Advanced:
         if isinstance(p, str):
             raise TypeError("new(): invalid data type 'str'")
         if hasattr(p, "__index__") and not isinstance(p, float):
+            if hasattr(p, "untyped_storage"):
+                raise TypeError("an index is a tensor of PyTorch, and not of tabtorch: two packages are loaded")
             if type(p).__name__ in ("bool_", "bool"):  # NumPy's
                 return _lazy.from_host.tensor(bool(p), device=x.device)
             return p.__index__()

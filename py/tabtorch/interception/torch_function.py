@@ -78,8 +78,17 @@ kind(_kept, _restore)
 _PLAIN: set[Any] = {Tensor, int, float, bool, complex, str, bytes, type(None), slice, type(...), dict, set, range}
 
 
+def pytorch() -> Any:
+    """PyTorch itself, if it is loaded beside this package."""
+    real = sys.modules.get("torch")
+    return real if real is not sys.modules["tabtorch"] and isinstance(getattr(real, "Tensor", None), type) else None
+
+
 def overrides(t: type) -> bool:
     """Whether instances of a type take part: it has a `__torch_function__`, and not the one that does nothing."""
+    real = pytorch()
+    if real is not None and issubclass(t, real.Tensor):  # whose `__torch_function__` is not for our functions
+        _PLAIN.add(t)
     return t not in _PLAIN and getattr(t, "__torch_function__", disabled_torch_function) is not disabled_torch_function
 
 

@@ -29,6 +29,8 @@ def as_operand(x: Any) -> Any:
 def class_name(x: Any) -> str:
     """The class of an argument as PyTorch's messages have it."""
     t = type(x)
+    if t.__name__ == "Tensor" and t.__module__ == "torch" and not isinstance(x, Tensor):
+        return "Tensor of PyTorch"  # which is loaded, too
     return f"numpy.{t.__name__}" if t.__module__ == "numpy" else t.__name__
 
 
