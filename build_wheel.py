@@ -192,6 +192,11 @@ def uncommented(source: bytes) -> bytes:
     return "\n".join(lines).encode()
 
 
+def uncommented_kernel(source: bytes) -> bytes:
+    """JavaScript of engine/kernels without the comments that have lines of their own."""
+    return re.sub(rb"(?m)^ *(//.*|/\*\*.*\*/)$", b"", source)
+
+
 def packed(files: dict[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """What a tab loads of `files`: all but HOST_ONLY, in an archive, `tabtorch/library.xz`, which `tabtorch._archive` reads; and
     what it loads later, EXTRAS, in another.
@@ -204,7 +209,11 @@ def packed(files: dict[str, bytes]) -> tuple[dict[str, bytes], dict[str, bytes]]
 
     used = {name: k for k, name in enumerate(first_used(files["tabtorch/ops/names.py"]))}
     files = {
-        name: uncommented(data) if name.endswith(".py") and name not in OPENERS else data
+        name: uncommented(data)
+        if name.endswith(".py") and name not in OPENERS
+        else uncommented_kernel(data)
+        if name.startswith("tabtorch/engine/kernels/")
+        else data
         for name, data in files.items()
     }
 

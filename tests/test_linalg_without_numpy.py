@@ -226,6 +226,30 @@ def test_up_to_gauge(f: str, computed: Any) -> None:
     assert not bad, bad
 
 
+TAB = """
+import sys, tabtorch as m
+assert "numpy" not in sys.modules
+L = m.linalg
+for d in (m.float32, m.complex128):
+    a = m.arange(18.0, dtype=m.float64).square().sin().reshape(2, 3, 3).to(d)
+    s, one = a + a.mH, m.eye(3, dtype=d)
+    (w, V), (l, q), (u, v, vh) = L.eig(a), L.eigh(s), L.svd(a)
+    pairs = [(a @ L.inv(a), one), ((u * v.unsqueeze(-2)) @ vh, a), ((q * l.unsqueeze(-2)) @ q.mH, s)]
+    for x, y in [*pairs, (a.to(V.dtype) @ V, V * w.unsqueeze(-2))]:
+        assert m.allclose(x, y.expand(x.shape), 1e-4, 1e-5), (d, x, y)
+assert "numpy" not in sys.modules
+print("done")
+"""
+
+
+def test_in_pyodide(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(TAB)
+    program = Path(sys.executable).parent / "tabtorch"
+    run = [program, "run", "a.py", "--browser", "node", "--device", "cpu"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
 def test_refused_pivots_and_conjugates() -> None:
     """Views that are conjugates, shared operands of a batch, gradients, and a batch of `vmap`."""
     import tabtorch
