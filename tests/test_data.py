@@ -1,6 +1,7 @@
 """``utils.data`` against real PyTorch: the same seed gives the same batches."""
 
 import collections
+import importlib
 import warnings
 
 import numpy as np
@@ -277,3 +278,23 @@ def test_error(i):
     expected = failed(ERRORS[i], torch)
     assert expected is not None
     assert failed(ERRORS[i], tt) == expected
+
+
+def test_collating_functions_by_name() -> None:
+    """monai calls them from its own `collate_fn`."""
+    ours = importlib.import_module("tabtorch.utils.data._collate")
+    theirs = importlib.import_module("torch.utils.data._utils.collate")
+    for name, batch in {
+        "numpy_array": [np.ones(2), np.zeros(2)],
+        "numpy_scalar": [np.float32(1), np.float32(2)],
+        "float": [1.0, 2.0],
+        "int": [1, 2],
+    }.items():
+        a, b = (
+            getattr(m, f"collate_{name}_fn")(batch, collate_fn_map=m.default_collate_fn_map) for m in (ours, theirs)
+        )
+        assert str(a.dtype) == str(b.dtype) and a.tolist() == b.tolist()
+    assert ours.collate_tensor_fn([tt.ones(2), tt.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+    assert ours.collate_str_fn(["a", "b"]) == ["a", "b"]
+    with pytest.raises(TypeError, match="default_collate"):
+        ours.collate_numpy_array_fn([np.array(["a"])])

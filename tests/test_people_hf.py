@@ -352,3 +352,24 @@ def test_names_after_install(bare: bool, tmp_path: Path) -> None:
     out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
     has = not bare and importlib.util.find_spec("safetensors") is not None
     assert out.stdout.split() == ["True", "safetensors" if has else "tabtorch.safetensors"], out.stderr
+
+
+@pytest.mark.parametrize("t", (tt, torch))
+def test_attributes_of_a_class_with_another_base(t: Any) -> None:
+    """monai's MetaTensor: the other base has a `__dict__` of its own, which must not show what a tensor consists of."""
+
+    class Noted:
+        pass
+
+    class Image(Noted, t.Tensor):
+        pass
+
+    x, y = t.ones(2).as_subclass(Image), t.zeros(2).as_subclass(Image)
+    x.affine = [1, 2]
+    assert vars(x) == {"affine": [1, 2]}
+    y.__dict__ = copy.deepcopy(x.__dict__)
+    assert y.affine == [1, 2] and y.affine is not x.affine and (y + 1).tolist() == [1, 1]
+    y.__dict__.update(spacing=3)
+    assert y.spacing == 3 and vars(y) == {"affine": [1, 2], "spacing": 3}
+    y.__dict__ = {}
+    assert not hasattr(y, "affine") and y.tolist() == [0, 0]

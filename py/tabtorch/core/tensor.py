@@ -29,6 +29,12 @@ _new = object.__new__
 class TensorMeta(type):
     """Finds registered methods on first use of `Tensor.name`; a subclass that overrides operations makes itself known."""
 
+    def __new__(meta, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> TensorMeta:
+        # a base beside Tensor may have a `__dict__` of its own, which would show what a tensor consists of
+        if len(bases) > 1 and TensorBase not in bases and "__slots__" not in space:
+            space.setdefault("__dict__", Tensor.__dict__["__dict__"])
+        return super().__new__(meta, name, bases, space, **options)
+
     def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
         super().__init__(name, bases, space)
         if TensorBase not in bases and cls.__torch_function__ is not disabled_torch_function:

@@ -75,6 +75,45 @@ def _small(batch):
     return torch.tensor(values, dtype=first.dtype, device=first.device.public).reshape(len(batch), *first.shape)
 
 
+# ---- what becomes of samples of one type; projects call these from functions of their own
+
+
+def collate_tensor_fn(batch, *, collate_fn_map=None):
+    """Tensors, stacked."""
+    together = _small(batch)
+    return torch.stack(batch, 0) if together is None else together
+
+
+def collate_numpy_array_fn(batch, *, collate_fn_map=None):
+    """NumPy arrays of numbers, as one tensor."""
+    elem, numpy = batch[0], sys.modules["numpy"]
+    if np_str_obj_array_pattern.search(elem.dtype.str) is not None:
+        raise _bad(elem.dtype)
+    if all(b.shape == elem.shape and b.dtype == elem.dtype for b in batch):
+        return torch.from_numpy(numpy.stack(batch))  # one upload
+    return torch.stack([torch.as_tensor(b) for b in batch], 0)
+
+
+def collate_numpy_scalar_fn(batch, *, collate_fn_map=None):
+    """NumPy's numbers, as a tensor of their type."""
+    return torch.as_tensor(sys.modules["numpy"].asarray(batch))
+
+
+def collate_float_fn(batch, *, collate_fn_map=None):
+    """Floats, as a tensor of float64."""
+    return torch.tensor(batch, dtype=torch.float64)
+
+
+def collate_int_fn(batch, *, collate_fn_map=None):
+    """Ints, as a tensor."""
+    return torch.tensor(batch)
+
+
+def collate_str_fn(batch, *, collate_fn_map=None):
+    """Texts and bytes stay as they are."""
+    return batch
+
+
 #: type -> ``f(batch, *, collate_fn_map)``: what a project adds to the types that ``default_collate`` knows
 default_collate_fn_map: dict = {}
 
@@ -94,24 +133,19 @@ def collate(batch, *, collate_fn_map=None):
         if isinstance(elem, kind):
             return fn(batch, collate_fn_map=collate_fn_map)
     if isinstance(elem, torch.Tensor):
-        together = _small(batch)
-        return torch.stack(batch, 0) if together is None else together
+        return collate_tensor_fn(batch)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         if isinstance(elem, numpy.ndarray):
-            if np_str_obj_array_pattern.search(elem.dtype.str) is not None:
-                raise _bad(elem.dtype)
-            if all(b.shape == elem.shape and b.dtype == elem.dtype for b in batch):
-                return torch.from_numpy(numpy.stack(batch))  # one upload
-            return torch.stack([torch.as_tensor(b) for b in batch], 0)
+            return collate_numpy_array_fn(batch)
         if isinstance(elem, (numpy.bool_, numpy.number, numpy.object_)):
-            return torch.as_tensor(numpy.asarray(batch))
+            return collate_numpy_scalar_fn(batch)
     if isinstance(elem, float):
-        return torch.tensor(batch, dtype=torch.float64)
+        return collate_float_fn(batch)
     if isinstance(elem, int):
-        return torch.tensor(batch)
+        return collate_int_fn(batch)
     if isinstance(elem, (str, bytes)):
-        return batch
+        return collate_str_fn(batch)
     if isinstance(elem, Mapping):
         return _rebuilt_mapping(
             elem, {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in elem}
