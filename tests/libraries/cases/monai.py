@@ -114,3 +114,6 @@ def transforms(device):
         "affine": spaced.affine,
         "spaced": spaced.as_tensor(),
     }
+
+
+KNOWN = {"metrics_and_windows webgpu": "the Hausdorff distance is of NumPy's float64, which WGSL does not have"}

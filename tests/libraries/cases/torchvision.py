@@ -193,3 +193,8 @@ def pictures_and_data(device):
     data = torchvision.datasets.FakeData(4, (3, 8, 8), 3, transforms.ToTensor())
     loader = torch.utils.data.DataLoader(data, batch_size=2)
     return {"grid": grid, "drawn": drawn, "labels": [y.tolist() for _, y in loader], "x": next(iter(loader))[0]}
+
+
+KNOWN = {
+    "second_transforms webgpu": "bytes are resized in whole numbers on PyTorch's CPU, in float on any GPU: a step of 255 apart"
+}
