@@ -429,7 +429,9 @@ def test_a_custom_operator_says_how_it_is_mapped(device: str) -> None:
     """Its kernel reads values, which `vmap` cannot map."""
 
     def mapped(t: Any, x: Any, y: Any) -> Any:
-        @t.library.custom_op(f"people::scaled_{device}", mutates_args=())
+        @t.library.custom_op(
+            f"people::scaled_{device}", mutates_args=(), schema="(Tensor x, Tensor y, float factor=1.0) -> Tensor"
+        )
         def scaled(x: Any, y: Any, factor: float = 1.0) -> Any:
             return t.tensor(x.cpu().numpy() * y.cpu().numpy() * factor, device=x.device)
 

@@ -28,7 +28,9 @@ torch.jit:_get_trace_graph torch.nested:nested_tensor torch.nn.common_types:_rat
 torch.nn.utils._named_member_accessor:swap_tensor torch.onnx:symbolic_opset11 torch.onnx.symbolic_helper:parse_args
 torch.quantization:QuantStub torch.utils._contextlib:_DecoratorContextManager
 torch.utils.data._utils.collate:np_str_obj_array_pattern torch.utils.data._utils.worker:_generate_state
-torch.utils.data.dataloader:_collate_fn_t torch.utils.module_tracker:ModuleTracker
+torch.utils.data.dataloader:_collate_fn_t torch.utils.module_tracker:ModuleTracker torch.library:triton_op
+torch.library:wrap_triton torch._ops:HigherOrderOperator torch.utils._python_dispatch:TorchDispatchMode
+torch.fx.experimental.proxy_tensor:make_fx
 """.split()
 
 

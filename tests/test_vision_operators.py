@@ -218,19 +218,19 @@ def test_what_torchvision_registers_is_asked() -> None:
     """Its fakes, its formulas and its kernels for autocast are written over these operators."""
     library: Any = tt.library
     seen = []
-    op = OURS._ps_roi_pool_backward
+    op = OURS._ps_roi_pool_backward.default
     before = dict(op._kernels)
     try:
-        library.Library("torchvision", "IMPL", "Meta").impl(op.default, lambda grad, *rest: seen.append("fake") or grad)
-        op(tt.ones(1, device="meta"), *[None] * 9)
+        library.Library("torchvision", "IMPL", "Meta").impl(op, lambda grad, *rest: seen.append("fake") or grad)
+        op(tt.ones(1, device="meta"), *[tt.ones(1)] * 2, 1.0, *[1] * 6)
         library.Library("torchvision", "IMPL").impl(
             "_ps_roi_pool_backward", lambda grad, *rest: seen.append("cast"), "AutocastCPU"
         )
         with tt.autocast("cpu"):
-            op(tt.ones(1, device="cpu"), *[None] * 9)
+            op(tt.ones(1, device="cpu"), *[tt.ones(1)] * 2, 1.0, *[1] * 6)
             keys = tt._C.DispatchKeySet(tt._C.DispatchKey.AutocastCPU)
             with tt._C._ExcludeDispatchKeyGuard(keys), pytest.raises((TypeError, AttributeError, RuntimeError)):
-                op(tt.ones(1, device="cpu"), *[None] * 9)
+                op(tt.ones(1, device="cpu"), *[tt.ones(1)] * 2, 1.0, *[1] * 6)
     finally:
         op._kernels = before
     assert seen == ["fake", "cast"]

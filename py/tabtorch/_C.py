@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 from tabtorch import _lazy
+from tabtorch.autograd.grad_mode import STATE as _STATE
 from tabtorch.base.device import device
 from tabtorch.base.dtypes import dtype
 from tabtorch.base.thread_state import STATE
@@ -80,6 +81,17 @@ class DispatchKey(enum.Enum):
     Functionalize = 16
     Python = 17
     ADInplaceOrView = 18
+    Undefined = 19
+    AutogradMeta = 20
+    AutogradFunctionality = 21
+    FuncTorchBatched = 22
+    FuncTorchGradWrapper = 23
+    PythonDispatcher = 24
+    PythonTLSSnapshot = 25
+    PreDispatch = 26
+    XPU = 27
+    MPS = 28
+    XLA = 29
 
 
 class DispatchKeySet:
@@ -131,6 +143,18 @@ class _ExcludeDispatchKeyGuard:
 
     def __exit__(self, *exc: Any) -> None:
         _lazy.library.EXCLUDED.names = self._before
+
+
+class _AutoDispatchBelowAutograd:
+    """A context in which operators of `torch.library` pass over their kernels for autograd, and nothing is recorded for it."""
+
+    def __enter__(self) -> None:
+        self._before, self._grad = _lazy.library.EXCLUDED.names, _STATE.grad
+        _lazy.library.EXCLUDED.names = self._before | {"Autograd", "AutogradCPU", "AutogradCUDA", "AutogradMeta"}
+        _STATE.grad = False
+
+    def __exit__(self, *exc: Any) -> None:
+        _lazy.library.EXCLUDED.names, _STATE.grad = self._before, self._grad
 
 
 def _dispatch_has_kernel_for_dispatch_key(name: str, key: str) -> bool:

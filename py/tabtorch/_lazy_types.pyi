@@ -10,6 +10,7 @@ from tabtorch import autograd as autograd
 from tabtorch import bridge as bridge
 from tabtorch import compiler as compiler
 from tabtorch import cuda as cuda
+from tabtorch import dispatching as dispatching
 from tabtorch import distributions as distributions
 from tabtorch import func as func
 from tabtorch import library as library
@@ -23,6 +24,7 @@ from tabtorch import serialization as serialization
 from tabtorch import storage as storage
 from tabtorch import version as version
 from tabtorch import webgpu as webgpu
+from tabtorch._library import checking as checking
 from tabtorch.autograd import anomaly_mode as anomaly_mode
 from tabtorch.autograd import engine as engine
 from tabtorch.autograd import forward_ad as forward_ad
@@ -170,6 +172,8 @@ __all__ = [
     "legacy_format",
     "jit_archive",
     "library",
+    "checking",
+    "dispatching",
     "lowrank_multivariate_normal",
     "module",
     "modules_attention",

@@ -139,7 +139,8 @@ class Finder:
             return higher_order.FUNCTIONS.get(name)
         if space == "prims":
             return _PRIMS.get(name)
-        return _lazy.library._ops.get(f"{space}::{name}") if space else None
+        known = _lazy.library._ops
+        return (known.get(f"{space}::{name}.{overload}") or known.get(f"{space}::{name}")) if space else None
 
 
 def _absent(*args: Any, **kwargs: Any) -> Any:

@@ -111,7 +111,7 @@ DISPATCH: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 
 
 class Packet:
-    """One operation. Calling it, or any of its overloads (`.default`, `.Tensor`, …), is calling the function."""
+    """An operation, or one overload of it: what both have."""
 
     namespace = "aten"
 
@@ -125,17 +125,21 @@ class Packet:
     def __call__(self, *args: Any, **kw: Any) -> Any:
         return DISPATCH[0](self, args, kw) if DISPATCH else self.function(*args, **kw)
 
-    def __getattr__(self, overload: str) -> Overload:
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self._name}"
+
+
+class Operation(Packet):
+    """One operation. Calling it, or any of its overloads (`.default`, `.Tensor`, …), is calling the function."""
+
+    def __getattr__(self, overload: str) -> Any:
         if overload.startswith("_"):
-            raise AttributeError(f"The underlying op of 'aten.{self._name}' has no overload name '{overload}'")
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{overload}'")
         made = self.__dict__[overload] = Overload(self, overload, lookup(self._name, overload))
         return made
 
-    def __str__(self) -> str:
-        return f"aten.{self._name}"
-
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='aten.{self._name}')>"
+        return f"<OpOverloadPacket(op='{self}')>"
 
 
 class Overload(Packet):
@@ -151,22 +155,22 @@ class Overload(Packet):
         """As PyTorch's libraries have it: "aten::add.Tensor", or "aten::relu"."""
         return self._qualified_op_name + ("" if self._overloadname == "default" else "." + self._overloadname)
 
-    def __getattr__(self, overload: str) -> Overload:
+    def __getattr__(self, overload: str) -> Any:
         raise AttributeError(f"'OpOverload' object has no attribute '{overload}'")
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='aten.{self._name}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
     def __reduce__(self) -> Any:
         return getattr, (self.overloadpacket, self._overloadname)
 
 
-def __getattr__(name: str) -> Packet:
+def __getattr__(name: str) -> Operation:
     f = None if name.startswith("__") else lookup(name)
     if f is None:
         raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
-    packet = globals()[name] = Packet(name, f)
+    packet = globals()[name] = Operation(name, f)
     return packet
