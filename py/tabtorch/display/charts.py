@@ -121,11 +121,17 @@ def plot(
     if len(x) > 1 or (y is None and not lines):
         raise TypeError(f"plot({name!r}, y), plot({name!r}, x, y) or plot({name!r}, x, train=y) is what it takes")
     chart = _charts.setdefault(name, Chart(name))
-    for line, value in lines.items() if lines else [(name, y)]:
-        _add(chart.line(line), x[0] if x else None, value)
     chart.log = chart.log if log is None else log
     chart.xlabel = chart.xlabel if xlabel is None else xlabel
     chart.ylabel = chart.ylabel if ylabel is None else ylabel
+    add(name, x[0] if x else None, lines or {name: y})
+
+
+def add(name: str, x: Any, lines: dict[str, Any]) -> None:
+    """`plot` for lines of any name."""
+    chart = _charts.setdefault(name, Chart(name))
+    for line, value in lines.items():
+        _add(chart.line(line), x, value)
     chart.changed = True
     host.at_end(finish)
     if time.monotonic() - _last >= _interval():
@@ -220,6 +226,11 @@ def finish() -> None:
         if windows.pyplot() is None:
             print(*map(text_chart, _charts.values()), sep="\n", end="\n" if _charts else "")
         forget()
+
+
+def generation() -> int:
+    """Another number after each `forget`."""
+    return _generation
 
 
 def forget() -> None:

@@ -209,7 +209,10 @@ def displayhook(value):
 
 
 def finish():
-    """The end of a script or a cell: charts are brought up to date, and figures shown that were not."""
+    """The end of a script or a cell: charts are brought up to date, and figures shown that were not. Event files are written."""
+    records = sys.modules.get("tabtorch.utils.tensorboard._records")
+    if records is not None:
+        records.finish()
     charts = sys.modules.get("tabtorch.display.charts")
     if charts is not None:
         charts.finish()
