@@ -246,14 +246,32 @@ def test_file_writers(tmp_path: Path) -> None:
     assert scalars(tmp_path) == [("a", 2, 1)] and b"\x10\x05" in events(tmp_path)
 
 
-def test_what_waits_is_written_when_the_script_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["cpu", "webgpu"])
+def test_what_waits_is_written_when_the_script_ends(where: str, tmp_path: Path) -> None:
     code = (
-        "import tabtorch as torch, sys\nassert 'tabtorch.utils.tensorboard' not in sys.modules\n"
-        "torch.utils.tensorboard.SummaryWriter(sys.argv[1]).add_scalar('a', torch.ones((), device='cpu'))\n"
-        "w = torch.utils.tensorboard.SummaryWriter(sys.argv[1])\nw.add_scalar('b', torch.ones((), device='cpu'))"
+        "import sys\nimport tabtorch as torch\nassert 'tabtorch.utils.tensorboard' not in sys.modules\n"
+        "w = torch.utils.tensorboard.SummaryWriter(sys.argv[1])\n"
+        "w.add_scalar('a', 1)\nw.add_scalar('b', torch.ones((), device=sys.argv[2]).sum())"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    assert ("b", 0, 1) in scalars(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), where], check=True, capture_output=True, text=True
+    )
+    assert scalars(tmp_path) == [("a", 0, 1), ("b", 0, 1)] and done.stderr == ""
+
+
+def test_what_cannot_be_read_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> None:
+        raise RuntimeError("lost")
+
+    w = SummaryWriter(tmp_path)
+    w.add_scalar("a", 1)
+    w.add_scalar("b", tabtorch.ones((), device="cpu"))
+    monkeypatch.setattr("tabtorch.core.to_host.tolists", lost)
+    with pytest.raises(RuntimeError, match="lost"):
+        w.flush()
+    w.add_scalar("c", 2)
+    w.close()
+    assert scalars(tmp_path) == [("a", 0, 1), ("c", 0, 2)]
 
 
 # -- histograms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import itertools
 import os
 import socket
@@ -104,6 +105,8 @@ class EventFileWriter:
         with self._lock:
             if self._writer.closed:
                 raise OSError("Writer is closed")
+            if isinstance(event, Message) and _tensors([event]):
+                _read_before_the_end()
             # another package's may be changed by who gave it
             self._waiting.append(event if isinstance(event, Message) else event.SerializeToString())
             if len(self._waiting) > self._most or time.monotonic() - self._flushed >= self._seconds:
@@ -117,14 +120,16 @@ class EventFileWriter:
             if self._writer.closed:
                 return
             events, self._waiting = self._waiting, []
-            tensors = [each for event in events if isinstance(event, Message) for each in event.waiting()]
-            found = _lazy.to_host.tolists([tensor for _, _, tensor in tensors]) if tensors else []
-            for (message, field, _), values in zip(tensors, found):
-                setattr(message, field, values if isinstance(getattr(message, field), list) else values[0])
-            for event in events:
-                self._writer.write(event if isinstance(event, bytes) else event.SerializeToString())
-            self._writer.flush()
-            self._flushed = time.monotonic()
+            try:
+                _read(events)
+            except BaseException:
+                events = [event for event in events if not _tensors([event])]  # the others are there all the same
+                raise
+            finally:
+                for event in events:
+                    self._writer.write(event if isinstance(event, bytes) else event.SerializeToString())
+                self._writer.flush()
+                self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Flushes, and closes the file."""
@@ -141,10 +146,29 @@ class EventFileWriter:
             self._begin()
 
 
+def _tensors(events: list[Any]) -> list[tuple[Message, str, Any]]:
+    return [each for event in events if isinstance(event, Message) for each in event.waiting()]
+
+
+def _read(events: list[Any]) -> None:
+    """Numbers in the place of tensors, of all of them in one wait."""
+    tensors = _tensors(events)
+    found = _lazy.to_host.tolists([tensor for _, _, tensor in tensors]) if tensors else []
+    for (message, field, _), values in zip(tensors, found):
+        setattr(message, field, values if isinstance(getattr(message, field), list) else values[0])
+
+
 def finish() -> None:
     """The end of a script: what waits in open files is written."""
     for writer in list(_open):
         writer.flush()
+
+
+@functools.cache
+def _read_before_the_end() -> None:
+    """Exit handlers run last to first: the device's, which is there since the first tensor, comes after this one then."""
+    atexit.unregister(finish)
+    atexit.register(finish)
 
 
 atexit.register(finish)
