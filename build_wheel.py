@@ -83,7 +83,7 @@ EXTRAS = tuple(
     f"tabtorch/{name}"
     for name in "dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
     "jit/upgraders.py jit/values.py jit/walker.py onnx/ vision/ "
-    "packed/ plan_files/ sparse/".split()
+    "packed/ plan_files/ sparse/ utils/tensorboard/".split()
 )
 #: what stays a file in the tab's wheel: it is there before the archive can be opened
 OPENERS = {"tabtorch/__init__.py", "tabtorch/_archive.py"}
