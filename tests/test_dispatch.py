@@ -16,7 +16,7 @@ import torch
 
 import tabtorch
 from conformance import left_out
-from sidebyside import DEVICES, compare, to_tab
+from sidebyside import DEVICES, compare, same, to_tab
 
 NAMES = (
     "bool",
@@ -324,3 +324,14 @@ def test_a_submodule_does_not_hide_a_function() -> None:
 @pytest.mark.parametrize("python", [bool, int, float, complex])
 def test_python_types_are_dtypes(python: type) -> None:
     assert str(tabtorch.zeros(2, device="cpu").to(python).dtype) == str(torch.zeros(2).to(python).dtype)
+
+
+def test_equal_to_an_array() -> None:
+    """`==` is the one operator that takes NumPy's arrays, on either side."""
+    for other in (np.arange(3.0), np.arange(3), np.array([0, 5, 2], dtype=np.int32), np.arange(6).reshape(2, 3)):
+        for t in (torch.arange(3), torch.arange(3.0)):
+            mine = to_tab(t, "cpu")
+            same(t == other, mine == other)
+            same(other == t, other == mine)
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        to_tab(torch.ones(3), "cpu") == np.ones(4)  # noqa: B015

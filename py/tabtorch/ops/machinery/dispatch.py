@@ -568,6 +568,10 @@ def binary_core(f: Family, method: str = "") -> Callable[[Any, Any], Any]:
                 f"descriptor '{method}' for 'torch._C.TensorBase' objects doesn't apply to a '{class_name(a)}' object"
             )
         if x is None or y is None or not (isinstance(y, Tensor) or numbered):
+            if method == "__eq__" and type(b).__name__ == "ndarray" and isinstance(a, Tensor):
+                return binary(
+                    a, _lazy.from_host.tensor(b, device=a.device)
+                )  # the one operator that takes arrays, as in PyTorch
             r = overridden(binary, (a, b), {}) if method and y is None else NOTHING
             return NotImplemented if r is NOTHING else r
         operands = [x, y]
