@@ -75,6 +75,8 @@ def _functional_names() -> set[str]:
 def _of_functional(name: str) -> str:
     if name in _IN_C:
         return "torch._C._nn." + ("log_sigmoid" if name == "logsigmoid" else name)
+    if name == "threshold":  # which is another name of this one
+        name = "_threshold"
     return ("torch." if name in _IN_TORCH else "torch.nn.functional.") + name
 
 

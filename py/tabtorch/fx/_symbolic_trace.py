@@ -16,6 +16,7 @@ from typing import Any
 import tabtorch
 from tabtorch.core.tensor import Tensor
 from tabtorch.fx._compatibility import compatibility
+from tabtorch.fx._layer_types import layer_types
 from tabtorch.fx._lazy_graph_module import _make_graph_module
 from tabtorch.fx._patching import (
     _autowrap_check,
@@ -369,7 +370,7 @@ class Tracer(TracerBase):
             _autowrap_check(patcher, fn_globals, self._autowrap_function_ids)
             for module in self._autowrap_search:
                 _autowrap_check(patcher, vars(module), self._autowrap_function_ids)
-            returns = inspect.get_annotations(inspect.unwrap(fn)).get("return")
+            returns = layer_types(inspect.unwrap(fn)).get("return")
             self.create_node("output", "output", (self.create_arg(fn(*args)),), {}, type_expr=returns)
         self.submodule_paths = None
         return self.graph
@@ -387,7 +388,7 @@ class Tracer(TracerBase):
         if name[0] != "*" and sig.parameters[name].default is not inspect.Parameter.empty:
             default = (sig.parameters[name].default,)
         if concrete_args is None or name not in concrete_args:
-            annotation = None if name[0] == "*" else fn_for_analysis.__annotations__.get(name)
+            annotation = None if name[0] == "*" else layer_types(fn_for_analysis).get(name)
             return self.create_proxy("placeholder", name, default, {}, type_expr=annotation)
         count = 0
 

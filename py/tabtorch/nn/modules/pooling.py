@@ -2,7 +2,7 @@
 
 from tabtorch.nn import functional as F
 from tabtorch.nn.modules.module import Module
-from tabtorch.nn.modules.utils import _ntuple, _pair, _single
+from tabtorch.nn.modules.utils import _ntuple, _single
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -68,14 +68,16 @@ class MaxPool2d(_MaxPoolNd):
     """Largest value of each window of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input):
-        return F.max_pool2d(input, *self._arguments())
+        pool = F.max_pool2d_with_indices if self.return_indices else F.max_pool2d
+        return pool(input, *self._arguments())
 
 
 class MaxPool3d(_MaxPoolNd):
     """Largest value of each window of (N, C, D, H, W) or (C, D, H, W)."""
 
     def forward(self, input):
-        return F.max_pool3d(input, *self._arguments())
+        pool = F.max_pool3d_with_indices if self.return_indices else F.max_pool3d
+        return pool(input, *self._arguments())
 
 
 class _MaxUnpoolNd(Module):
@@ -244,14 +246,14 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen so that the output has ``output_size``; None keeps a size."""
 
     def forward(self, input):
-        return F.adaptive_avg_pool2d(input, _pair(self.output_size))
+        return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Mean over windows chosen so that the output has ``output_size``; None keeps a size."""
 
     def forward(self, input):
-        return F.adaptive_avg_pool3d(input, _ntuple(3)(self.output_size))
+        return F.adaptive_avg_pool3d(input, self.output_size)
 
 
 class _AdaptiveMaxPoolNd(Module):
@@ -277,14 +279,14 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen so that the output has ``output_size``; None keeps a size."""
 
     def forward(self, input):
-        return F.adaptive_max_pool2d(input, _pair(self.output_size), self.return_indices)
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """Maximum over windows chosen so that the output has ``output_size``; None keeps a size."""
 
     def forward(self, input):
-        return F.adaptive_max_pool3d(input, _ntuple(3)(self.output_size), self.return_indices)
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
 
 class _FractionalMaxPoolNd(Module):

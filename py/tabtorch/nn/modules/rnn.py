@@ -154,7 +154,7 @@ class RNNBase(Module):
 
     def _check(self, input, hx):
         kind = "RNN" if self.mode.startswith("RNN") else self.mode
-        if not isinstance(input, torch.Tensor):
+        if not isinstance(input, torch.Tensor) and not hasattr(input, "__torch_function__"):
             raise TypeError(f"{kind}: Expected input to be a Tensor or a PackedSequence, got {type(input).__name__}")
         if input.dim() not in (2, 3):
             tail = "D tensor instead" if kind == "RNN" else "D instead"
