@@ -19,13 +19,6 @@ import tabtorch
 from tabtorch.display import charts
 from tabtorch.utils.tensorboard import FileWriter, RecordWriter, SummaryWriter, _histograms, _records, summary
 
-
-@pytest.fixture(params=["cpu", "webgpu"])
-def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    with tabtorch.device(request.param):
-        yield request.param
-
-
 # -- reading
 
 

@@ -15,6 +15,7 @@ GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
             "tests/test_aliasing.py": 3,
             "tests/test_dispatch.py": 230,
             "tests/test_serialization.py": 95,
+            "tests/test_tensorboard.py": 40,
         },
     ),
     (
