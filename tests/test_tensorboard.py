@@ -244,7 +244,7 @@ def test_what_waits_is_written_when_the_script_ends(where: str, tmp_path: Path) 
     code = (
         "import sys\nimport tabtorch as torch\nassert 'tabtorch.utils.tensorboard' not in sys.modules\n"
         "w = torch.utils.tensorboard.SummaryWriter(sys.argv[1])\n"
-        "w.add_scalar('a', 1)\nw.add_scalar('b', torch.ones((), device=sys.argv[2]).sum())"
+        "w.add_scalar('a', 1)\nw.add_scalar('b', torch.ones((), device=sys.argv[2]).sum())\ndel w"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path), where], check=True, capture_output=True, text=True

@@ -10,7 +10,6 @@ import socket
 import struct
 import threading
 import time
-import weakref
 from typing import Any
 
 from tabtorch import _lazy
@@ -66,8 +65,8 @@ class RecordWriter:
 
 
 _numbers = itertools.count()
-#: those that are open: what they hold is written when the script ends
-_open: weakref.WeakSet[EventFileWriter] = weakref.WeakSet()
+#: those that are open, kept although their script may have dropped them: what they hold is written when it ends
+_open: set[EventFileWriter] = set()
 
 
 class EventFileWriter:
