@@ -374,3 +374,17 @@ def test_triton_is_refused_when_it_is_used() -> None:
     assert tt.library.get_kernel("aten::neg", "CPU").call_boxed(None, tt.ones(1)).tolist() == [-1]
     with pytest.raises(RuntimeError, match="cannot be given kernels"):
         tt.library.Library("aten", "IMPL").impl("sin", len, "CPU")
+
+
+def test_operators_in_graphs() -> None:
+    def ask(ns: Any) -> list[Any]:
+        op = ns.library.custom_op(
+            "graphs::f", lambda x, n=2: x * n, mutates_args=(), schema="(Tensor x, int n=2) -> Tensor"
+        )
+        fx = __import__(f"{ns.__name__}.fx", fromlist=["x"])
+        space = ns.ops.graphs.f
+        graph = fx.symbolic_trace(lambda x: space(x, 3) + space.default(x) + op(x, n=4))
+        targets = [isinstance(n.target, ns._ops.OpOverload) for n in graph.graph.nodes]
+        return [graph.code, targets, graph(ns.ones(1, device="cpu")).tolist()]
+
+    same(ask)

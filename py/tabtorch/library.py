@@ -228,6 +228,9 @@ class OperatorPacket(Operation):
         return {"" if k == "default" else k: op._schema for k, op in self._overloads.items()}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = [] if STATE.off else overloaded(tree_leaves((args, kwargs)))
+        if found:
+            return handle_torch_function(self, found, *args, **kwargs)
         ops = list(self._overloads.values())
         for op in ops[:-1]:
             try:

@@ -24,6 +24,7 @@ from tabtorch.fx.graph import Graph, magic_methods, reflectable_magic_methods
 from tabtorch.fx.node import Argument, Node, base_types, map_aggregate, map_arg
 from tabtorch.interception import torch_function
 from tabtorch.interception.torch_function import STATE
+from tabtorch.ops.aten import Packet
 
 __all__ = [
     "Attribute",
@@ -354,7 +355,7 @@ class Proxy:
                 f"Found multiple different tracers {list(tracers)} while trying to trace operations {orig_method}"
             )
         (tracer,) = tracers
-        name = _names.public(orig_method)
+        name = None if isinstance(orig_method, Packet) else _names.public(orig_method)
         if name is None or orig_method.__name__ == "__get__":
             name = getattr(orig_method, "__name__", "")
             if name in ("__get__", "__set__", "__delete__"):
