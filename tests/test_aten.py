@@ -182,7 +182,13 @@ def test_names_are_looked_up() -> None:
 
 def test_no_module_of_the_table_hides_an_operator() -> None:
     """`torch.ops.aten.NAME` is the operator, also after a module of the name was imported."""
-    modules = {m.name for m in pkgutil.iter_modules(aten.__path__)} | {"lookup", "names", "Packet", "Overload", "DISPATCH"}
+    modules = {m.name for m in pkgutil.iter_modules(aten.__path__)} | {
+        "lookup",
+        "names",
+        "Packet",
+        "Overload",
+        "DISPATCH",
+    }
     assert not [name for name in modules if hasattr(torch.ops.aten, name)]
 
 

@@ -347,7 +347,9 @@ def test_what_a_constant_size_stopped_is_as_it_was() -> None:
     x = torch.ones(4, 3, device="cpu")
     torch._dynamo.mark_dynamic(x, 0)
     for _ in range(3):
-        with pytest.raises(torch.fx.experimental.symbolic_shapes.ConstraintViolationError, match="specialized it to be a constant"):
+        with pytest.raises(
+            torch.fx.experimental.symbolic_shapes.ConstraintViolationError, match="specialized it to be a constant"
+        ):
             f(x)
     assert total.tolist() == [0.0] * 3
     assert f(torch.ones(4, 3, device="cpu")).shape == (4, 3) and total.tolist() == [4.0] * 3

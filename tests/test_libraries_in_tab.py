@@ -66,7 +66,9 @@ def test_in_a_tab(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    there = subprocess.run([environment.PYTHON, script], check=True, capture_output=True, text=True, env=env, timeout=300)
+    there = subprocess.run(
+        [environment.PYTHON, script], check=True, capture_output=True, text=True, env=env, timeout=300
+    )
     run = [sys.executable, "-m", "tabtorch.cli", "run", str(script), "--browser", "node"]
     here = subprocess.run(run, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
     want, got = (json.loads(done.stdout.splitlines()[-1]) for done in (there, here))

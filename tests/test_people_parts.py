@@ -286,7 +286,9 @@ def test_double_as_the_default_type(tab: None) -> None:
 
 def test_a_subclass_names_its_attributes_as_it_likes() -> None:
     """What a tensor consists of has names that nobody else takes: MONAI's MetaTensor sets `self._meta`."""
-    taken = "_meta _storage _fn _rg _stale _inference _accumulator _retain _view_state _detached _computed _shallow".split()
+    taken = (
+        "_meta _storage _fn _rg _stale _inference _accumulator _retain _view_state _detached _computed _shallow".split()
+    )
     for torch_ in (tabtorch, torch):
 
         class Named(torch_.Tensor):  # type: ignore[name-defined,misc]

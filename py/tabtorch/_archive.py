@@ -124,7 +124,9 @@ def _bytes(address: str) -> bytes:
     from pyodide.code import run_js
 
     if not hasattr(js, "XMLHttpRequest"):
-        read = "(a) => new Uint8Array(process.getBuiltinModule('fs').readFileSync(a.startsWith('file:') ? new URL(a) : a))"
+        read = (
+            "(a) => new Uint8Array(process.getBuiltinModule('fs').readFileSync(a.startsWith('file:') ? new URL(a) : a))"
+        )
     else:  # a page's own thread gets no bytes, but characters for them
         read = """(a) => {
             const request = new XMLHttpRequest();

@@ -239,7 +239,7 @@ class Translator:
 def back(t: Any) -> torch.Tensor:
     """A tensor of tabtorch as one of PyTorch, with its values read."""
     kind = getattr(torch, str(t.dtype).removeprefix("torch."))
-    if t.layout is not tabtorch.strided:
+    if str(t.layout) != "torch.strided":  # t may be one of PyTorch, of a program that was exported
         return _of_parts(torch, t, [back(p) for p in parts(t)])
     t = t.detach().resolve_conj().resolve_neg()
     return torch.from_numpy(np.array((t.float() if kind is torch.bfloat16 else t).numpy())).to(kind)

@@ -461,7 +461,6 @@ def _swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     return transpose(input, axis0, axis1)
 
 
-
 @register("broadcast_shapes")
 def _broadcast_shapes(*sizes: Any) -> Any:
     """The common shape of several, as `torch.Size`."""
