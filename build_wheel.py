@@ -81,7 +81,7 @@ FIRST = (
 #: is first imported
 EXTRAS = tuple(
     f"tabtorch/{name}"
-    for name in "dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
+    for name in "audio.py dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
     "jit/upgraders.py jit/values.py jit/walker.py onnx/ vision/ "
     "packed/ plan_files/ sparse/ utils/tensorboard/".split()
 )

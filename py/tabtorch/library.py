@@ -79,8 +79,12 @@ EXCLUDED = _Excluded()
 #: the key of an operator's kernel for autocast, and the device type that is asked
 _AUTOCAST = {"cpu": ("AutocastCPU", "cpu"), "webgpu": ("AutocastCUDA", "cuda"), "cuda": ("AutocastCUDA", "cuda")}
 
-#: namespaces of compiled operators that are here: the module with them, see vision
-_KNOWN = {"torchvision": "tabtorch.vision"}
+#: namespaces of compiled operators that are here: the module with them, and their table in it
+_KNOWN = {
+    "torchvision": ("tabtorch.vision", "OPERATORS"),
+    "torchaudio": ("tabtorch.audio", "OPERATORS"),
+    "_torchaudio": ("tabtorch.audio", "ABOUT"),
+}
 
 _NAMELESS = re.compile(r"\(.*\) -> .*")
 _TYPES = {"cpu": "CPU", "cuda": "CUDA", "webgpu": "CUDA", "meta": "Meta"}
@@ -276,7 +280,8 @@ def load_namespace(name: str) -> bool:
         return False
     if f"{name}::" not in _loaded:
         _loaded.add(f"{name}::")
-        for schema, (kernel, formula) in importlib.import_module(where).OPERATORS.items():
+        module, table = where
+        for schema, (kernel, formula) in getattr(importlib.import_module(module), table).items():
             op = _defined(f"{name}::{schema.partition('(')[0]}", schema)
             op._kernels["CompositeExplicitAutograd"] = kernel
             if formula is not None:

@@ -1,15 +1,16 @@
-"""CUDA libraries that do nothing: PyPI's torchvision is built for CUDA and links to some, which the oracle, a PyTorch for the CPU, has
-not. With these it loads, and its operators on the CPU are the real ones.
+"""CUDA libraries that do nothing: PyPI's torchvision and torchaudio are built for CUDA and link to some, which the oracle, a PyTorch for
+the CPU, has not. With these they load, and its operators on the CPU are the real ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-#: what torchvision 0.28.0 takes from each library (`nm -D --undefined-only _C.so`)
+#: what torchvision 0.28.0 and torchaudio 2.11.0 take from each library (`nm -D --undefined-only`)
 SYMBOLS = {
     "libc10_cuda.so": """
         _ZN2at4cuda26getCurrentDevicePropertiesEv _ZN3c104cuda12device_countEv _ZN3c104cuda14ExchangeDeviceEa
@@ -17,12 +18,15 @@ SYMBOLS = {
         _ZN3c104cuda20CUDACachingAllocator9allocatorE _ZN3c104cuda20getCurrentCUDAStreamEa _ZN3c104cuda20getDefaultCUDAStreamEa
         _ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb
         _ZN3c104cuda9GetDeviceEPa _ZN3c104cuda9SetDeviceEab _ZNK3c104cuda10CUDAStream11synchronizeEv
-        _ZNK3c104cuda10CUDAStream5queryEv _ZNK3c104cuda10CUDAStream6streamEv""",
+        _ZNK3c104cuda10CUDAStream5queryEv _ZNK3c104cuda10CUDAStream6streamEv aoti_torch_get_current_cuda_stream
+        torch_c10_cuda_check_msg torch_c10_cuda_free_error_msg torch_cuda_stream_synchronize torch_get_cuda_stream_from_pool
+        torch_set_current_cuda_stream""",
     "libcudart.so.13": """
         __cudaGetKernel __cudaInitModule __cudaLaunchKernel __cudaPopCallConfiguration __cudaPushCallConfiguration
         __cudaRegisterFatBinary __cudaRegisterFatBinaryEnd __cudaRegisterFunction __cudaRegisterVar __cudaUnregisterFatBinary
         cudaDeviceSynchronize cudaEventCreateWithFlags cudaEventDestroy cudaEventElapsedTime cudaEventQuery cudaEventRecord
-        cudaEventSynchronize cudaGetErrorString cudaGetLastError cudaStreamIsCapturing cudaStreamWaitEvent""",
+        cudaEventSynchronize cudaGetErrorString cudaGetLastError cudaStreamIsCapturing cudaStreamWaitEvent cudaGetErrorName
+        cudaMemcpy2DAsync cudaMemcpyAsync cudaMemset cudaMemsetAsync cudaSetDevice cudaStreamSynchronize""",
     "libtorch_cuda.so": "",
 }
 
@@ -37,7 +41,8 @@ def compiler() -> list[str] | None:
 
 
 def build(folder: Path) -> Path | None:
-    """The libraries, in `folder`, which belongs into LD_LIBRARY_PATH. None where there is no compiler."""
+    """The folder with the libraries, inside of `folder`, which belongs into LD_LIBRARY_PATH. None where there is no compiler."""
+    folder /= hashlib.sha256(str(SYMBOLS).encode()).hexdigest()[:12]
     if all((folder / name).exists() for name in SYMBOLS):
         return folder
     cc = compiler()

@@ -42,11 +42,15 @@ class _Operations(ModuleType):
 sys.modules[__name__].__class__ = _Operations
 
 
+#: libraries whose compiled operators are here -> the files that hold those
+_LIBRARIES = {"torchvision": ("_C.",), "torchaudio": ("_torchaudio.", "libtorchaudio.")}
+
+
 def load_library(path: Any) -> None:
-    """The operators of a library that is known by its folder (torchvision). OSError: none that are compiled for PyTorch run here."""
-    if _lazy.library.load_namespace(os.path.basename(os.path.dirname(str(path)))) and os.path.basename(
-        str(path)
-    ).startswith("_C."):
+    """The operators of a library that is known by its folder. OSError: none that are compiled for PyTorch run here."""
+    folder, _, name = str(path).replace(os.sep, "/").rpartition("/")
+    library = folder.removesuffix("/lib").rpartition("/")[2]
+    if name.startswith(_LIBRARIES.get(library, ())) and _lazy.library.load_namespace(library):
         return
     raise OSError(f"Could not load this library: {path} (tabtorch runs no compiled operators)")
 
@@ -57,7 +61,8 @@ def __getattr__(name: str) -> Any:
     if name == "aten":  # `torch.ops.aten`
         return importlib.import_module("tabtorch.ops.aten")
     f: Any = registry.function(name)
-    if f is None and not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is None:
+    hidden = name.startswith("_") and not _lazy.library.load_namespace(name)
+    if f is None and not hidden and importlib.util.find_spec(f"{__name__}.{name}") is None:
         # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError
         f = _lazy.library.Namespace(name)
     if f is None:

@@ -1,0 +1,195 @@
+"""torchaudio's compiled operators, `torch.ops.torchaudio.NAME`, as operations of ours: recursive filters, alignment, the transducer's loss.
+
+`torch.library` defines them when somebody asks for that namespace, as it does torchvision's (see vision).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import tabtorch as torch
+from tabtorch.core.tensor import Tensor
+from tabtorch.engine.expr import Expr, cast, imod
+from tabtorch.engine.graph import Custom, Inst, inst
+from tabtorch.engine.kernel import Kernel
+from tabtorch.engine.lowering import Lowering
+from tabtorch.engine.view import contiguous_meta
+from tabtorch.ops.machinery.operation import run
+
+
+def _recursion(i: Inst, low: Lowering) -> None:
+    """Inputs: what stands before and after, (N, C, T + order - 1), of which the output starts as a copy; signal (N, C, T);
+    coefficients, last first (C, order). One thread a channel of an example, for each value hangs on those before."""
+    n, c, t = i.ins[1].shape
+    order = i.ins[2].shape[1]
+
+    def body(k: Kernel, row: Expr) -> None:
+        length, taps = k.dim(t, "T"), k.dim(order, "order")
+        channel = k.let(imod(row, k.dim(c, "C")) * taps, "channel")
+        begin = k.let(row * (length + taps - 1), "begin")
+        with k.loop(length, hint="time") as time:
+            at = low.index(k, i.ins[1], k.let(row * length + time), 1)
+            total = k.var(cast(k.load(low.input(1), at), i.compute))
+            with k.loop(taps, hint="tap") as tap:
+                a = cast(k.load(low.input(2), low.index(k, i.ins[2], channel + tap, 2)), i.compute)
+                k.assign(total, total - a * cast(k.load(low.output, begin + time + tap), i.compute))
+            k.store(low.output, k.let(begin + time + taps - 1), total)
+
+    low.launch("recursive filter", n * c, body)
+
+
+RECURSION = Custom("recursive filter", _recursion, in_place=True)
+
+
+def lfilter_core_loop(input_signal_windows: Tensor, a_coeff_flipped: Tensor, padded_output_waveform: Tensor) -> None:
+    """Writes y[t] = x[t] - Σ a[k] y[t - k] behind the first order - 1 values of each row of `padded_output_waveform`.
+
+    input_signal_windows: x, (N, C, T). a_coeff_flipped: (C, order), the last one (a[0]) for what stands at t already.
+    RuntimeError for other shapes.
+    """
+    x, a, y = input_signal_windows, a_coeff_flipped, padded_output_waveform
+    torch._check(
+        x.dim() == 3 and a.dim() == 2 and y.dim() == 3,
+        lambda: "lfilter: expected (N, C, T), (C, order) and (N, C, T + order - 1)",
+    )
+    torch._check(
+        x.size(1) == a.size(0) and y.shape == (*x.shape[:2], x.size(2) + a.size(1) - 1),
+        lambda: f"lfilter: sizes {tuple(x.shape)}, {tuple(a.shape)} and {tuple(y.shape)} do not fit",
+    )
+    torch._check(
+        x.dtype in (torch.float32, torch.float64), lambda: f'"lfilter_core_loop" not implemented for {x.dtype}'
+    )
+    if not prod(x.shape):
+        return
+    before = y.contiguous()
+    m = contiguous_meta(tuple(y.shape), y.dtype, before._tab_meta.device)
+    inputs = before, x, a
+    y.copy_(run(inst(RECURSION, tuple([t._tab_meta for t in inputs]), m), m, *inputs))
+
+
+def overdrive_core_loop(
+    waveform: Tensor, temp: Tensor, last_in: Tensor, last_out: Tensor, output_waveform: Tensor
+) -> None:
+    """Writes waveform / 2 + 3/4 · y, where y[t] = temp[t] - temp[t - 1] + 0.995 y[t - 1]. All (C, T); `last_in`, `last_out`: (C,), what was
+    before, and is written, too."""
+    if not temp.numel():
+        return
+    steps = torch.cat([temp[:, :1] - last_in.unsqueeze(1), temp.diff(dim=1)], 1).unsqueeze(0)
+    coefficients = torch.tensor([-0.995, 0.0], dtype=temp.dtype, device=temp.device).expand(temp.size(0), 2)
+    padded = torch.cat([last_out.reshape(1, -1, 1), torch.zeros_like(steps)], 2)
+    lfilter_core_loop(steps, coefficients, padded)
+    y = padded[0, :, 1:]
+    output_waveform.copy_(waveform * 0.5 + y * 0.75)
+    last_in.copy_(temp[:, -1])
+    last_out.copy_(y[:, -1])
+
+
+def forced_align(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int = 0
+) -> tuple[Tensor, Tensor]:
+    """(path (1, T), log_probs): the likeliest labels, one a frame, that come to `targets` (1, L) by CTC's rules.
+
+    log_probs: (1, T, C). The scores of all places are computed on the device; the way back through them is told here. RuntimeError for
+    other sizes and for targets that are too long.
+    """
+    torch._check(log_probs.dim() == 3, lambda: "log_probs must be a 3-D tensor")
+    torch._check(targets.dim() == 2, lambda: "targets must be a 2-D tensor")
+    torch._check(log_probs.size(0) == 1, lambda: "The batch dimension for log_probs must be 1 at the current version.")
+    torch._check(targets.size(0) == 1, lambda: "The batch dimension for targets must be 1 at the current version.")
+    torch._check(0 <= blank < log_probs.size(2), lambda: "blank must be within [0, num classes)")
+    torch._check(not targets.dtype.is_floating_point, lambda: "targets must be int32 or int64 type")
+    frames = log_probs.size(1)
+    torch._check(frames == int(input_lengths.max()), lambda: "input length mismatch")
+    labels = targets[0].tolist()
+    count = len(labels)
+    torch._check(count == int(target_lengths.max()), lambda: "target length mismatch")
+    repeats = sum(a == b for a, b in zip(labels, labels[1:], strict=False))
+    torch._check(
+        frames >= count + repeats,
+        lambda: (
+            f"targets length is too long for CTC. Found targets length: {count}, log_probs length: {frames}, and number of "
+            f"repeats: {repeats}"
+        ),
+    )
+    states = [blank if k % 2 == 0 else labels[k // 2] for k in range(2 * count + 1)]
+    none = float("-inf")
+    with torch.no_grad():
+        emitted = log_probs.detach()[0][:, torch.tensor(states, device=log_probs.device)]
+        may_skip = [k % 2 == 1 and k > 1 and labels[k // 2] != labels[k // 2 - 1] for k in range(len(states))]
+        skips = torch.tensor(may_skip, device=log_probs.device)
+        begins = torch.tensor([k < 2 for k in range(len(states))], device=log_probs.device)
+        best = torch.where(begins, emitted[0], none)
+        back = []
+        for frame in range(1, frames):
+            one = torch.nn.functional.pad(best[:-1], (1, 0), value=none)
+            two = torch.where(skips, torch.nn.functional.pad(best[:-2], (2, 0), value=none)[: len(states)], none)
+            step = torch.where((two > one) & (two > best), 2, torch.where((one > best) & (one > two), 1, 0))
+            back.append(step)
+            best = torch.maximum(torch.maximum(best, one), two) + emitted[frame]
+        last = best.tolist()
+        steps = torch.stack(back).tolist() if back else []
+    state = len(states) - 1
+    if count and not last[state] > last[state - 1]:
+        state -= 1
+    path = [states[state]]
+    for row in reversed(steps):
+        state -= row[state]
+        path.append(states[state])
+    return torch.tensor([path[::-1]], dtype=targets.dtype, device=targets.device), log_probs
+
+
+def rnnt_loss_forward(
+    logits: Tensor,
+    targets: Tensor,
+    logit_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    clamp: float,
+    fused_log_softmax: bool,
+) -> tuple[Tensor, Tensor]:
+    """(costs (N,), gradient of the logits): the transducer's loss (Graves, 2012). logits: (N, T, U + 1, C); targets: (N, U) int32.
+
+    clamp: the largest size of a gradient, if it is positive. fused_log_softmax: logits are no log-probabilities yet.
+    """
+    blank = blank % logits.size(3)
+    n, frames, places, _ = logits.shape
+    torch._check(targets.shape == (n, places - 1), lambda: "output length mismatch")
+    torch._check(int(logit_lengths.max()) == frames, lambda: "input length mismatch")
+    torch._check(int(target_lengths.max()) + 1 == places, lambda: "output length mismatch")
+    with torch.enable_grad():
+        x = logits.detach().float().requires_grad_()
+        scores = x.log_softmax(3) if fused_log_softmax else x
+        silent = scores[..., blank]
+        index = targets.long()[:, None, :, None].expand(n, frames, places - 1, 1)
+        spoken = scores[:, :, :-1].gather(3, index).squeeze(3)
+        said = torch.nn.functional.pad(spoken.cumsum(2), (1, 0))  # of each place, all labels before it in one frame
+        ways = said[:, 0]
+        ends = [ways]
+        for frame in range(1, frames):
+            ways = torch.logcumsumexp(ways + silent[:, frame - 1] - said[:, frame], 1) + said[:, frame]
+            ends.append(ways)
+        each = torch.arange(n, device=logits.device)
+        last, place = (logit_lengths - 1).long(), target_lengths.long()
+        costs = -(torch.stack(ends, 1)[each, last, place] + silent[each, last, place])
+        (gradient,) = torch.autograd.grad(costs.sum(), x)
+    if clamp > 0:
+        gradient = gradient.clamp(-clamp, clamp)
+    return costs.detach().to(logits.dtype), gradient.to(logits.dtype)
+
+
+_LENGTHS = "Tensor input_lengths, Tensor target_lengths"
+OPERATORS = {
+    "_lfilter_core_loop(Tensor input_signal_windows, Tensor a_coeff_flipped, Tensor(a!) padded_output_waveform) -> ()": (
+        lfilter_core_loop,
+        None,
+    ),
+    "_overdrive_core_loop(Tensor waveform, Tensor temp, Tensor(a!) last_in, Tensor(b!) last_out, Tensor(c!) output_waveform) -> ()": (
+        overdrive_core_loop,
+        None,
+    ),
+    f"forced_align(Tensor log_probs, Tensor targets, {_LENGTHS}, int blank) -> (Tensor, Tensor)": (forced_align, None),
+    "rnnt_loss_forward(Tensor logits, Tensor targets, Tensor logit_lengths, Tensor target_lengths, int blank, float clamp, "
+    "bool fused_log_softmax) -> (Tensor, Tensor)": (rnnt_loss_forward, None),
+}
+#: what torchaudio asks of its library itself
+ABOUT = {"cuda_version() -> int?": (lambda: None, None), "is_align_available() -> bool": (lambda: True, None)}
