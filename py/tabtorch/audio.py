@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import tabtorch as torch
 from tabtorch.core.tensor import Tensor
@@ -79,7 +80,7 @@ def overdrive_core_loop(
     padded = torch.cat([last_out.reshape(1, -1, 1), torch.zeros_like(steps)], 2)
     lfilter_core_loop(steps, coefficients, padded)
     y = padded[0, :, 1:]
-    output_waveform.copy_(waveform * 0.5 + y * 0.75)
+    output_waveform.copy_(waveform.mul(0.5) + y.mul(0.75))
     last_in.copy_(temp[:, -1])
     last_out.copy_(y[:, -1])
 
@@ -169,9 +170,9 @@ def rnnt_loss_forward(
             ways = torch.logcumsumexp(ways + silent[:, frame - 1] - said[:, frame], 1) + said[:, frame]
             ends.append(ways)
         each = torch.arange(n, device=logits.device)
-        last, place = (logit_lengths - 1).long(), target_lengths.long()
+        last, place = logit_lengths.sub(1).long(), target_lengths.long()
         costs = -(torch.stack(ends, 1)[each, last, place] + silent[each, last, place])
-        (gradient,) = torch.autograd.grad(costs.sum(), x)
+        gradient: Any = torch.autograd.grad(costs.sum(), x)[0]
     if clamp > 0:
         gradient = gradient.clamp(-clamp, clamp)
     return costs.detach().to(logits.dtype), gradient.to(logits.dtype)
