@@ -44,7 +44,7 @@ OUT_NOT_PERMUTED = {"lu_unpack", "linalg.lu"}
 
 #: whose zeros have the sign that the C library or the vector unit at hand gives them
 UNSIGNED_ZERO = {
-    "fmax", "fmin", "special_ndtri", "special_i1", "special_i1e", "softshrink", "special_modified_bessel_i1",
+    "fmax", "fmin", "gelu", "special_ndtri", "special_i1", "special_i1e", "softshrink", "special_modified_bessel_i1",
     "special_chebyshev_polynomial_u",
 }  # fmt: skip
 

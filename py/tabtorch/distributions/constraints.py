@@ -235,19 +235,21 @@ class _Symmetric(_Square):
     def check(self, value: Any) -> Any:
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
-        return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1) & self._definite(value)
+        symmetric = torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+        return self._definite(value, symmetric) if symmetric.all() else symmetric
 
-    def _definite(self, value: Any) -> Any:
-        return True
+    def _definite(self, value: Any, symmetric: Any) -> Any:
+        """Of symmetric ones."""
+        return symmetric
 
 
 class _PositiveSemidefinite(_Symmetric):
-    def _definite(self, value: Any) -> Any:
+    def _definite(self, value: Any, symmetric: Any) -> Any:
         return torch.linalg.eigvalsh(value).ge(0).all(-1)
 
 
 class _PositiveDefinite(_Symmetric):
-    def _definite(self, value: Any) -> Any:
+    def _definite(self, value: Any, symmetric: Any) -> Any:
         return torch.linalg.cholesky_ex(value).info.eq(0)
 
 
