@@ -35,8 +35,10 @@ NOISE = 1e-5
 
 @pytest.fixture(autouse=True)
 def _counted() -> None:
+    global MASK
     counters.clear()
     torch.manual_seed(0)
+    MASK = torch.ones(40, 40, device="cpu").tril()
 
 
 def recordings() -> int:
@@ -162,7 +164,7 @@ def test_a_seen_size_is_bound_once() -> None:
 
 # ---- what Python does with sizes
 
-MASK = torch.ones(40, 40, device="cpu").tril()
+MASK: torch.Tensor  # of the module, as people have one; made for each test, as those of another file may have lost its device
 
 #: functions of (3, n, 4) that one recording serves
 GENERAL: dict[str, Callable[[Any], Any]] = {
