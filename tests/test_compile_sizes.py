@@ -164,7 +164,9 @@ def test_a_seen_size_is_bound_once() -> None:
 
 # ---- what Python does with sizes
 
-MASK: torch.Tensor  # of the module, as people have one; made for each test, as those of another file may have lost its device
+MASK: (
+    torch.Tensor
+)  # of the module, as people have one; made for each test, as those of another file may have lost its device
 
 #: functions of (3, n, 4) that one recording serves
 GENERAL: dict[str, Callable[[Any], Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.autograd import engine
 from tabtorch.sparse import convert, create, products
 from tabtorch.sparse import copies as copies  # these register operations
@@ -65,6 +66,9 @@ def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
 
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None) -> Any:
     """alpha · (mat1 @ mat2) at the elements of the CSR tensor `input`, + beta · input."""
+    if out is not None and out.dtype is not input.dtype:
+        got, own = (_lazy.shapes.type_name(x.dtype) for x in (out, input))
+        raise RuntimeError(f"sampled_addmm: Expected result and self to have the same dtype, but got {got} and {own}")
     r = products.sampled_addmm(input, mat1, mat2, beta=beta, alpha=alpha)
     return r if out is None else renewed(out, r)
 

@@ -483,7 +483,7 @@ def _gelu_mode(approximate: str) -> bool:
 def _gelu(x: Any, approximate: str = "none") -> Any:
     if _gelu_mode(approximate):
         return x * 0.5 * (tanh((x + x * x * x * _GELU_K) * _GELU_C) + 1.0)
-    return x * (sf.erf(x * _SQRT_HALF) + 1.0) * 0.5
+    return x * 0.5 * (sf.erf(x * _SQRT_HALF) + 1.0)
 
 
 def _gelu_slope(x: Any, approximate: str) -> Any:
