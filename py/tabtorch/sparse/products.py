@@ -130,6 +130,7 @@ def reduced(s: Any, d: Any, reduce: str) -> Any:
         raise RuntimeError(f"reduce argument must be either sum, mean, amax or amin, got {reduce}")
     if not is_sparse(s) or s.layout is not CSR:
         raise RuntimeError("torch.sparse.mm: reduce is only supported for a matrix of layout torch.sparse_csr")
+    _lazy.promotion.check_kernel("spmm_reduce_kernel", s.dtype, _lazy.promotion.FLOATING)
     torch = _lazy.torch
     at, _ = positions(s)
     part = d.index_select(0, at[1]) * values_of(s).unsqueeze(1)
@@ -247,6 +248,11 @@ def sampled_addmm(s: Any, a: Any, b: Any, *, beta: Any = 1.0, alpha: Any = 1.0) 
     if not is_sparse(s) or s.layout is not CSR:
         got = WORDS[s.layout][0]
         raise RuntimeError(f"sampled_addmm: Expected self to have sparse csr layout, but got {got}")
+    if s.dtype.itemsize < 4 or not (s.dtype.is_floating_point or s.dtype.is_complex):
+        got = _lazy.shapes.type_name(s.dtype)
+        raise RuntimeError(
+            f"sparse_sampled_addmm: Expected self to be a floating-point or complex tensor, but got {got}"
+        )
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
         raise RuntimeError(
             f"sampled_addmm: mat1 and mat2 shapes cannot be multiplied ({a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]})"
