@@ -18,7 +18,7 @@ import fx_zoo
 import tabtorch
 import tabtorch.fx
 from sidebyside import outcome, same
-from tabtorch.dispatching.stack import STACK
+from tabtorch.interception.operator_modes import STACK
 from tabtorch.interception.torch_function import STATE
 
 LIBS = (torch, tabtorch)

@@ -174,6 +174,34 @@ else:
     subprocess.run([sys.executable, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
 
 
+def test_what_people_write_needs_no_second_wheel(builder: ModuleType) -> None:
+    """No program of tests/programs, nor anything below, loads a file of EXTRAS: a tab would wait for it."""
+    script = """
+import contextlib, io, os, runpy, sys
+import tabtorch; tabtorch.install()
+import torch
+for program in sys.argv[2:]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(program, run_name="__main__")
+torch.jit.script(torch.nn.Linear(1, 1))(torch.ones(1, 1))
+torch.ops.aten.add.Tensor(torch.ones(1), torch.ones(1))
+torch.compile(lambda x: x * 2)(torch.ones(2)).tolist()
+torch.set_default_dtype(torch.float32)
+torch.distributions.Normal(0.0, 1.0).sample()
+next(iter(torch.utils.data.DataLoader(torch.arange(4), num_workers=2)))
+extras = tuple(sys.argv[1].split())
+files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if name.startswith("tabtorch")}
+print(*sorted(n for n, file in files.items() if file.rpartition("/py/")[2].startswith(extras)))
+"""
+    programs = sorted(str(path) for path in (ROOT / "tests" / "programs").glob("*.py"))
+    run = [sys.executable, "-c", script, " ".join(builder.EXTRAS), *programs]
+    env = {**os.environ, "TABTORCH_DEVICE": "cpu"}
+    done = subprocess.run(
+        run, check=True, capture_output=True, text=True, env=env, cwd=ROOT / "tests" / "programs", timeout=300
+    )
+    assert done.stdout.split() == []
+
+
 def test_the_same_every_time(builder: ModuleType, wheel: Path, tab_wheel: Path, tmp_path: Path) -> None:
     for build, made in ((builder.build_wheel, wheel), (builder.build_tab_wheel, tab_wheel)):
         assert (tmp_path / build(str(tmp_path))).read_bytes() == made.read_bytes()

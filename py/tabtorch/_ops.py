@@ -9,7 +9,7 @@ from typing import Any
 from tabtorch import _lazy, library, ops
 from tabtorch._C import DispatchKey
 from tabtorch._library.schemas import tensors
-from tabtorch.dispatching.stack import STACK
+from tabtorch.interception.operator_modes import STACK
 from tabtorch.ops.aten import Operation as OpOverloadPacket
 from tabtorch.ops.aten import Overload as OpOverload
 from tabtorch.ops.aten import Packet as OperatorBase

@@ -28,7 +28,7 @@ from tabtorch.autograd.grad_mode import no_grad
 from tabtorch.base.device import device
 from tabtorch.base.dtypes import dtype
 from tabtorch.core.tensor import Tensor
-from tabtorch.dispatching.stack import STACK
+from tabtorch.interception.operator_modes import STACK
 from tabtorch.interception.torch_function import STATE, overloaded
 from tabtorch.ops.aten import DISPATCH, Operation, Overload, lookup
 from tabtorch.overrides import handle_torch_function

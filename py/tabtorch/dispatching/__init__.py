@@ -18,7 +18,7 @@ import tabtorch
 from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.dispatching import composites
-from tabtorch.dispatching.stack import STACK, Quiet
+from tabtorch.interception.operator_modes import STACK, Quiet
 from tabtorch.export import lowering, tracing
 from tabtorch.export.schemas import Schema, bind, schemas
 from tabtorch.interception import torch_function

@@ -12,7 +12,7 @@ from typing import Any
 import tabtorch
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
-from tabtorch.dispatching.stack import Quiet
+from tabtorch.interception.operator_modes import Quiet
 from tabtorch.export import lowering
 from tabtorch.export.lowering import OTHERWISE, _views
 

@@ -61,8 +61,8 @@ def __getattr__(name: str) -> Any:
     if name == "aten":  # `torch.ops.aten`
         return importlib.import_module("tabtorch.ops.aten")
     f: Any = registry.function(name)
-    hidden = name.startswith("_") and not _lazy.library.load_namespace(name)
-    if f is None and not hidden and importlib.util.find_spec(f"{__name__}.{name}") is None:
+    public = not name.startswith("_") or name == "_torchaudio"
+    if f is None and public and importlib.util.find_spec(f"{__name__}.{name}") is None:
         # `torch.ops.NAMESPACE.NAME`: an operator of `torch.library`, or an AttributeError
         f = _lazy.library.Namespace(name)
     if f is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tabtorch import dispatching
 from tabtorch.core.tensor import Tensor
-from tabtorch.dispatching.stack import STACK
+from tabtorch.interception.operator_modes import STACK
 
 __all__ = [
     "BaseTorchDispatchMode",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tabtorch.core.tensor import Tensor
-from tabtorch.dispatching.stack import STACK
+from tabtorch.interception.operator_modes import STACK
 from tabtorch.fx._lazy_graph_module import _make_graph_module
 from tabtorch.fx._symbolic_trace import PH, Tracer
 from tabtorch.fx.graph_module import GraphModule
