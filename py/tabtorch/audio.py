@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import Any
 
 import tabtorch as torch
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine.expr import Expr, cast, imod
+from tabtorch.engine.expr import Expr, cast, const, exp, imod, log, maximum
 from tabtorch.engine.graph import Custom, Inst, inst
 from tabtorch.engine.kernel import Kernel
 from tabtorch.engine.lowering import Lowering
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.machinery.operation import run
+from tabtorch.ops.neural.ctc import best_ways
 
 
 def _recursion(i: Inst, low: Lowering) -> None:
@@ -90,7 +92,7 @@ def forced_align(
 ) -> tuple[Tensor, Tensor]:
     """(path (1, T), log_probs): the likeliest labels, one a frame, that come to `targets` (1, L) by CTC's rules.
 
-    log_probs: (1, T, C). The scores of all places are computed on the device; the way back through them is told here. RuntimeError for
+    log_probs: (1, T, C). The scores of all places are computed by one kernel; the way back through them is told here. RuntimeError for
     other sizes and for targets that are too long.
     """
     torch._check(log_probs.dim() == 3, lambda: "log_probs must be a 3-D tensor")
@@ -113,22 +115,18 @@ def forced_align(
         ),
     )
     states = [blank if k % 2 == 0 else labels[k // 2] for k in range(2 * count + 1)]
-    none = float("-inf")
     with torch.no_grad():
-        emitted = log_probs.detach()[0][:, torch.tensor(states, device=log_probs.device)]
-        may_skip = [k % 2 == 1 and k > 1 and labels[k // 2] != labels[k // 2 - 1] for k in range(len(states))]
-        skips = torch.tensor(may_skip, device=log_probs.device)
-        begins = torch.tensor([k < 2 for k in range(len(states))], device=log_probs.device)
-        best = torch.where(begins, emitted[0], none)
-        back = []
-        for frame in range(1, frames):
-            one = torch.nn.functional.pad(best[:-1], (1, 0), value=none)
-            two = torch.where(skips, torch.nn.functional.pad(best[:-2], (2, 0), value=none)[: len(states)], none)
-            step = torch.where((two > one) & (two > best), 2, torch.where((one > best) & (one > two), 1, 0))
-            back.append(step)
-            best = torch.maximum(torch.maximum(best, one), two) + emitted[frame]
-        last = best.tolist()
-        steps = torch.stack(back).tolist() if back else []
+        where = log_probs.device
+        wide = log_probs.detach() if log_probs.dtype is torch.float64 else log_probs.detach().float()
+        ends = torch.tensor([frames], device=where), torch.tensor([len(states)], device=where)
+        best: Any = best_ways(wide, torch.tensor([states], device=where), *ends)[0]
+        # where each came from: the same state, the one before, or over a blank between two labels that differ
+        skips = [k % 2 == 1 and k > 1 and labels[k // 2] != labels[k // 2 - 1] for k in range(len(states))]
+        padded = torch.nn.functional.pad(best[:-1], (2, 0), value=-math.inf)
+        stay, one = padded[:, 2:], padded[:, 1:-1]
+        two: Any = torch.where(torch.tensor(skips, device=where), padded[:, :-2], -math.inf)
+        steps = torch.where((two > one) & (two > stay), 2, torch.where((one > stay) & (one > two), 1, 0)).tolist()
+        last = best[-1].tolist()
     state = len(states) - 1
     if count and not last[state] > last[state - 1]:
         state -= 1
@@ -137,6 +135,60 @@ def forced_align(
         state -= row[state]
         path.append(states[state])
     return torch.tensor([path[::-1]], dtype=targets.dtype, device=targets.device), log_probs
+
+
+def _transducer(i: Inst, low: Lowering) -> None:
+    """Inputs: log-probabilities of silence (N, T, U + 1) and of the next label (N, T, U), how many frames and labels there are (N).
+
+    The output (N, T, U + 1): of all ways from the beginning to a place, or (`static`) from there to the end. One thread an example.
+    """
+    n, t, places = i.ins[0].shape
+
+    def body(k: Kernel, row: Expr) -> None:
+        length, width = k.dim(t, "T"), k.dim(places, "places")
+        back, nothing = i.static, const(-math.inf, i.compute)
+
+        def known(j: int) -> Expr:
+            return k.let(cast(k.load(low.input(j), low.index(k, i.ins[j], row, j)), "u32"), "known")
+
+        def place(frame: Expr, at: Expr, wide: Expr) -> Expr:
+            return k.let((row * length + frame) * wide + at, "place")
+
+        def score(j: int, frame: Expr, at: Expr) -> Expr:
+            where = place(frame, at, width - 1 if j else width)
+            return k.let(cast(k.load(low.input(j), low.index(k, i.ins[j], where, j)), i.compute), "score")
+
+        frames, count = known(2), known(3)
+        with k.loop(frames, hint="time") as time, k.loop(k.let(count + 1), hint="label") as label:
+            frame = k.let(frames - 1 - time if back else time, "frame")
+            at = k.let(count - label if back else label, "at")
+            ways = [k.var(nothing) for _ in range(2)]
+            with k.when((time == 0) & (label == 0)):
+                k.assign(ways[0], score(0, frame, at) if back else const(0, i.compute))
+            with k.when(time > 0):  # in silence
+                before = k.let(frame + 1 if back else frame - 1)
+                silent = score(0, frame if back else before, at)
+                k.assign(ways[0], k.load(low.output, place(before, at, width)) + silent)
+            with k.when(label > 0):  # with a label
+                before = k.let(at + 1 if back else at - 1)
+                spoken = score(1, frame, at if back else before)
+                k.assign(ways[1], k.load(low.output, place(frame, before, width)) + spoken)
+            total = k.var(nothing)
+            top = k.let(maximum(ways[0], ways[1]), "top")
+            with k.when(top > nothing):
+                k.assign(total, log(exp(ways[0] - top) + exp(ways[1] - top)) + top)
+            k.store(low.output, place(frame, at, width), total)
+
+    low.launch(i.op.name, n, body)
+
+
+TRANSDUCER = Custom("transducer", _transducer)
+
+
+def _ways(silent: Tensor, spoken: Tensor, frames: Tensor, counts: Tensor, back: bool) -> Any:
+    inputs = silent, spoken, frames, counts
+    m = contiguous_meta(tuple(silent.shape), silent.dtype, silent._tab_meta.device)
+    return run(inst(TRANSDUCER, tuple([t._tab_meta for t in inputs]), m, static=back), m, *inputs)
 
 
 def rnnt_loss_forward(
@@ -157,22 +209,31 @@ def rnnt_loss_forward(
     torch._check(targets.shape == (n, places - 1), lambda: "output length mismatch")
     torch._check(int(logit_lengths.max()) == frames, lambda: "input length mismatch")
     torch._check(int(target_lengths.max()) + 1 == places, lambda: "output length mismatch")
+    shortest = int(logit_lengths.min()), int(target_lengths.min())
+    torch._check(
+        shortest[0] > 0 and shortest[1] >= 0, lambda: f"lengths must be positive, got {shortest[0]} and {shortest[1]}"
+    )
+    frames_of, counts = logit_lengths.long(), target_lengths.long()
     with torch.enable_grad():
-        x = logits.detach().float().requires_grad_()
+        x = logits.detach() if logits.dtype is torch.float64 else logits.detach().float()
+        x.requires_grad_()
         scores = x.log_softmax(3) if fused_log_softmax else x
-        silent = scores[..., blank]
         index = targets.long()[:, None, :, None].expand(n, frames, places - 1, 1)
-        spoken = scores[:, :, :-1].gather(3, index).squeeze(3)
-        said = torch.nn.functional.pad(spoken.cumsum(2), (1, 0))  # of each place, all labels before it in one frame
-        ways = said[:, 0]
-        ends = [ways]
-        for frame in range(1, frames):
-            ways = torch.logcumsumexp(ways + silent[:, frame - 1] - said[:, frame], 1) + said[:, frame]
-            ends.append(ways)
-        each = torch.arange(n, device=logits.device)
-        last, place = logit_lengths.sub(1).long(), target_lengths.long()
-        costs = -(torch.stack(ends, 1)[each, last, place] + silent[each, last, place])
-        gradient: Any = torch.autograd.grad(costs.sum(), x)[0]
+        silent, spoken = scores[..., blank], scores[:, :, :-1].gather(3, index).squeeze(3)
+    with torch.no_grad():
+        given = silent.contiguous(), spoken.contiguous(), frames_of, counts
+        before, after = _ways(*given, False), _ways(*given, True)
+        total = after[:, :1, :1]
+        # the probability of each step: of all ways that take it, over that of all ways
+        times, labels = torch.arange(frames, device=x.device)[:, None], torch.arange(places, device=x.device)
+        last, end = (frames_of - 1)[:, None, None], counts[:, None, None]
+        later = torch.nn.functional.pad(after[:, 1:], (0, 0, 0, 1))
+        silence = (before + silent + torch.where(times < last, later, 0.0) - total).exp()
+        takes = (times < last) & (labels <= end) | (times == last) & (labels == end)
+        speech = (before[:, :, :-1] + spoken + after[:, :, 1:] - total).exp()
+        steps = torch.where(takes, silence, 0.0), torch.where((times <= last) & (labels[:-1] < end), speech, 0.0)
+    gradient: Any = torch.autograd.grad((silent, spoken), x, [-s for s in steps])[0]
+    costs = -total[:, 0, 0]
     if clamp > 0:
         gradient = gradient.clamp(-clamp, clamp)
     return costs.detach().to(logits.dtype), gradient.to(logits.dtype)

@@ -32,7 +32,7 @@ from tabtorch.ops.machinery.registry import register
 def _lower(i: Any, low: Lowering) -> None:
     """Inputs: log-probabilities (N, T, C), labels of the states (N, L), lengths in time and in states (N). One thread a sample.
 
-    `static`: whether from the end.
+    The output (N, T, L): the log-probability of all ways to a state, or of the likeliest (BEST). `static`: whether from the end.
     """
     n, steps, classes = i.ins[0].shape
     states = i.ins[1].shape[1]
@@ -79,21 +79,30 @@ def _lower(i: Any, low: Lowering) -> None:
                             k.assign(parts[2], k.load(low.output, place(before, s - 2)))
                     top = k.let(maximum(maximum(parts[0], parts[1]), parts[2]), "top")
                     with k.when(top > nothing):
-                        k.assign(total, log(exp(parts[0] - top) + exp(parts[1] - top) + exp(parts[2] - top)) + top)
+                        sums = log(exp(parts[0] - top) + exp(parts[1] - top) + exp(parts[2] - top)) + top
+                        k.assign(total, top if i.op is BEST else sums)
                 k.store(low.output, place(time, s), total + get(0, row + here, i.compute))
 
     low.clear(low.output)
     low.launch(i.op.name, n, body)
 
 
-CTC = Custom("ctc", _lower)
+CTC, BEST = Custom("ctc", _lower), Custom("ctc_best", _lower)
 
 
-def _walk(log_probs: Tensor, labels: Tensor, lengths: Tensor, counts: Tensor, back: bool) -> Tensor:
+def best_ways(log_probs: Tensor, labels: Tensor, lengths: Tensor, counts: Tensor) -> Tensor:
+    """(N, T, L): the log-probability of the likeliest way to each state, in each frame.
+
+    log_probs (N, T, C); labels of the states (N, L), blanks among them; how many frames and states there are (N).
+    """
+    return _walk(log_probs, labels, lengths, counts, False, BEST)
+
+
+def _walk(log_probs: Tensor, labels: Tensor, lengths: Tensor, counts: Tensor, back: bool, op: Custom = CTC) -> Tensor:
     m = log_probs._tab_meta
     inputs = (log_probs, labels, lengths, counts)
     out = contiguous_meta((m.shape[0], m.shape[1], labels.shape[1]), m.dtype, m.device)
-    return run(inst(CTC, tuple(t._tab_meta for t in inputs), out, static=back), out, *inputs)
+    return run(inst(op, tuple(t._tab_meta for t in inputs), out, static=back), out, *inputs)
 
 
 _WHILE = "(while checking arguments for ctc_loss_allocate_outputs)"
