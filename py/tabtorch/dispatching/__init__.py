@@ -18,11 +18,11 @@ import tabtorch
 from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.dispatching import composites
-from tabtorch.interception.operator_modes import STACK, Quiet
 from tabtorch.export import lowering, tracing
 from tabtorch.export.schemas import Schema, bind, schemas
 from tabtorch.interception import torch_function
 from tabtorch.interception.code_swapping import LOCK, Layer
+from tabtorch.interception.operator_modes import STACK, Quiet
 from tabtorch.interception.torch_function import STATE
 from tabtorch.ops import aten
 from tabtorch.ops.machinery import registry

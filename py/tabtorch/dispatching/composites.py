@@ -12,9 +12,9 @@ from typing import Any
 import tabtorch
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
-from tabtorch.interception.operator_modes import Quiet
 from tabtorch.export import lowering
 from tabtorch.export.lowering import OTHERWISE, _views
+from tabtorch.interception.operator_modes import Quiet
 
 #: operator -> what it calls
 RULES: dict[str, Callable[..., Any]] = {}

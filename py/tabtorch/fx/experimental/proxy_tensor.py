@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tabtorch.core.tensor import Tensor
-from tabtorch.interception.operator_modes import STACK
 from tabtorch.fx._lazy_graph_module import _make_graph_module
 from tabtorch.fx._symbolic_trace import PH, Tracer
 from tabtorch.fx.graph_module import GraphModule
 from tabtorch.fx.node import Node
 from tabtorch.fx.passes.shape_prop import _extract_tensor_metadata
 from tabtorch.fx.proxy import Proxy
+from tabtorch.interception.operator_modes import STACK
 from tabtorch.nn.modules.module import Module
 from tabtorch.nn.parameter import Parameter
 from tabtorch.ops import aten
