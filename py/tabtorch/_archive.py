@@ -153,7 +153,7 @@ def _library(archive: str) -> Library:
 
 def text(package: str, name: str) -> str | None:
     """A file of the archive in the folder `package`, of the package of that name; None: there is none."""
-    for library in _libraries.values():
+    for library in list(_libraries.values()):
         found = library.read(f"{os.path.basename(package)}/{name}")
         if found is not None:
             return found.decode()

@@ -122,10 +122,10 @@ def forced_align(
         best: Any = best_ways(wide, torch.tensor([states], device=where), *ends)[0]
         # where each came from: the same state, the one before, or over a blank between two labels that differ
         skips = [k % 2 == 1 and k > 1 and labels[k // 2] != labels[k // 2 - 1] for k in range(len(states))]
-        padded = torch.nn.functional.pad(best[:-1], (2, 0), value=-math.inf)
-        stay, one = padded[:, 2:], padded[:, 1:-1]
-        two: Any = torch.where(torch.tensor(skips, device=where), padded[:, :-2], -math.inf)
-        steps = torch.where((two > one) & (two > stay), 2, torch.where((one > stay) & (one > two), 1, 0)).tolist()
+        before: Any = torch.nn.functional.pad(best[:-1], (2, 0), value=-math.inf)
+        stay, one = before[:, 2:], before[:, 1:-1]
+        two: Any = torch.where(torch.tensor(skips, device=where), before[:, :-2], -math.inf)
+        steps: Any = torch.where((two > one) & (two > stay), 2, torch.where((one > stay) & (one > two), 1, 0)).tolist()
         last = best[-1].tolist()
     state = len(states) - 1
     if count and not last[state] > last[state - 1]:

@@ -89,6 +89,20 @@ def test_what_the_site_serves_comes_from_nowhere_else(editor: Editor) -> None:
     assert elsewhere == []
 
 
+def test_what_few_programs_use_is_fetched_when_it_is_imported(editor: Editor) -> None:
+    """torch.fx and sparse tensors are in the second wheel, which the page fetches once, from the site."""
+    asked: list[str] = []
+    editor.page.context.on("request", lambda request: asked.append(request.url))
+    editor.page.click("#restart")
+    editor.wait()
+    assert "[0.0, 2.0]" in editor.run("import torch\nprint(torch.arange(2.0).mul(2).tolist())\n")
+    assert not [url for url in asked if "tabtorch_extras" in url]
+    script = "import torch\nfrom torch import fx\nprint(fx.symbolic_trace(torch.nn.ReLU()).code)\n"
+    output = editor.run(script + "print(torch.eye(2).to_sparse().values().sum().item())\n")
+    assert "torch.nn.functional.relu(input_1, inplace = False)" in output and "2.0" in output
+    assert len([url for url in asked if "tabtorch_extras" in url]) == 1
+
+
 def test_a_missing_package_is_asked_for_once(editor: Editor, index: str) -> None:
     page = editor.page
     page.evaluate("localStorage.removeItem('tabtorch.packages')")

@@ -167,8 +167,8 @@ def _outliers(answers: list[Answer]) -> list[str]:
         "",
         f"More than twelve dispatches a call, on average: {many_named or 'none'}.",
         "",
-        "Read a value in the middle (the shape of their result or their error depends on data, or they compute on the host "
-        f"through NumPy): {', '.join(read) or 'none'}.",
+        "Read a value in the middle (the shape of their result or their error depends on data, or they compute on the "
+        f"host): {', '.join(read) or 'none'}.",
         "",
     ]
 
