@@ -210,6 +210,10 @@ def test_shapes_and_types_are_checked() -> None:
         OURS.ps_roi_align(x, rois, 1.0, 3, 2, 2)
     with pytest.raises(RuntimeError, match="boxes should be a 2d tensor, got 1D"):
         OURS.nms(x[0, 0, 0], rois[:, 0], 0.5)
+    with pytest.raises(RuntimeError, match=r"expected grad of shape \(2, 1, 2, 2\), got \(1, 4, 5, 5\)"):
+        OURS._ps_roi_pool_backward(x, rois, rois, 1.0, 2, 2, 1, 4, 5, 5)
+    with pytest.raises(RuntimeError, match="expected grad of shape"):
+        OURS._roi_pool_backward(x, rois, x[:, :1], 1.0, 2, 2, 1, 4, 5, 5)
     with pytest.raises(AttributeError, match="has no attribute 'no_such_operator'"):
         OURS.no_such_operator
 

@@ -16,6 +16,9 @@ GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
             "tests/test_dispatch.py": 230,
             "tests/test_serialization.py": 95,
             "tests/test_tensorboard.py": 40,
+            "tests/test_sparse.py": 100,
+            "tests/test_vision_operators.py": 15,
+            "tests/test_audio_operators.py": 9,
         },
     ),
     (
@@ -39,5 +42,7 @@ LEFT_OUT = {
     "tests/test_dispatch.py::test_expression[x + np.ones(3)-cpu]": _STAND_IN + "NumPy's operators on tensors",
     "tests/test_serialization.py::test_numpy_in_checkpoints[cpu]": _STAND_IN + "pickled NumPy objects",
     "tests/test_serialization.py::test_safe_globals": _STAND_IN + "classes made here, in a pickle made there",
+    "tests/test_sparse.py::test_expressions[line1-cpu]": _STAND_IN + "sizes come as tuples",
+    "tests/test_sparse.py::test_dense_operations_refuse": _STAND_IN + "it goes through all functions of PyTorch",
     "tests/test_serialization.py::test_many_tensors_are_read_with_few_waits[cpu]": "counts messages to a child process",
 }

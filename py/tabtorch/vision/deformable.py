@@ -217,6 +217,9 @@ def deform_conv2d_backward(
     """The gradients of input, weight, offset, mask and bias."""
     s = _taps(input, weight, offset, mask, bias, *sizes)
     n, o, groups = input.size(0), weight.size(0), sizes[6]
+    torch._check(
+        grad.shape == (n, o, *s.out), lambda: f"expected grad of shape {(n, o, *s.out)}, got {tuple(grad.shape)}"
+    )
     flat_grad = grad.reshape(n, groups, o // groups, prod(s.out))
     columns = _run(COLUMNS, s, s.columns, [input, offset, mask]).reshape(
         n, groups, s.image[1] // groups * prod(s.kernel), prod(s.out)

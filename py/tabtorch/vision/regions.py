@@ -188,9 +188,13 @@ ALIGN, POOL = Custom("roi_align", _align), Custom("roi_pool", _pool)
 
 
 def _run(op: Custom, s: _Regions, x: Tensor, rois: Tensor, scale: float, dtype: Any = None) -> Tensor:
+    _check(op.name, x, rois, "grad" if s.back else "input")
     m = x._tab_meta
     compute = "f64" if m.dtype is dtypes.float64 else "f32"
-    shape = s.shape if s.back else (rois.size(0), _channels(s), *s.pooled)
+    small = (rois.size(0), _channels(s), *s.pooled)
+    torch._check(not s.back or x.shape == small, lambda: f"expected grad of shape {small}, got {tuple(x.shape)}")
+    torch._check(s.shape[0] > 0 or rois.size(0) == 0, lambda: "rois of a batch of no examples")
+    shape = s.shape if s.back else small
     if s.back and dtype is None and compute == "f32":
         dtype = dtypes.float32  # sums of half precision are made in single
     out = contiguous_meta(shape, dtype or m.dtype, m.device)
@@ -233,7 +237,6 @@ def roi_align(
 ) -> Tensor:
     """(K, C, pooled_height, pooled_width): means of bilinear samples (He et al., 2017). sampling_ratio: so many along each axis
     of a place, or, if it is not positive, about one a pixel. aligned: the box is moved by half a pixel."""
-    _check("roi_align", input, rois)
     s = _Regions(tuple(input.shape), (pooled_height, pooled_width), False, False, max(sampling_ratio, 0), aligned)
     return _run(ALIGN, s, input, rois, spatial_scale)
 
@@ -252,7 +255,6 @@ def ps_roi_align(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int
 ) -> tuple[Tensor, Tensor]:
     """`roi_align` where each place has channels of its own; and which they are (int32)."""
-    _check("ps_roi_align", input, rois)
     _split(input, pooled_height, pooled_width)
     s = _Regions(tuple(input.shape), (pooled_height, pooled_width), True, False, max(sampling_ratio, 0), True)
     return _run(ALIGN, s, input, rois, spatial_scale), _mapping(input, rois.size(0), pooled_height, pooled_width)
@@ -272,7 +274,6 @@ def roi_pool(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
 ) -> tuple[Tensor, Tensor]:
     """The largest of each part of the box (Girshick, 2015), 0 where it is empty; and its place in the plane (int32, or -1)."""
-    _check("roi_pool", input, rois)
     s = _Regions(tuple(input.shape), (pooled_height, pooled_width), False, False)
     place = _run(POOL, s, input, rois, spatial_scale, dtypes.int32)
     if input.numel() == 0 or place.numel() == 0:
@@ -288,6 +289,10 @@ def roi_pool_backward(
     batch_size: int, channels: int, height: int, width: int,
 ) -> Tensor:  # fmt: skip
     """The gradient of the map: each goes to the pixel that it was read from."""
+    _check("roi_pool", grad, rois, "grad")
+    torch._check(
+        grad.shape == argmax.shape, lambda: f"expected grad of shape {tuple(argmax.shape)}, got {tuple(grad.shape)}"
+    )
     planes = grad.new_zeros(rois.size(0), channels, height * width)
     index = argmax.flatten(2).long()
     given = torch.where(argmax.ge(0), grad, 0).reshape(index.shape)
@@ -300,7 +305,6 @@ def ps_roi_pool(
     input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
 ) -> tuple[Tensor, Tensor]:
     """Means of parts of the box, where each place has channels of its own; and which they are (int32)."""
-    _check("ps_roi_pool", input, rois)
     _split(input, pooled_height, pooled_width)
     s = _Regions(tuple(input.shape), (pooled_height, pooled_width), True, False)
     return _run(POOL, s, input, rois, spatial_scale), _mapping(input, rois.size(0), pooled_height, pooled_width)
