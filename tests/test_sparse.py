@@ -109,6 +109,7 @@ def test_dense_operations_refuse() -> None:
             if both[0] and both[1]:
                 answers += 1
                 for got, want in zip(*both, strict=True):
+                    assert str(got.layout) == str(want.layout), name
                     if name not in ("empty_like", "randn_like"):
                         close(want, got)
             elif both[0]:  # an answer that PyTorch has not: only for what is the tensor itself

@@ -32,6 +32,9 @@ Change = Callable[
 
 def _value(t: Any, leaves: list[Any], op: Any) -> Any:
     """The same tensor, with a finite element of middling size written over: views stay views, and nothing else changes."""
+    if t.layout is not tabtorch.strided:
+        stored = t.detach()._values() if t.layout is tabtorch.sparse_coo else t.detach().values()
+        return t if _value(stored, leaves, op) is not None else None
     found = translate.back(t)
     real = found.abs() if found.is_complex() or found.is_floating_point() else found.double()
     flat = real.double().reshape(-1)
@@ -63,7 +66,7 @@ def _dtype(t: Any, leaves: list[Any], op: Any) -> Any:
 
 
 def _strides(t: Any, leaves: list[Any], op: Any) -> Any:
-    if t.numel() < 2:
+    if t.numel() < 2 or t.layout is not tabtorch.strided:
         return None
     for times in (2, 3):  # the real parts of complex numbers lie two apart already
         new = tabtorch.stack([t] * times, -1).select(-1, 0)
@@ -73,7 +76,12 @@ def _strides(t: Any, leaves: list[Any], op: Any) -> Any:
 
 
 def _gradient(t: Any, leaves: list[Any], op: Any) -> Any:
-    return t + _PERCENT * (t - t.detach()) if t.requires_grad and t.numel() else None
+    if not t.requires_grad or not t.numel():
+        return None
+    if t.layout is tabtorch.strided:
+        return t + _PERCENT * (t - t.detach())
+    t.register_hook(lambda g: (1 + _PERCENT) * g)
+    return t
 
 
 def _second(t: Any, leaves: list[Any], op: Any) -> Any:

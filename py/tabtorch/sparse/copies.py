@@ -7,6 +7,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine.view import Size
 from tabtorch.sparse.convert import parts, sparse_dims, to_dense
 from tabtorch.sparse.tensor import BLOCKED, BY_ROW, COO, WORDS, is_sparse, like, made, op, refused, renewed, values_of
 
@@ -182,6 +183,29 @@ for _name in ("new_zeros", "new_empty"):
 
 
 @op()
+def new(x: Any, *args: Any, device: Any = None) -> Any:
+    """The old constructor: one without elements, of a size, or one of indices and values. TypeError for a list of values."""
+    if x.layout is not COO:
+        raise RuntimeError(f"Cannot map DispatchKey {WORDS[x.layout][1]} to a unique layout.")
+    made_of: dict[str, Any] = {"dtype": x.dtype, "device": x.device if device is None else device}
+    first = args[0] if args else 0
+    if len(args) in (2, 3) and isinstance(first, Tensor):
+        return _lazy.sparse_create.sparse_coo_tensor(*args, **made_of)
+    if len(args) == 1 and not isinstance(first, int):
+        if not isinstance(first, (tuple, list)):
+            raise TypeError(f"new() received an invalid combination of arguments - got ({type(first).__name__})")
+        if isinstance(first, list) and not all(isinstance(n, int) for n in first):
+            raise TypeError("new() received an invalid combination of arguments - got (list)")
+        if not isinstance(first, Size):
+            raise TypeError(
+                "SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
+                "tensor and convert it to sparse via to_sparse."
+            )
+        args = tuple(first)
+    return _lazy.sparse_create.sparse_coo_tensor(args or (0,), **made_of)
+
+
+@op()
 def is_nonzero(x: Any) -> bool:
     """Whether the one element is not 0. RuntimeError for more than one."""
     return bool(item(x))
@@ -206,7 +230,7 @@ for _name in ("new_ones", "new_full", "ones_like", "full_like"):
     _refusing(_name, "fill_.Scalar")
 for _name in ("rand_like", "randint_like"):
     _refusing(_name, "uniform_")
-for _name in ("bernoulli", "normal", "nansum", "resize_", "resize_as_", "new"):
+for _name in ("bernoulli", "normal", "nansum", "resize_", "resize_as_"):
     _refusing(_name, _name)
 for _name, _kernel in (
     ("new_empty_strided", "empty_strided"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
+from tabtorch.core.shapes import ints
 from tabtorch.core.tensor import Tensor
 from tabtorch.sparse.convert import keys
 from tabtorch.sparse.tensor import BLOCKED, BSC, BSR, BY_ROW, COO, CSC, CSR, WORDS, made, refused
@@ -51,7 +52,10 @@ def sparse_coo_tensor(
     device. RuntimeError for parts that do not fit together.
     """
     if values is None:
-        return _finished(_empty(tuple(indices if size is None else size), COO, dtype, device), requires_grad)
+        size = indices if size is None else size
+        if size is None:
+            raise TypeError("sparse_coo_tensor() received an invalid combination of arguments - got ()")
+        return _finished(_empty(ints((size,), "sparse_coo_tensor"), COO, dtype, device), requires_grad)
     if device is None and isinstance(values, Tensor):
         device = values.device
     values = _tensor(values, dtype, device)
@@ -70,7 +74,7 @@ def sparse_coo_tensor(
             size = (*[n + 1 for n in high], *values.shape[1:])
         else:
             size = (*[0] * sd, *values.shape[1:])
-    size = tuple(size)
+    size = ints((size,), "sparse_coo_tensor")
     if len(size) != sd + values.ndim - 1:
         raise RuntimeError(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = {sd}, dense_dim = "
@@ -159,6 +163,9 @@ def _compressed(name: str, layout: Any, args: Any, kwargs: Any) -> Any:
     given = dict(zip((first, second, "values", "size"), args), **kwargs)
     if "compressed_indices" in given:
         given[first], given[second] = given.pop("compressed_indices"), given.pop("plain_indices")
+    for needed in (first, second, "values"):
+        if needed not in given:
+            raise TypeError(f"{name}() received an invalid combination of arguments: '{needed}' is missing")
     return compressed_tensor(name, layout, given.pop(first), given.pop(second), **given)
 
 
@@ -196,7 +203,7 @@ def compressed_tensor(
         lines, width = compressed.shape[-1] - 1, int(plain.max()) + 1 if plain.numel() else 0
         pair = (lines, width) if by_row else (width, lines)
         size = (*compressed.shape[:-1], pair[0] * block[0], pair[1] * block[1], *values.shape[nb + 1 + blocks :])
-    size = tuple(size)
+    size = ints((size,), name)
     if checking[0] if check_invariants is None else check_invariants:
         _validate(layout, compressed, plain, values, size, block)
     t = made("SparseCompressedTensor", layout, (compressed, plain), values, size)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from tabtorch import _lazy, ops
 from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.views import check_inplace
 from tabtorch.base.dtypes import CXX_NAMES
 from tabtorch.core.creation import fill_node
-from tabtorch.core.layout import format_strides, preserve_format
+from tabtorch.core.layout import format_strides, preserve_format, strided
 from tabtorch.core.layout import memory_format as memory_format_type
 from tabtorch.core.shapes import ints, type_name
 from tabtorch.core.tensor import Tensor
@@ -143,6 +143,8 @@ def _geometry(m: Meta, offset: int, size: Any, stride: Any, device: Any) -> Meta
 @register("new", method=True, torch=False)
 def new(self: Tensor, *args: Any, **kw: Any) -> Tensor:
     """The old constructor: a tensor of its type and device, of sizes or of values."""
+    if self.layout is not strided:
+        return cast(Tensor, _lazy.sparse_tensor.dispatch("new", (self, *args), kw))
     if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dtype is not self.dtype:
         raise TypeError(f"expected {type_name(self.dtype)} (got {type_name(args[0].dtype)})")
     r: Tensor = _lazy.constructors.legacy_constructor(
