@@ -192,10 +192,12 @@ def new(x: Any, *args: Any, device: Any = None) -> Any:
     if len(args) in (2, 3) and isinstance(first, Tensor):
         return _lazy.sparse_create.sparse_coo_tensor(*args, **made_of)
     if len(args) == 1 and not isinstance(first, int):
-        if not isinstance(first, (tuple, list)):
-            raise TypeError(f"new() received an invalid combination of arguments - got ({type(first).__name__})")
-        if isinstance(first, list) and not all(isinstance(n, int) for n in first):
-            raise TypeError("new() received an invalid combination of arguments - got (list)")
+        if not isinstance(first, (tuple, list)) or not all(isinstance(n, int) for n in first):
+            raise TypeError(
+                f"new() received an invalid combination of arguments - got ({type(first).__name__}), but expected one of:\n"
+                " * (*, torch.device device = None)\n * (Tensor indices, Tensor values, *, torch.device device = None)\n"
+                " * (tuple of ints size, *, torch.device device = None)"
+            )
         if not isinstance(first, Size):
             raise TypeError(
                 "SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
