@@ -101,6 +101,31 @@ test("a plan that is replayed makes no bind group, no buffer, no kernel", async 
   runtime.destroy();
 });
 
+test("large temporaries of a plan that is replayed are kept", async () => {
+  const runtime = await ready();
+  const bytes = 48 * 2 ** 20;
+  const steps = [2, 3, 4].map((temp) => ({
+    kernel: 1,
+    bind: [0, temp],
+    words: [0x3f800000, 1, 4, 0],
+    grid: [1, 1, 1],
+  }));
+  const last = { kernel: 1, bind: [4, 1], words: [0x3f800000, 1, 4, 0], grid: [1, 1, 1] };
+  await execute(
+    runtime,
+    new Block().plan(2, { slots: 2, outputs: { 1: 16 }, temps: [bytes, bytes, bytes], steps: [...steps, last] }),
+  );
+  const turn = () => runtime.execute(new Block().run(2, [1, 2]).free(2).bytes());
+  for (let i = 0; i < 12; i++) turn();
+  await runtime.synchronize();
+  runtime.resetStats();
+  for (let i = 0; i < 200; i++) turn();
+  const now = stats(runtime);
+  assert.deepEqual([now.buffersCreated, now.buffersDestroyed, now.submits], [0, 0, 200]);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
 test("pipelines are shared by source and constants, and constants are set", async () => {
   const runtime = await ready();
   const kernel = {

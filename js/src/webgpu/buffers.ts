@@ -84,6 +84,7 @@ export class Buffers {
   private readonly pool = new Pool<Block>();
   /** what the device has shown not to hold */
   private budget = Number.POSITIVE_INFINITY;
+  /** the most that was live since `age` was 0, and in the window before */
   private peak = 0;
   private peakBefore = 0;
   private age = 0;
@@ -147,9 +148,8 @@ export class Buffers {
     return block;
   }
 
-  /** Called after a submit: gives back memory that recent work has not needed. */
+  /** Called after a submit: gives back memory that recent work has not needed, temporaries of its plans included. */
   settle(): void {
-    this.peak = Math.max(this.peak, this.liveBytes);
     if (++this.age >= WINDOW) {
       this.age = 0;
       this.peakBefore = this.peak;
@@ -173,6 +173,7 @@ export class Buffers {
   private hold(bytes: number): void {
     this.liveBytes += bytes;
     if (this.liveBytes > this.peakBytes) this.peakBytes = this.liveBytes;
+    if (this.liveBytes > this.peak) this.peak = this.liveBytes;
   }
 
   private create(classIndex: number, nbytes: number, operation: string): Block {
