@@ -376,6 +376,134 @@ def post_accumulate_hook_that_returns_a_tensor(t: Any, dev: str) -> Any:
 
 
 @scenario
+def post_accumulate_hook_that_returns_its_tensor(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    x.register_post_accumulate_grad_hook(lambda p: p.add_(p.grad, alpha=-0.1))
+    (x * x).sum().backward()
+    return x.tolist()
+
+
+@scenario
+def post_accumulate_hook_that_returns_a_number(t: Any, dev: str) -> Any:
+    x = leaf(t, dev, 3)
+    x.register_post_accumulate_grad_hook(lambda p: 5)
+    (x * x).sum().backward()
+
+
+def in_another_dtype(t: Any) -> Any:
+    """A function whose gradient is float16 for a float32 input."""
+
+    class Doubled(t.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g.half() * 2
+
+    return Doubled.apply
+
+
+@scenario
+def grad_dtype(t: Any, dev: str) -> Any:
+    """Each gradient is brought to it, before hooks see it; later ones are added in it."""
+    x = leaf(t, dev, 3)
+    seen = [str(x.grad_dtype)]
+    x.grad_dtype = t.float16
+    x.register_hook(lambda g: seen.append(str(g.dtype)))
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(str(p.grad.dtype)))
+    y = x * x + x.exp()
+    y.sum().backward()
+    (x * 3).sum().backward()
+    (g,) = t.autograd.grad((x * x).sum(), x, create_graph=True)
+    other = leaf(t, dev, 3)
+    other.grad_dtype = t.float16
+    other.backward(t.ones(3, device=dev))
+    return seen, x.grad, str(x.grad.dtype), g, str(g.dtype), str(other.grad.dtype), str(x.detach().grad_dtype)
+
+
+@scenario
+def grad_dtype_of_any_kind(t: Any, dev: str) -> Any:
+    """None takes what a function gives; PyTorch's own give the dtype of their input."""
+    f, x = in_another_dtype(t), leaf(t, dev, 3)
+    seen: list[Any] = []
+    for to in (t.float32, None, t.bfloat16, t.float16):
+        x.grad = None
+        x.grad_dtype = to
+        f(x).sum().backward()
+        seen += [x.grad, str(x.grad.dtype)]
+        x.grad = None
+        (x.bfloat16() * 2).sum().backward()
+        seen += [x.grad, str(x.grad.dtype)]
+    x.grad_dtype = x.grad = None
+    (x * 2).sum().backward()
+    f(x).sum().backward()
+    return seen, x.grad, str(x.grad.dtype)
+
+
+@scenario
+def grad_dtype_of_a_parameter_whose_data_changes(t: Any, dev: str) -> Any:
+    p, q = (t.nn.Parameter(t.ones(2, device=dev)) for _ in range(2))
+    p.grad_dtype = t.float32
+    p.data, q.data = p.data.half(), q.data.half()
+    (p * 2 + q).sum().backward()
+    return str(p.grad_dtype), str(q.grad_dtype), str(p.grad.dtype), str(q.grad.dtype)
+
+
+def _grad_dtype_error(name: str, do: Callable[[Any, Any], Any]) -> None:
+    def run(t: Any, dev: str) -> Any:
+        x = leaf(t, dev, 3)
+        (x * x).sum().backward()
+        return do(t, x)
+
+    run.__name__ = f"grad_dtype_{name}"
+    scenario(run)
+
+
+_grad_dtype_error("with_a_gradient", lambda t, x: setattr(x, "grad_dtype", t.float16))
+_grad_dtype_error("of_no_dtype", lambda t, x: setattr(x, "grad_dtype", 5))
+_grad_dtype_error("of_a_result", lambda t, x: (x * 2).grad_dtype)
+_grad_dtype_error("set_of_a_result", lambda t, x: setattr(x * 2, "grad_dtype", t.float16))
+_grad_dtype_error("and_another_gradient", lambda t, x: setattr(x, "grad", x.detach().half()))
+_grad_dtype_error("any", lambda t, x: [setattr(x, "grad_dtype", None), setattr(x, "grad", x.detach().half()), x.grad])
+
+
+@scenario
+def gradients_that_are_not_laid_out(t: Any, dev: str) -> Any:
+    """The first gradient is taken as it comes, unless somebody else has it; later ones are added to it."""
+    given = t.ones(4, 2, 3, device=dev)
+    seen: list[Any] = []
+    for on in (True, False):
+        for f in (
+            lambda p: (p * 2).sum().backward(),
+            lambda p: p.exp().sum().backward(),
+            lambda p: p.contiguous().exp().sum().backward(),
+            lambda p: p.backward(given),
+            lambda p: p.clone().backward(given),
+            lambda p: (p * 2).backward(given),
+            lambda p: (p * p * p).sum().backward(create_graph=True),
+        ):
+            p = t.ones(2, 3, 4, device=dev).permute(2, 0, 1).requires_grad_()
+            with t.autograd.enforce_grad_layout_policy(on):
+                f(p)
+            seen += [p.grad.stride(), p.grad]
+            p.grad.mul_(3)
+            seen.append(given.sum())
+
+    @t.autograd.enforce_grad_layout_policy(False)
+    def decorated() -> Any:
+        return strides()
+
+    def strides() -> Any:
+        x = t.ones(2, 3, device=dev).t().requires_grad_()
+        x.contiguous().exp().sum().backward()
+        return x.grad.stride()
+
+    return seen, strides(), decorated(), strides()
+
+
+@scenario
 def post_accumulate(t: Any, dev: str) -> Any:
     x = leaf(t, dev, 3)
     seen: list[Any] = []
@@ -602,6 +730,23 @@ def deepcopy_of_computed(t: Any, dev: str) -> Any:
 @pytest.mark.parametrize("f", SCENARIOS, ids=lambda f: f.__name__)
 def test_scenario(f: Callable[[Any, str], Any], device: str) -> None:
     assert result(f, tabtorch, device) == result(f, torch, "cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_compiled_notices_a_grad_dtype(device: str) -> None:
+    w, x = leaf(tabtorch, device, 3), tabtorch.ones(3, device=device)
+
+    @tabtorch.compile
+    def step() -> None:
+        (w * x).sum().backward()
+
+    for to in (tabtorch.float32, tabtorch.float16, None, tabtorch.bfloat16):
+        w.grad = None
+        w.grad_dtype = to
+        for k in range(1, 5):
+            step()
+            assert w.grad.dtype is (to or tabtorch.float32)
+            assert w.grad.tolist() == [k] * 3
 
 
 def test_deep_graph_needs_no_recursion() -> None:

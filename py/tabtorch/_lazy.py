@@ -24,6 +24,7 @@ _MODULES = {
     "asserts": "tabtorch.ops.machinery.asserts",
     "autograd": "tabtorch.autograd",
     "autograd_graph": "tabtorch.autograd.graph",
+    "autograd_grad_dtype": "tabtorch.autograd.grad_dtype",
     "autograd_hooks": "tabtorch.autograd.hooks",
     "autograd_views": "tabtorch.autograd.views",
     "bags": "tabtorch.ops.functional.bags",

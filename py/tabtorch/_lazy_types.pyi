@@ -28,6 +28,7 @@ from tabtorch._library import checking as checking
 from tabtorch.autograd import anomaly_mode as anomaly_mode
 from tabtorch.autograd import engine as engine
 from tabtorch.autograd import forward_ad as forward_ad
+from tabtorch.autograd import grad_dtype as autograd_grad_dtype
 from tabtorch.autograd import grad_mode as grad_mode
 from tabtorch.autograd import graph as autograd_graph
 from tabtorch.autograd import hooks as autograd_hooks
@@ -128,6 +129,7 @@ __all__ = [
     "asserts",
     "autograd",
     "autograd_graph",
+    "autograd_grad_dtype",
     "autograd_hooks",
     "autograd_views",
     "bags",

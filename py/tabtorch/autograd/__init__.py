@@ -7,7 +7,13 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd import grad_mode as mode
-from tabtorch.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from tabtorch.autograd.grad_mode import (
+    enable_grad,
+    enforce_grad_layout_policy,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+)
 from tabtorch.base.lazy_namespace import whole
 
 grad_mode = mode
@@ -16,6 +22,7 @@ __all__ = [
     "Function",
     "backward",
     "enable_grad",
+    "enforce_grad_layout_policy",
     "function",
     "grad",
     "grad_mode",

@@ -14,6 +14,7 @@ from tabtorch.autograd.engine import backward as backward
 from tabtorch.autograd.engine import grad as grad
 from tabtorch.autograd.function import Function as Function
 from tabtorch.autograd.grad_mode import enable_grad as enable_grad
+from tabtorch.autograd.grad_mode import enforce_grad_layout_policy as enforce_grad_layout_policy
 from tabtorch.autograd.grad_mode import inference_mode as inference_mode
 from tabtorch.autograd.grad_mode import no_grad as no_grad
 from tabtorch.autograd.grad_mode import set_grad_enabled as set_grad_enabled

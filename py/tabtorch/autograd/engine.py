@@ -12,7 +12,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.autograd import zero_curvature
 from tabtorch.autograd.grad_mode import STATE
-from tabtorch.autograd.match_input import fit_gradient
+from tabtorch.autograd.match_input import fit_gradient, in_dtype
 from tabtorch.autograd.tape import LEAF, GradFn, edge, next_seq
 from tabtorch.base.errors import Refused
 from tabtorch.core.tensor import Tensor
@@ -148,6 +148,8 @@ def run(
     grads: dict[GradFn, Any] = {}
     outer, STATE.task = STATE.task, (next_seq(), roots, targets)
     outer_zeros, STATE.zeros = STATE.zeros, []
+    if not STATE.lays_out:
+        STATE.given = [g._tab_storage for g in root_grads]
     fn: Any = None
     before = STATE.enabled()
     STATE.enable(create_graph)
@@ -208,6 +210,8 @@ def run(
                 if kind == LEAF:
                     left = leaf_count[e] = leaf_count[e] - 1
                     if d is not None:
+                        if e._tab_grad_dtype:
+                            d = in_dtype(d, e._tab_grad_dtype)
                         old = leaf_grads.get(e)
                         leaf_grads[e] = d if old is None else _add(old, d)
                     if not left:
@@ -236,6 +240,7 @@ def run(
     finally:
         callbacks.pop(STATE.task[0], None)
         STATE.task = outer
+        STATE.given = ()
         STATE.zeros = outer_zeros
         STATE.enable(before)
 
@@ -265,6 +270,7 @@ def _send(
     """The gradient of a root."""
     if e.edge_kind == LEAF:
         leaf_count[e] -= 1
+        g = in_dtype(g, e._tab_meta.dtype if e._tab_grad_dtype is False else e._tab_grad_dtype)
         old = leaf_grads.get(e)
         leaf_grads[e] = g if old is None else _add(old, g)
         if not leaf_count[e]:
@@ -317,7 +323,8 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
                     laid = _laid_out_as(leaf, g) if g._tab_grad_fn is None else g
                     leaf._grad = laid.clone() if create_graph else laid  # it may be a tensor that somebody holds
                 else:
-                    g = _laid_out_as(leaf, g)
+                    if STATE.lays_out or g._tab_storage in STATE.given:
+                        g = _laid_out_as(leaf, g)
                     # a tensor of its own, whoever else holds the gradient: its value is shared, not its storage
                     leaf._grad = Tensor._wrap(g._tab_storage.node, g._tab_meta)
             except Refused:  # one of them is sparse: it lies in no order
@@ -329,10 +336,11 @@ def accumulate_grad(leaf: Tensor, g: Tensor, create_graph: bool) -> None:
     if leaf._post_accumulate_grad_hooks:
         for hook in list(leaf._post_accumulate_grad_hooks.values()):
             r = hook(leaf)
-            if isinstance(r, Tensor):
-                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
-            if r is not None:
+            if r is None or r is leaf:  # as a method that writes to it returns
+                continue
+            if not isinstance(r, Tensor):
                 raise TypeError(f"expected Variable, but hook returned '{type(r).__name__}'")
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def _laid_out_as(leaf: Tensor, g: Tensor) -> Tensor:

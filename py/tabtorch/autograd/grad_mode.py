@@ -184,6 +184,27 @@ class inference_mode(_Mode):
         return self.__class__(self.mode)
 
 
+class enforce_grad_layout_policy(_Mode):
+    """Whether the first gradient of a leaf is laid out as the leaf (the default), or taken as it comes. Holds at once."""
+
+    def __init__(self, enable: bool = True) -> None:
+        self.prev = STATE.lays_out
+        STATE.lays_out = self.mode = enable
+
+    def __call__(self, orig: Any) -> Any:
+        STATE.lays_out = self.prev
+        return super().__call__(orig)
+
+    def __enter__(self) -> None:
+        """It holds already."""
+
+    def __exit__(self, *exc: Any) -> None:
+        STATE.lays_out = self.prev
+
+    def clone(self) -> _Mode:
+        return self.__class__(self.mode)
+
+
 def is_grad_enabled() -> bool:
     return STATE.enabled()
 

@@ -35,6 +35,15 @@ def sum_to(t: Tensor, shape: tuple[int, ...]) -> Tensor:
     return t.reshape(shape) if lead else t
 
 
+def in_dtype(g: Tensor, to: Any) -> Tensor:
+    """A gradient in the dtype that is wanted; None: any."""
+    if to is None or g._tab_meta.dtype is to:
+        return g
+    if g._tab_meta.dtype.is_complex and not to.is_complex:
+        g = g.real
+    return g.to(to)
+
+
 def fit_gradient(g: Any, m: Meta, fn: Any, k: int) -> Tensor:
     """Gradient `k` of `fn` for an input described by `m`. RuntimeError if the shapes cannot belong together."""
     if not isinstance(g, Tensor):
@@ -48,10 +57,12 @@ def fit_gradient(g: Any, m: Meta, fn: Any, k: int) -> Tensor:
         if g._tab_meta.dtype.is_complex and not m.dtype.is_complex:
             g = g.real
         g = sum_to(g, m.shape)
-    if g._tab_meta.dtype is not m.dtype:
-        if g._tab_meta.dtype.is_complex and not m.dtype.is_complex:
-            g = g.real
-        g = g.to(m.dtype)
+    to = getattr(fn.edges[k], "_tab_grad_dtype", False) if fn.edges else False  # what a leaf has asked for
+    if (
+        to is False or to is None and not hasattr(fn, "save_for_backward")
+    ):  # PyTorch's own give the dtype of their input
+        to = m.dtype
+    g = in_dtype(g, to)
     if g._tab_meta.device.number != m.device.number:
         g = g.to(m.device)
     return g

@@ -27,6 +27,8 @@ OWN: dict[str, Any] = {
     "held": None,  # a compiled function that is being run: see compiled/capture.py
     "hooks_disabled": None,  # the message of `disable_saved_tensors_hooks`
     "task": None,  # (number, roots, targets) of the backward pass that is running
+    "lays_out": True,  # whether a gradient is laid out as its leaf
+    "given": (),  # if not: the gradients that the backward pass began with, which are somebody's
     "zeros": None,  # edges that had a gradient of zeros in it: see zero_curvature.py
 }
 
@@ -45,6 +47,8 @@ class State:
     nesting: int
     held: Any
     task: Any
+    lays_out: bool
+    given: Any
     zeros: list[Any] | None
 
     def __init__(self) -> None:

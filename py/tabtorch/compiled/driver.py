@@ -47,6 +47,7 @@ def modes() -> tuple[Any, ...]:
     return (
         STATE.grad,
         STATE.inference,
+        STATE.lays_out,
         dtypes.get_default_dtype(),
         default_device(),
         autocast is not None and any(autocast.NOW.enabled) and (*autocast.NOW.enabled, *autocast.NOW.low_dtype),

@@ -71,6 +71,7 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     _tab_detached: bool = False  # whether `detach_` has cut it from a history
     _tab_grad_fn: Any = None  # GradFn, or Port of one with several outputs
     _grad: Tensor | None = None
+    _tab_grad_dtype: Any = False  # or the dtype that its gradient is to have, or None: any
     _base: Tensor | None = None  # of a differentiable view: the tensor that is no view
     _tab_stale: Any = (
         False  # of a view whose base was written to: its grad_fn until then, or True; it is made anew when asked for
@@ -298,6 +299,15 @@ class Tensor(TensorBase, metaclass=TensorMeta):
     @grad.deleter
     def grad(self) -> None:
         self._grad = None
+
+    @property
+    def grad_dtype(self) -> Any:
+        """The dtype that gradients of this leaf are brought to, its own by default; None: any."""
+        return _lazy.autograd_grad_dtype.of(self)
+
+    @grad_dtype.setter
+    def grad_dtype(self, value: Any) -> None:
+        _lazy.autograd_grad_dtype.change(self, value)
 
     def backward(
         self,
@@ -549,10 +559,11 @@ def _check_grad(t: Tensor, g: Any) -> None:
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(g).__name__}")
     if g is t:
         raise RuntimeError("can't assign Variable as its own grad")
-    if g._tab_meta.dtype is not t._tab_meta.dtype:
+    wanted = t._tab_meta.dtype if t._tab_grad_dtype is False else t._tab_grad_dtype
+    if wanted is not None and g._tab_meta.dtype is not wanted:
         raise RuntimeError(
             f"attempting to assign a gradient with dtype '{dtypes.CXX_NAMES[g._tab_meta.dtype.name]}' to a tensor with grad_dtype "
-            f"'{dtypes.TYPE_NAMES[t._tab_meta.dtype.name]}'. The gradient must match the tensor's grad_dtype (defaults to the "
+            f"'{dtypes.TYPE_NAMES[wanted.name]}'. The gradient must match the tensor's grad_dtype (defaults to the "
             "tensor's dtype). You can set the tensor's grad_dtype attribute with a specific dtype, or None to allow any dtype. "
             "Set grad_dtype with caution. Diverging the dtypes of a tensor and its gradient may break downstream systems that "
             "assume they match."
