@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import struct
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,3 +219,86 @@ def test_lists_of_every_kind() -> None:
         torch.frombuffer(bytearray(struct.pack("<3f", 1, 2, 3)), dtype=torch.float32),
         tabtorch.frombuffer(struct.pack("<3f", 1, 2, 3), dtype=tabtorch.float32),
     )
+
+
+FILES = """
+from_file("numbers", size=6, dtype=lib.float32); from_file("numbers", False, 3, dtype=lib.int32)
+from_file("numbers", size=4); from_file("numbers", shared=False, size=2, dtype=lib.int64, requires_grad=False)
+from_file("numbers", size=3, requires_grad=True).requires_grad; from_file("numbers"); from_file("numbers", size=7)
+from_file("numbers", size=4, dtype=lib.float64); from_file("nothing", size=1); from_file("numbers", size=-1)
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", [x.strip() for x in FILES.replace("\n", ";").split(";") if x.strip()])
+def test_from_file(text: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.arange(6, dtype=np.float32).tofile("numbers")
+
+    def run(lib: Any, device: str) -> Any:
+        def from_file(*args: Any, **kwargs: Any) -> Any:
+            return lib.from_file(*args, device=device, **kwargs)
+
+        try:
+            found = eval(text, {"lib": lib, "from_file": from_file})
+        except Exception as e:
+            return type(e).__name__, str(e)
+        return found if isinstance(found, bool) else (found.tolist(), str(found.dtype))
+
+    where = "cpu" if "float64" in text else device
+    assert run(tabtorch, where) == run(torch, "cpu")
+
+
+def test_a_file_is_not_shared(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    np.arange(6, dtype=np.float32).tofile(path)
+    x = tabtorch.from_file(str(path), size=6)
+    x[0] = 7
+    assert np.fromfile(path, np.float32)[0] == 0
+    with pytest.raises(NotImplementedError, match="share memory with a file"):
+        tabtorch.from_file(str(path), shared=True, size=6)
+
+
+STORAGES = """
+T(5, dtype=lib.float32); T([1, 2, 3], dtype=lib.int64); T(); T(3); T((1.5, 2)); T(1.5); T(1, 2)
+T(wrap_storage=lib.UntypedStorage(8)); T(wrap_storage=lib.UntypedStorage(8), dtype=lib.float32)
+T(wrap_storage=3, dtype=lib.float32); T(3, wrap_storage=lib.UntypedStorage(8), dtype=lib.float32)
+T(wrap_storage=lib.UntypedStorage(8), dtype="x"); T(wrap_storage=lib.UntypedStorage(8), dtype=lib.int8, device="cpu")
+written(T([1, 2, 3], dtype=lib.float32)); written(lib.arange(4).storage()); written(lib.arange(4).untyped_storage())
+recorded(lib)
+"""
+
+
+def written(s: Any) -> Any:
+    s[1] = 7
+    seen = s.tolist()
+    s[2:] = 5
+    seen += s.tolist()
+    return [*seen, s.fill_(2) is s, *s.tolist()]
+
+
+def recorded(lib: Any) -> Any:
+    """A write to a storage is nothing that autograd is told of."""
+    x = lib.ones(3, requires_grad=True)
+    y = x * x
+    x.untyped_storage().fill_(0)
+    y.sum().backward()
+    return x.grad.tolist(), x.tolist(), x._version
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("text", [x.strip() for x in STORAGES.replace("\n", ";").split(";") if x.strip()])
+def test_storages_that_scripts_make(text: str, device: str) -> None:
+    def run(lib: Any) -> Any:
+        try:
+            found = eval(text, {"T": lib.TypedStorage, "lib": lib, "written": written, "recorded": recorded})
+        except Exception as e:
+            return type(e).__name__, str(e).split("\n")[0]
+        if isinstance(found, lib.TypedStorage):
+            size = found.size()
+            return size, str(found.dtype).split(".")[-1], found.tolist() if "[" in text or "(1.5" in text else size
+        return found
+
+    with tabtorch.device(device):
+        assert run(tabtorch) == run(torch)

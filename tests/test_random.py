@@ -574,3 +574,26 @@ def test_a_negative_standard_deviation_on_cpu():
     for m in (torch, tabtorch):
         with pytest.raises(RuntimeError, match=r"normal expects all elements of std >= 0\.0"):
             m.normal(0.0, m.tensor([1.0, -1.0], device="cpu"))
+
+
+@pytest.mark.filterwarnings("ignore:DataLoader")
+def test_workers_draw_from_the_default_generator() -> None:
+    """So there is no generator of a worker's own: PyTorch has one only where workers are threads."""
+    from tabtorch.random import thread_safe_generator
+    from tabtorch.utils.data import DataLoader, Dataset
+
+    class Drawn(Dataset):
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> tuple[int, bool]:
+            return int(
+                tabtorch.randint(0, 10**6, (1,), generator=thread_safe_generator())
+            ), thread_safe_generator() is None
+
+    assert thread_safe_generator() is torch.thread_safe_generator() is None
+    tabtorch.manual_seed(0)
+    found = list(DataLoader(Drawn(), num_workers=2, batch_size=2))
+    assert all(none.all() for _, none in found)
+    tabtorch.manual_seed(0)
+    assert [x.tolist() for x, _ in DataLoader(Drawn(), num_workers=2, batch_size=2)] == [x.tolist() for x, _ in found]

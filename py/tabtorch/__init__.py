@@ -97,6 +97,7 @@ _ELSEWHERE = {
     "tensor": "core.from_host",
     "set_rng_state": "random",
     "show": "display.images",
+    "thread_safe_generator": "random",
     "vmap": "func",
     "canvas": "display.canvases",
     **dict.fromkeys(("button", "pad", "slider"), "display.controls"),

@@ -34,6 +34,7 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]
 
 _MASK = 2**32 - 1
@@ -375,6 +376,11 @@ def set_state_of(g: Generator, other: Generator, state: Tensor) -> None:
     g.set_state(state)
     if state._tab_other_state is not None:
         other._restore(state._tab_other_state)
+
+
+def thread_safe_generator() -> Generator | None:
+    """None, which means the default generator: the workers of a DataLoader are no threads, and each has the default one in turn."""
+    return None
 
 
 @contextlib.contextmanager

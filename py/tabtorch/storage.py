@@ -139,6 +139,21 @@ class _Memory:
         t._tab_meta = contiguous_meta((m.numel,), m.dtype, m.device)
         return t
 
+    def _numbers(self) -> _lazy.tensor.Tensor:
+        """Its elements, for writing: autograd, as in PyTorch, is not told."""
+        whole = self.whole()
+        whole._tab_storage = whole._tab_storage.untracked()
+        dtype = getattr(self, "dtype", uint8)
+        return whole if whole.dtype is dtype else whole.view(dtype)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._numbers()[index] = value
+
+    def fill_(self, value: Any) -> Any:
+        """Sets every element."""
+        self._numbers().fill_(value)
+        return self
+
     def _bytes(self) -> bytes:
         return _lazy.engine_graph.read(self._tab_storage.node, 0, self._tab_storage.nbytes)
 
@@ -260,7 +275,16 @@ class UntypedStorage(_Memory):
 class TypedStorage(_Memory):
     """A storage seen as numbers of one type: what `tensor.storage()` gives, and old checkpoints hold."""
 
-    def __init__(self, *, wrap_storage: UntypedStorage, dtype: Any, _internal: bool = False) -> None:
+    def __init__(
+        self, *args: Any, device: Any = None, dtype: Any = None, wrap_storage: Any = None, _internal: bool = False
+    ) -> None:
+        if wrap_storage is None:
+            dtype = _lazy.dtypes.get_default_dtype() if dtype is None else dtype
+            wrap_storage = _new_memory(args, dtype, device)
+        elif args or device is not None or not isinstance(wrap_storage, UntypedStorage):
+            raise _wrong_storage(RuntimeError if args or device is not None else TypeError)
+        elif not isinstance(dtype, _lazy.dtypes.dtype):
+            raise _wrong_storage(RuntimeError if dtype is None else TypeError)
         self._untyped_storage = wrap_storage
         self._tab_storage = wrap_storage._tab_storage
         self.dtype = dtype
@@ -292,6 +316,28 @@ class TypedStorage(_Memory):
 
     def __repr__(self) -> str:
         return self._shown(f"TypedStorage(dtype={self.dtype}, ")
+
+
+def _new_memory(args: tuple[Any, ...], dtype: Any, device: Any) -> UntypedStorage:
+    """For `TypedStorage()`, `TypedStorage(size)` and `TypedStorage(numbers)`."""
+    first_warning()
+    if len(args) > 1:
+        raise _wrong_storage(RuntimeError)
+    first = args[0] if args else 0
+    if isinstance(first, int):
+        return _lazy.creation.zeros(first, dtype=dtype, device=device).untyped_storage()
+    if not isinstance(first, (list, tuple)):
+        raise _wrong_storage(TypeError)
+    return _lazy.from_host.tensor(first, dtype=dtype, device=device).untyped_storage()
+
+
+def _wrong_storage(kind: Any) -> Exception:
+    error: Exception = kind(
+        "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:\n"
+        " * (*, torch.device device, torch.dtype dtype)\n * (int size, *, torch.device device, torch.dtype dtype)\n"
+        " * (Sequence data, *, torch.device device, torch.dtype dtype)\n * (*, UntypedStorage wrap_storage, torch.dtype dtype)"
+    )
+    return error
 
 
 def _filled(data: bytes, dtype: Any, device: str, untyped: bool = False) -> Any:
