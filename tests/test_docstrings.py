@@ -54,6 +54,7 @@ def test_reads_examples_as_pytorch_writes_them() -> None:
         ("tensor([100, 200])", "tensor([100, 201])", False),
         ("tensor([1.], grad_fn=<MulBackward0>)", "tensor([1.], grad_fn=<AddBackward0>)", False),
         ("tensor([1.])", "tensor([1.], device='webgpu:0')", True),
+        ("tensor([1.])", "tensor([1.],\n       device='webgpu:0')", True),
         ("tensor([nan, inf])", "tensor([nan, -inf])", False),
         ("tensor([-4.0000+0.j, 1.0000+2.j])", "tensor([-4.-1.7764e-16j, 1.+2.0000e+00j])", True),
         ("tensor(1.6e-07)", "tensor(2.1e-07)", True),
