@@ -233,8 +233,8 @@ _IGNORED = (
     "dtype layout memory_format arange as_strided bartlett_window blackman_window broadcast_shapes can_cast compile empty "
     "empty_permuted empty_strided eye full fill hamming_window hann_window kaiser_window linspace logspace normal ones "
     "promote_types rand rand_like randn randn_like randint randint_like randperm range result_type scalar_tensor "
-    "tril_indices triu_indices vander zeros vmap frombuffer from_file thread_safe_generator asarray get_float32_matmul_precision set_float32_matmul_precision "
-    "is_autocast_enabled get_autocast_dtype set_autocast_enabled set_autocast_dtype clear_autocast_cache"
+    "tril_indices triu_indices vander zeros vmap frombuffer from_file thread_safe_generator asarray get_float32_matmul_precision "
+    "set_float32_matmul_precision is_autocast_enabled get_autocast_dtype set_autocast_enabled set_autocast_dtype clear_autocast_cache"
 ).split()
 _IGNORED_METHODS = (
     "__delitem__ __dir__ __init__ __iter__ __torch_function__ __new__ __hash__ as_subclass new new_tensor new_empty "
