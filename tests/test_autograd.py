@@ -522,6 +522,31 @@ def names(t: Any, dev: str) -> Any:
 
 
 @scenario
+def names_of_second_gradients(t: Any, dev: str) -> Any:
+    """A sum's gradient is put back in shape as PyTorch does it, which shows in what is recorded of it."""
+    x = leaf(t, dev, 3, 4)
+    seen: list[Any] = []
+    for f in (
+        lambda x: x.exp().sum(),
+        lambda x: x.exp().sum(1),
+        lambda x: x.exp().sum(-2),
+        lambda x: x.exp().sum(1, keepdim=True),
+        lambda x: x.exp().sum((0, 1)),
+        lambda x: x.exp().sum((1, 0)),
+    ):
+        y = f(x)
+        w = t.ones(y.shape, device=dev, requires_grad=True)
+        (g,) = t.autograd.grad(y, x, w, create_graph=True)
+        (h,) = t.autograd.grad(g.sum(), w, create_graph=True)
+        for fn in (g.grad_fn, h.grad_fn):
+            while fn is not None:
+                seen.append(fn.name().rpartition("::")[2])
+                fn = fn.next_functions[0][0] if fn.next_functions else None
+        seen += [g, h, t.autograd.grad(h.sum(), x)]
+    return seen
+
+
+@scenario
 def modes(t: Any, dev: str) -> Any:
     x = leaf(t, dev, 3)
 

@@ -139,7 +139,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int) -> Tensor:
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """With a dimension of size 1 put in at `dim`."""
     m = refreshed(input) if input._tab_stale else input._tab_meta
-    return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", _reshape_back, m.shape)
+    return _view(input, shapes.unsqueezed(m, dim), "UnsqueezeBackward0", squeeze, dim)
 
 
 def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tensor:

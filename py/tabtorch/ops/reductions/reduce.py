@@ -184,9 +184,14 @@ def _spread_meta(g: Meta, shape: tuple[int, ...], dims: tuple[int, ...], keepdim
 def spread(g: Tensor, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
     """A result of a reduction over `dim` seen in the shape of what was reduced."""
     dims = dims_of(len(shape), dim)
+    recorded = STATE.grad and g._tab_requires_grad
+    if recorded and not keepdim and dim is not None:
+        for d in sorted(dims):  # so that what is recorded has PyTorch's names
+            g = g.unsqueeze(d)
+        keepdim = True
     out = Tensor._view_of(g, _spread_meta(g._tab_meta, tuple(shape), dims, keepdim))
-    if STATE.grad and g._tab_requires_grad:
-        record("ExpandBackward0", (g,), out, lambda gg: sum(gg, dims, keepdim) if dims else gg)
+    if recorded:
+        record("ExpandBackward0", (g,), out, lambda gg: sum(gg, dims if keepdim else None, keepdim) if dims else gg)
     return out
 
 
@@ -234,7 +239,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     if input._tab_requires_grad and STATE.grad:
         shape = m.shape
         name = "SumBackward0" if dim is None else "SumBackward1"
-        record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim))
+        record(name, (input,), r, lambda g: spread(g, shape, None if dim is None else dims, keepdim))
     return into(out, r, rule=EXACT) if out is not None else r
 
 
@@ -303,7 +308,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if input._tab_requires_grad and STATE.grad:
         shape = m.shape
         name = "MeanBackward0" if dim is None else "MeanBackward1"
-        record(name, (input,), r, lambda g: spread(g, shape, dims, keepdim) / n)
+        record(name, (input,), r, lambda g: spread(g, shape, None if dim is None else dims, keepdim) / n)
     return into(out, r, rule=EXACT) if out is not None else r
 
 
