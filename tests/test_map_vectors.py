@@ -1,0 +1,81 @@
+"""Maps of many elements compute four neighbours at once where these lie in vectors: values, and that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import tabtorch
+from tabtorch.engine import builder, lower, wgsl
+
+pytestmark = pytest.mark.usefixtures("made_up_gpu")
+
+#: the last vector is not whole
+N = (1 << 14) + 3
+SIDE = 128
+
+
+def written(t: Any, x: Any, y: Any) -> Any:
+    z = x.clone()
+    z.mul_(3).add_(y)
+    return z
+
+
+def partly(t: Any, x: Any, y: Any) -> Any:
+    z = x.clone()
+    z[5:900] *= 3
+    return z
+
+
+def square(x: Any) -> Any:
+    return x[: SIDE * SIDE].view(SIDE, SIDE)
+
+
+#: vectors: whether there is a kernel that stores them
+CASES: dict[str, tuple[Callable[[Any, Any, Any], Any], bool]] = {
+    "one": (lambda t, x, y: x * 2, True),
+    "chain": (lambda t, x, y: (x * 2 + 1).tanh() * x, True),
+    "two results": (lambda t, x, y: (x + y, (x * y).relu()), True),
+    "int32": (lambda t, x, y: x.to(t.int32) * 3, True),
+    "int64": (lambda t, x, y: x.to(t.int64) * 3, False),
+    "complex": (lambda t, x, y: t.complex(x, y) * 2, False),
+    "bool": (lambda t, x, y: (x > 0) & (y > 0), True),
+    "float16": (lambda t, x, y: x.to(t.float16) + y.to(t.float16), True),
+    "windows": (lambda t, x, y: x[1:] + y[:-1], False),
+    "written": (written, True),
+    "partly written": (partly, False),
+    "broadcast": (lambda t, x, y: square(x) + y[:SIDE], True),
+    "transposed": (lambda t, x, y: square(x).t() * 2 + square(y), True),
+    "both ways": (lambda t, x, y: square(x).t() + square(x), False),
+    "flipped": (lambda t, x, y: x.flip(0) + x, False),
+    "filled": (lambda t, x, y: t.full_like(x, 2.5), True),
+    "where": (lambda t, x, y: t.where(x > 0, x, -y), True),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, vectors = CASES[name]
+    torch.manual_seed(0)
+    x, y = torch.randn(N), torch.randn(N)
+    texts: list[str] = []
+    source = wgsl.Wgsl.source
+
+    def kept(self: Any, k: Any, head: Any) -> str:
+        texts.append(source(self, k, head))
+        return texts[-1]
+
+    monkeypatch.setattr(wgsl.Wgsl, "source", kept)
+    monkeypatch.setattr(lower, "MANY", 1 << 12)
+    monkeypatch.setattr(builder, "MOST_SHARED", 1 << 12)
+    mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]
+    want, got = f(torch, x, y), f(tabtorch, *mine)
+    for w, g in zip(*[(r if isinstance(r, tuple) else (r,)) for r in (want, got)], strict=True):
+        torch.testing.assert_close(torch.from_numpy(g.cpu().numpy()), w, rtol=1e-5, atol=1e-6)
+    if vectors:
+        assert any("vec4<f32>>" in t or "vec4<i32>>" in t or " >> 1u) + 1u]" in t or "<< 24u)" in t for t in texts), (
+            texts
+        )
