@@ -54,6 +54,14 @@ class Kernel:
         self.taken = 0  # so many of them by the part that is being written
         self.workgroup = (64, 1, 1)
         self.constants: dict[str, float] = {}
+        #: while it is watched: of each buffer that is read the dtype as which, or None if not at element `i` alone, see map_kernel
+        self.watched: dict[BufferKey, Any] | None = None
+        #: buffers of which four neighbours are read at once; the variable that is one of them, the first, and which it is
+        self.vectors: set[BufferKey] = set()
+        self.lane = "", U0, 0
+        self.subgroups = (
+            False  # whether it asks for its thread's place in its subgroup (`sgi`) and the size of that (`sgs`)
+        )
 
     def part(self) -> None:
         """Begins a part that has nothing to do with what was written so far, see share.py."""
@@ -131,18 +139,26 @@ class Kernel:
             self.bindings[j] = Binding(ref.key, el, "rw")
         return n
 
-    def bind_vector(self, ref: Ref) -> str:
-        """The name of a float32 buffer that is read in vectors of four (webgpu), which begin at multiples of four."""
-        k = (ref.key, "vec4<f32>")
+    def bind_vector(self, ref: Ref, access: Access = "r") -> str:
+        """The name of a buffer of 32-bit elements seen in vectors of four (webgpu), which begin at multiples of four."""
+        el = f"vec4<{self.r.element_type(ref.dtype)}>"
+        k = (ref.key, el)
         if k not in self.names:
             self.names[k] = f"b{len(self.bindings)}"
-            self.bindings.append(Binding(ref.key, "vec4<f32>", "r"))
+            self.bindings.append(Binding(ref.key, el, access))
+        elif access == "rw":
+            self.bindings[int(self.names[k][1:])] = Binding(ref.key, el, "rw")
         return self.names[k]
 
     def load(self, ref: Ref, i: Expr) -> Any:
         """Element `i` (u32) of a buffer, in the dtype's compute type."""
-        n = self.bind(ref)
         d = ref.dtype
+        if self.watched is not None:
+            along = i.op == "var" and i.value == "i" and self.watched.get(ref.key, d) is d
+            self.watched[ref.key] = d if along else None
+        if ref.key in self.vectors and i.op == "var" and i.value == self.lane[0]:
+            return self.load_lane(ref, *self.lane[1:])
+        n = self.bind(ref)
         if d.is_complex:
             t = "f32" if d.name == "complex64" else "f64"
             v: Any = Complex(
@@ -163,6 +179,30 @@ class Kernel:
         else:
             at = r.text(i)
             r.store(n, ref.dtype.name, at, r.text(v))
+
+    def load_lane(self, ref: Ref, i: Expr, lane: int) -> Any:
+        """Element `i + lane` of a buffer on webgpu, `i` a multiple of 4: one load is for all four."""
+        d = ref.dtype
+        packed = self.r.packs(d.name)
+        if packed == 1:
+            four = Expr("load", "u32", (i,), (self.bind_vector(ref), "vector", 0))
+        else:  # `lane` is in one of their words
+            word = (i >> (2 if packed == 4 else 1)) + lane // packed
+            four = Expr("load", "u32", (word,), (self.bind(ref), "word", 0))
+        return shown(Expr("lane", d.compute, (four,), (d.name, lane)), d, ref.mark)
+
+    def store_lanes(self, ref: Ref, i: Expr, lanes: list[Any]) -> None:
+        """Writes elements `i` to `i + 3` on webgpu, `i` a multiple of 4."""
+        r, d = self.r, ref.dtype.name
+        if ref.dtype.is_complex or ref.dtype.compute == "i64":
+            for j, v in enumerate(lanes):
+                self.store(ref, r.let(i + j, "i"), v)
+            return
+        at, texts = r.text(i), [r.text(v) for v in lanes]
+        if r.packs(d) == 1:
+            r.store_vector(self.bind_vector(ref, "rw"), self.r.element_type(ref.dtype), at, texts)
+        else:
+            r.store_words(self.bind(ref, "rw"), d, at, texts)
 
     def store_bits(self, ref: Ref, i: Expr, v: Expr) -> None:
         """Writes element `i` of any real dtype from any thread; packed ones with compare-and-exchange on their word."""

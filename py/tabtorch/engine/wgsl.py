@@ -228,6 +228,8 @@ class Wgsl(Renderer):
         op, t = e.op, e.type
         if op == "load":
             return self.load(e.value, a[0])
+        if op == "lane":
+            return self.lane(e.value, a[0])
         if op == "select":
             return self.choice(e, a)
         at = e.args[0].type
@@ -377,23 +379,36 @@ class Wgsl(Renderer):
     def load(self, value: Any, i: str) -> str:
         """Element `i` of a bound buffer. `value` = (name in the text, dtype name, part): part 0/1 is re/im of a complex one."""
         buf, dt, part = value
-        if dt in ("float32", "int32", "int64"):
+        if dt == "vector":
+            return f"{buf}[{i} >> 2u]"
+        if dt in ("float32", "int32", "int64", "word"):
             return f"{buf}[{i}]"
         if dt == "complex64":
             return f"{buf}[{i}].{'xy'[part]}"
-        if dt in ("float16", "bfloat16", "int16"):
-            w = f"(({buf}[{i} >> 1u] >> (({i} & 1u) << 4u)) & 0xffffu)"
-            if dt == "float16":
-                return f"tt_h2f({w})"
-            if dt == "bfloat16":
-                return f"bitcast<f32>({w} << 16u)"
-            return f"(bitcast<i32>({w} << 16u) >> 16u)"
-        w = f"(({buf}[{i} >> 2u] >> (({i} & 3u) << 3u)) & 0xffu)"
-        if dt == "bool":
-            return f"({w} != 0u)"
-        if dt == "uint8":
-            return f"i32({w})"
-        return f"(bitcast<i32>({w} << 24u) >> 24u)"
+        if PACKED[dt] == 2:
+            return self.unpacked(dt, f"(({buf}[{i} >> 1u] >> (({i} & 1u) << 4u)) & 0xffffu)")
+        return self.unpacked(dt, f"(({buf}[{i} >> 2u] >> (({i} & 3u) << 3u)) & 0xffu)")
+
+    def lane(self, value: Any, four: str) -> str:
+        """One of four neighbours. `value` = (dtype name, which): `four` is a vector of them, or the word that this one is in."""
+        dt, j = value
+        packed = PACKED.get(dt, 1)
+        if packed == 1:
+            return f"{four}.{'xyzw'[j]}"
+        shift, mask = j % packed * (32 // packed), "0xffffu" if packed == 2 else "0xffu"
+        return self.unpacked(dt, f"(({four} >> {shift}u) & {mask})")
+
+    @staticmethod
+    def unpacked(dt: str, w: str) -> str:
+        """A value of a packed dtype from its bits, the low ones of a u32."""
+        return {
+            "float16": "tt_h2f({})",
+            "bfloat16": "bitcast<f32>({} << 16u)",
+            "int16": "(bitcast<i32>({} << 16u) >> 16u)",
+            "bool": "({} != 0u)",
+            "uint8": "i32({})",
+            "int8": "(bitcast<i32>({} << 24u) >> 24u)",
+        }[dt].format(w)
 
     @staticmethod
     def element(dt: str) -> str:
@@ -424,6 +439,17 @@ class Wgsl(Renderer):
         if dtype in PACKED:
             raise AssertionError(f"store to packed {dtype}")
         self.line(f"{buffer}[{at}] = {value};")
+
+    def store_vector(self, buffer: str, type: str, at: str, values: list[str]) -> None:
+        """Writes four neighbours of a 32-bit type; `at` is a multiple of 4."""
+        self.line(f"{buffer}[{at} >> 2u] = vec4<{type}>({', '.join(values)});")
+
+    def store_words(self, buffer: str, dtype: str, at: str, values: list[str]) -> None:
+        """The same of a packed dtype: whole words."""
+        p = PACKED[dtype]
+        for w in range(4 // p):
+            bits = [f"({self.bits(dtype, v)} << {j * (32 // p)}u)" for j, v in enumerate(values[w * p : w * p + p])]
+            self.line(f"{buffer}[({at} >> {p // 2}u) + {w}u] = {' | '.join(bits)};")
 
     def store_complex(self, buffer: str, at: str, re: str, im: str) -> None:
         self.line(f"{buffer}[{at}] = vec2<f32>({re}, {im});")
@@ -481,5 +507,9 @@ class Wgsl(Renderer):
                 el = "atomic<u32>"
             mode = "read_write" if access == "rw" else "read"
             decls.append(f"@group(0) @binding({j + 1}) var<storage, {mode}> {n}: array<{el}>;")
+        if k.subgroups:
+            decls.insert(0, "enable subgroups;")
+            more = "lid: u32, @builtin(subgroup_size) sgs: u32, @builtin(subgroup_invocation_id) sgi: u32)"
+            head = [line.replace("lid: u32)", more) for line in head]
         used = self.helpers("\n".join([defs, body, glob, *head]))
         return "\n".join([*decls, used, defs, glob, *head, body, "}"])
