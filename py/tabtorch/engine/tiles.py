@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.base.dtypes import float32
 from tabtorch.base.package_files import kernel
 
-from .expr import Expr, cast, const, fit, idiv, imod, minimum, variable
+from . import matvec
+from .contractions import contraction, finish, joined, rows_first, sizes
+from .expr import Expr, cast, idiv, imod, minimum, variable
 from .lower import U0, Factor, Kernel, Ref, index_of
 from .template import Filled
-from .view import Meta, meta
+from .view import meta
 
 if TYPE_CHECKING:
     from .fuse import Group
@@ -28,22 +29,9 @@ def algorithm(name: str) -> str:
     return re.sub(r"^\s*//.*\n", "", kernel(name), flags=re.M).rstrip()
 
 
-def sizes(inst: Any) -> tuple[int, int, int, int]:
-    """(batch, M, N, K) of a contraction."""
-    shape = inst.ins[0].shape
-    nb, nm, nn, _ = inst.static
-    a, b, c = nb, nb + nm, nb + nm + nn
-    return prod(shape[:a]), prod(shape[a:b]), prod(shape[b:c]), prod(shape[c:])
-
-
-def contraction(b: Builder, g: Group) -> int:
-    """Position of the contraction in its group."""
-    return next(p for p in g.nodes if b.nodes[p].inst.op.rereads)
-
-
 def serves(t: Target, inst: Any) -> bool:
-    """Whether a tile kernel does this contraction: real arithmetic, and results enough to fill tiles."""
-    return does(t, inst.compute, *sizes(inst))
+    """Whether a tuned kernel does this contraction: real arithmetic, and results enough to fill tiles, or few rows by many columns."""
+    return matvec.serves(t, inst) or does(t, inst.compute, *sizes(inst))
 
 
 def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
@@ -85,6 +73,9 @@ def emit(b: Builder, g: Group) -> None:
     """One dispatch for the contraction and its epilogue."""
     p0 = contraction(b, g)
     inst = b.nodes[p0].inst
+    if matvec.serves(b.target, inst):
+        matvec.emit(b, g)
+        return
     batch, m, n, kk = sizes(inst)
     nb, nm, _, nk = inst.static
     k = Kernel(b.target.number, b.label(g))
@@ -140,13 +131,7 @@ def emit(b: Builder, g: Group) -> None:
         if partial:
             k.store(partial, i, acc)
             return
-        v.point = point
-        v.inside[p0] = k.let(fit(cast(acc, inst.out.dtype.compute), inst.out.dtype.name), "x")
-        for p in sorted(g.nodes):
-            if p != p0:
-                v.inside[p] = k.let(v.compute(p, point), "x")
-            if p in b.stored:
-                k.store(b.ref_of(b.nodes[p]), i, v.inside[p])
+        finish(b, g, v, acc, point, lambda ref, x: k.store(ref, i, x))
 
     function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
     if k.r.serial:
@@ -157,8 +142,8 @@ def emit(b: Builder, g: Group) -> None:
         k.constants = {
             "WG_X": wx,
             "WG_Y": wy,
-            "A_ROWS": _rows_first(x, nb, nb + nm),
-            "B_ROWS": _rows_first(y, nb + nm, -nk),
+            "A_ROWS": rows_first(x, nb, nb + nm),
+            "B_ROWS": rows_first(y, nb + nm, -nk),
             "RAGGED": int(kk % 8 != 0),
             "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
         }
@@ -166,19 +151,4 @@ def emit(b: Builder, g: Group) -> None:
     stem = "matmul" if b.target.barriers else "matmul_registers"
     b.launch(k, filled.source(stem), grid)
     if partial:
-        b.emit_map(g, {p0: lambda k, i: _joined(k, partial, cut, g.O, i)})
-
-
-def _rows_first(view: Meta, start: int, end: int) -> int:
-    """Whether what lies together in memory is what differs in the dimensions from `start` to `end`, rather than along k."""
-    step = [abs(s) for s, n in zip(view.strides, view.shape) if s and n > 1]
-    own = [abs(s) for s, n in zip(view.strides[start:end], view.shape[start:end]) if s and n > 1]
-    return int(bool(own) and min(own) == min(step))
-
-
-def _joined(k: Kernel, partial: Ref, cut: int, total: int, i: Expr) -> Expr:
-    """Result `i` of a contraction that was cut into parts."""
-    acc = k.var(const(0, "f32"))
-    with k.loop(k.dim(cut, "parts")) as part:
-        k.assign(acc, acc + k.load(partial, part * k.dim(total, "total") + i))
-    return acc
+        b.emit_map(g, {p0: lambda k, i: joined(k, partial, cut, g.O, i)})
