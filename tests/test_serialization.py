@@ -213,6 +213,10 @@ def test_pickle_copy_and_deepcopy(device: str) -> None:
     assert again.stride() == (1, 3) and tabtorch.equal(again, t) and again.note == [1] and again.device == t.device
     assert copy.copy(t).data_ptr() == t.data_ptr() != copy.deepcopy(t).data_ptr()
     assert pickle.loads(pickle.dumps(tabtorch.zeros(2, device="cpu"))).device.type == "cpu"
+    for name in "bool uint8 int16 int64 float16 bfloat16 float32 float64 complex64".split():
+        d = getattr(tabtorch, name)
+        assert pickle.loads(pickle.dumps(d)) is d
+        assert pickle.loads(pickle.dumps(tabtorch.ones(2, dtype=d, device="cpu"))).dtype is d
     model = network(tabtorch)
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert repr(other) == repr(model)

@@ -45,7 +45,7 @@ class dtype:
         return "torch." + self.name
 
     def __reduce__(self) -> str:
-        return self.name
+        return "bool_" if self.name == "bool" else self.name  # what it is called below
 
     def __deepcopy__(self, memo: Any) -> dtype:
         return self
