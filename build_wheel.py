@@ -82,7 +82,7 @@ FIRST = (
 EXTRAS = tuple(
     f"tabtorch/{name}"
     for name in "_library/ _ops.py audio.py dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
-    "jit/upgraders.py jit/values.py jit/walker.py library.py onnx/ packed/ "
+    "jit/upgraders.py jit/values.py jit/walker.py library.py masked/maskedtensor/ onnx/ packed/ "
     "plan_files/ sparse/ utils/tensorboard/ vision/".split()
 )
 #: what stays a file in the tab's wheel: it is there before the archive can be opened

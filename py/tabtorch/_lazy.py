@@ -72,6 +72,8 @@ _MODULES = {
     "jit_archive": "tabtorch.jit.archive",
     "library": "tabtorch.library",
     "lowrank_multivariate_normal": "tabtorch.distributions.lowrank_multivariate_normal",
+    "masked_operations": "tabtorch.masked.maskedtensor.operations",
+    "maskedtensor": "tabtorch.masked.maskedtensor",
     "module": "tabtorch.nn.modules.module",
     "modules_attention": "tabtorch.nn.modules.attention",
     "multivariate_normal": "tabtorch.distributions.multivariate_normal",

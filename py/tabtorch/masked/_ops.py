@@ -1,8 +1,7 @@
-"""`torch.masked`: reductions and normalizations of the elements that a mask lets through, for strided tensors.
+"""Reductions and normalizations of the elements that a mask lets through, for strided tensors.
 
 A mask is a bool tensor that broadcasts to the input; where it is False an element counts as the identity of the operation
-(0 for a sum, -inf for a maximum). Rows without any element give that identity, or nan where there is none. There is no
-MaskedTensor.
+(0 for a sum, -inf for a maximum). Rows without any element give that identity, or nan where there is none.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 import tabtorch as torch
 from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
-from tabtorch.ops.machinery.registry import Missing
 
 # what hides elements from each operation: a number, or "low" / "high" for what no element of the type lies beyond
 _IDENTITY = {
@@ -232,7 +230,3 @@ def logaddexp(
     """log(exp(x) + exp(y)), each with a mask of its own."""
     r: Tensor = torch.logaddexp(_filled("logaddexp", input, input_mask), _filled("logaddexp", other, other_mask))
     return r.to(dtype or input.dtype)
-
-
-def __getattr__(name: str) -> Any:
-    raise Missing(f"module 'torch.masked' has no attribute '{name}' (tabtorch has no MaskedTensor)")
