@@ -48,19 +48,21 @@ export class Pool<T extends Pooled> {
     this.bytes += block.capacity;
   }
 
-  /** Drops free buffers, the largest classes and the longest unused first, until at most `target` bytes stay. */
-  trim(target: number, destroy: (block: T) => void): void {
+  /**
+   * Drops free buffers that may go, the largest classes and the longest unused first, until at most `target` bytes stay.
+   */
+  trim(target: number, destroy: (block: T) => void, may: (block: T) => boolean = () => true): void {
     for (let i = this.free.length - 1; i >= 0 && this.bytes > target; i--) {
       const list = this.free[i] as T[];
-      let dropped = 0;
-      while (dropped < list.length && this.bytes > target) {
-        const block = list[dropped++] as T;
+      const kept = list.filter((block) => {
+        if (this.bytes <= target || !may(block)) return true;
         block.poolIndex = -1;
         this.bytes -= block.capacity;
         destroy(block);
-      }
-      list.splice(0, dropped);
-      list.forEach((block, at) => {
+        return false;
+      });
+      list.splice(0, list.length, ...kept);
+      kept.forEach((block, at) => {
         block.poolIndex = at;
       });
     }

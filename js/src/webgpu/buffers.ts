@@ -19,6 +19,10 @@ const WATCHED = 16 * 2 ** 20;
 /** Free memory that is always kept; above, what recent work needed at its height decides. */
 const FLOOR = 64 * 2 ** 20;
 const WINDOW = 64;
+/** How much of that may be held: of what is unused for so many submits, and in all. A step has its sizes one after the other. */
+const UNUSED = 1.25;
+const IN_ALL = 2;
+const LONG_UNUSED = 2 * WINDOW;
 
 let nextKey = 1;
 
@@ -33,6 +37,8 @@ export class Block implements Pooled {
   serial = 0;
   /** whether it may hold anything but zeros */
   dirty = false;
+  /** how many submits there had been when it was last released */
+  released = 0;
   destroyed = false;
   reason: ErrorRecord | null = null;
   readonly whole: Handle;
@@ -88,6 +94,7 @@ export class Buffers {
   private peak = 0;
   private peakBefore = 0;
   private age = 0;
+  private submits = 0;
   private readonly largest: number;
 
   constructor(
@@ -137,6 +144,7 @@ export class Buffers {
       return;
     }
     this.liveBytes -= block.capacity;
+    block.released = this.submits;
     this.pool.give(block);
   }
 
@@ -150,13 +158,19 @@ export class Buffers {
 
   /** Called after a submit: gives back memory that recent work has not needed, temporaries of its plans included. */
   settle(): void {
+    this.submits++;
     if (++this.age >= WINDOW) {
       this.age = 0;
       this.peakBefore = this.peak;
       this.peak = this.liveBytes;
     }
-    const wanted = Math.min(1.25 * Math.max(this.peak, this.peakBefore) + FLOOR, this.budget);
-    if (this.liveBytes + this.pool.bytes > wanted) this.trim(Math.max(0, 0.8 * wanted - this.liveBytes));
+    const height = Math.max(this.peak, this.peakBefore);
+    const bound = (times: number) => Math.min(times * height + FLOOR, this.budget);
+    const held = this.liveBytes + this.pool.bytes;
+    if (held <= bound(UNUSED)) return;
+    const room = (most: number) => Math.max(0, 0.8 * most - this.liveBytes);
+    this.trim(room(bound(UNUSED)), (block) => this.submits - block.released > LONG_UNUSED);
+    if (this.liveBytes + this.pool.bytes > bound(IN_ALL)) this.trim(room(bound(IN_ALL)));
   }
 
   destroy(): void {
@@ -223,9 +237,9 @@ export class Buffers {
     return block;
   }
 
-  private trim(target: number): void {
+  private trim(target: number, may?: (block: Block) => boolean): void {
     const before = this.pool.bytes;
-    this.pool.trim(target, (block) => this.forget(block));
+    this.pool.trim(target, (block) => this.forget(block), may);
     if (this.pool.bytes < before) this.dropped();
   }
 
