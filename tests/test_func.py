@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tabtorch
-from sidebyside import outcome, to_tab
+from sidebyside import DEVICES, outcome, to_tab
 from tabtorch.bridge import get_bridge
 
 V = torch.randn(3, generator=torch.Generator().manual_seed(0))
@@ -478,3 +478,30 @@ def test_neural_tangent_kernels(device: str) -> None:
     args = (torch.randn(3, 1, 8, 8), torch.randn(2, 1, 8, 8))
     want, got = run(torch, *args), run(tabtorch, *to_tab(args, device))
     near(want, got, 1e-3)
+
+
+def test_what_is_given_back_is_what_was_given() -> None:
+    """An argument among the results is that very tensor."""
+
+    def check(lib: Any, device: str) -> list[Any]:
+        y, z = lib.ones(3, device=device, requires_grad=True), lib.ones(3, device=device)
+        both = lib.func.grad(lambda y, z: (y.sum() * z.sum(), (y, z, y.view(3, 1))), argnums=(0, 1), has_aux=True)(y, z)
+        same, _ = lib.func.vjp(lambda y: y, y)
+        part, pull = lib.func.vjp(lambda y: (y, y * 2), y)
+        deep = lib.func.grad(lambda y: lib.func.grad(lambda x: ((x * x).sum(), x), has_aux=True)(y)[1].sum() * y.sum())(
+            z
+        )
+        again = pull((z, z))[0]
+        return [
+            *[x is given for x, given in zip(both[1], (y, z, y), strict=True)],
+            both[1][0].requires_grad,
+            both[1][2].grad_fn.name(),
+            same is y,
+            part[0] is y,
+            deep.tolist(),
+            again.tolist(),
+            again.requires_grad,
+        ]
+
+    for device in DEVICES:
+        assert check(torch, "cpu") == check(tabtorch, device)

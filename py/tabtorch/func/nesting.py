@@ -98,12 +98,22 @@ def alive(roots: Iterable[Tensor], own: Nesting | None = None) -> bool:
     return False
 
 
-def settled(tree: Any, recorded: bool) -> Any:
-    """A transform's result as it is outside: not on the tape if nothing was recorded there."""
+def originals(given: Any, tracked: Any) -> dict[int, tuple[Any, Any, Any]]:
+    """For `settled`: what was tracked, by the id of what stands for it."""
+    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(tracked), strict=True)
+    return {id(t): (x, t, t._tab_grad_fn) for x, t in pairs}
+
+
+def settled(tree: Any, recorded: bool, given: dict[int, tuple[Any, Any, Any]] | None = None) -> Any:
+    """A transform's result as it is outside: not on the tape if nothing was recorded there. `given`: what `originals` gave."""
 
     recorded = recorded or bool(STATE.duals)
 
     def one(t: Any) -> Any:
+        if given is not None and id(t) in given:
+            x, _, fn = given[id(t)]
+            if t._tab_grad_fn is fn:  # nothing was written to it: it is what the transform was given
+                return x
         if not isinstance(t, Tensor) or not t._tab_requires_grad or (t._tab_grad_fn is None and not t._tab_stale):
             return t
         return t if recorded and alive((t,)) else t.detach()

@@ -15,6 +15,7 @@ from tabtorch.func.nesting import (
     alive,
     gradients,
     only_tensors,
+    originals,
     picked,
     places,
     replaced,
@@ -55,7 +56,7 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
                 )
             again = (level.recorded or bool(STATE.duals)) and alive((output,), level)
             grads = pytree.tree_unflatten(gradients([output], inputs, None, again, again), spec)
-        grads, output, aux = settled((grads, output, aux), level.recorded)
+        grads, output, aux = settled((grads, output, aux), level.recorded, originals(wanted, tracked))
         return (grads, (output, aux)) if has_aux else (grads, output)
 
     return wrapper
@@ -105,7 +106,7 @@ def vjp_of(func: Function, primals: tuple[Any, ...], argnums: Any, has_aux: bool
                 )
         outputs = places(outputs)
         lasting = alive(outputs, level)
-    results, aux = settled((out, aux), level.recorded)
+    results, aux = settled((out, aux), level.recorded, originals(wanted, tracked))
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         given, given_spec = pytree.tree_flatten(cotangents)
