@@ -89,3 +89,16 @@ def test_what_pytorch_cannot_run_is_not_counted() -> None:
         theirs.end()
     assert [w.kind for w in want] == ["skipped", "skipped", "value"]
     assert [x.ok for x in judge(doc, "cpu", want, want)] == [True]
+
+
+def test_what_rounding_decides_is_not_counted() -> None:
+    """Where PyTorch says other than its docstring; a False of tabtorch alone is a failure."""
+    doc = Docstring("torch", "torch.example", ">>> 1 > 2\nTrue\n>>> 1 < 2\nTrue\n>>> 1 < 2\n>>> 'True'\nFalse")
+    theirs = Library()
+    try:
+        want = theirs.ask(doc)
+    finally:
+        theirs.end()
+    assert [w.kind for w in want] == ["skipped", "value", "value", "value"]
+    got = [want[0], want[1]._replace(kind="skipped", text="False"), *want[2:]]
+    assert [x.ok for x in judge(doc, "cpu", want, got)] == [False, True, True]
