@@ -11,6 +11,8 @@ import torch
 import tabtorch
 from sidebyside import to_tab
 from tabtorch.engine import graph
+from tabtorch.engine.target import target
+from tabtorch.ops.reductions import scan_kernel
 from test_counts import counted
 
 pytestmark = pytest.mark.usefixtures("made_up_gpu")
@@ -36,15 +38,30 @@ def agree(f: Callable[[Any], Any], x: torch.Tensor, dispatches: int | None = Non
         torch.testing.assert_close(torch.from_numpy(b.numpy()), a, equal_nan=True, **tolerance)
 
 
-@pytest.mark.parametrize("shape", [(512,), (2049,), (3, 5000), (2, 2, 700), (300, 600)])
+@pytest.mark.parametrize("shape", [(512,), (2049,), (3, 4100), (3, 5002), (2, 2, 700), (300, 600)])
 def test_sums_of_rows(shape: tuple[int, ...]) -> None:
-    one = len(shape) > 1 and shape[0] == 300 or shape[-1] <= 2048
+    one = len(shape) > 1 and shape[0] == 300 or shape[-1] <= 4096
     agree(lambda x: x.cumsum(-1), draw(*shape), 1 if one else 3, rtol=1e-6, atol=1e-6)
 
 
-def test_long_sums() -> None:
-    """Chunks of several blocks, and more chunks than a block has elements."""
-    agree(lambda x: x.cumsum(0), draw((1 << 22) + 3000), 3, rtol=1e-6, atol=1e-5)
+@pytest.mark.parametrize("n", [(1 << 20) + 3000, (1 << 19) + 77])
+def test_long_sums(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk has a block, or several."""
+    agree(lambda x: x.cumsum(0), draw(n), 3, rtol=1e-6, atol=1e-5)
+    monkeypatch.setattr(scan_kernel, "_CHUNKS", 40)
+    agree(lambda x: x.cumsum(0).abs(), draw(n), rtol=1e-6, atol=1e-5)
+    agree(lambda x: tuple((x * 2).cummax(0)), draw(n))
+
+
+def test_more_chunks_than_a_small_block_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_kernel, "_MIDDLE", 100)
+    agree(lambda x: -x.cumsum(0), draw(600_000), rtol=1e-6, atol=2e-5)
+
+
+def test_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of 8 bytes go out at once where workgroups have as little memory as WebGPU grants."""
+    monkeypatch.setattr(target(0), "workgroup_bytes", 16384)
+    agree(lambda x: (x * 3).long().cumsum(1), draw(2, 5000))
 
 
 def test_numbers_that_cancel() -> None:
@@ -62,13 +79,14 @@ def test_types(dtype: torch.dtype) -> None:
     agree(lambda x: x.cumsum(1), x, rtol=wide, atol=wide)
 
 
-def test_from_the_end() -> None:
+@pytest.mark.parametrize("n", [2600, 2603])
+def test_from_the_end(n: int) -> None:
     def gradient(x: Any) -> Any:
         x = x.detach().requires_grad_()
         (x.cumsum(1) * x.detach().cos()).sum().backward()
         return x.grad
 
-    agree(gradient, draw(2, 2600), rtol=1e-5, atol=1e-4)
+    agree(gradient, draw(2, n), rtol=1e-5, atol=1e-4)
 
 
 def test_other_scans() -> None:

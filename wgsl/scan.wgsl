@@ -1,26 +1,28 @@
 // Running combinations along rows whose elements lie side by side: y[i] = finish(x[0] joined with x[1] … x[i]).
 //
-// A workgroup walks one chunk of a row, a block of THREADS * RUN elements a step. They come to workgroup memory as they lie, so
-// that threads side by side read what lies side by side; then a thread takes a run of RUN neighbours. Of the states of the
-// runs, LANES threads join SHARE each, those are scanned by doubling (Hillis & Steele, 1986), and handed back: fewer
-// joins than if all threads doubled, for an exact sum is a dozen operations. Where a row has several chunks, a first pass with
-// TOTALS keeps each chunk's state alone, a second scans those, and this one begins with what they say. What lies behind a
-// row's end, in its last block, is joined like the rest: it only reaches what is behind the end too, which is never kept.
+// A workgroup walks one chunk of a row, a block of THREADS * RUN elements a step; a thread has a run of RUN neighbours, read in
+// fours, in registers. Of the states of the runs, LANES threads join SHARE each, those are scanned by doubling (Hillis &
+// Steele, 1986), and handed back: fewer joins than if all threads doubled, for an exact sum is a dozen operations. Results go
+// out by way of workgroup memory, HALF of a thread's at a time, so that threads side by side store what lies side by
+// side; where it has no room for their type (STAGED is false) they go out at once. Where a row has several chunks, a first
+// pass with TOTALS keeps each chunk's state alone, a second scans those, and this one begins with what they say. What lies
+// behind a row's end, in its last block, is joined like the rest: it only reaches what is behind the end too, which is never kept.
 //
-// The engine writes: State, Value and Result, types; neutral(), join(a, b); fetch(row, i), lifted(value, i); finish(state);
-// keep(row, i, result); size_N(), size_chunk(); before(row, chunk), the state of all before; keep_total(row, chunk, state);
-// stage_out(i, result), staged(i): results that go out by way of workgroup memory (or, where it has no room for their
-// type, not: then STAGED is false, and they go out at once).
+// The engine writes: State, Value and Result, types; neutral(), join(a, b); fetch4(row, i, last), four values from i on, none
+// behind the last; lifted(value, i); finish(state); keep(row, i, result); size_N(), size_chunk(); before(row, chunk), the state
+// of all before; keep_total(row, chunk, state).
 
 const TOTALS = false;
 const STAGED = true;
+const RUN = 16u;
 const THREADS = 256u;
-const RUN = 8u;
 const BLOCK = THREADS * RUN;
+const HALF = 8u;
+const ROOM = 2112u;  // for HALF of all threads', with an element of padding after 32, against conflicts of banks
 const LANES = 32u;
 const SHARE = THREADS / LANES;
 
-var<workgroup> stage: array<Value, BLOCK + BLOCK / 32u>;  // an element of padding after 32, against conflicts of banks
+var<workgroup> stage: array<Result, ROOM>;
 var<workgroup> states: array<State, THREADS + LANES>;  // one after SHARE
 var<workgroup> lanes: array<State, LANES * 2u>;  // before and after a step of the doubling
 
@@ -31,22 +33,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let row = group.y;
   let start = group.x * size_chunk();
   let end = min(start + size_chunk(), size_N());
-  let first = thread * RUN;
   let own = thread + thread / SHARE;
   let mine = thread * (SHARE + 1u);
   var carry = before(row, group.x);
   for (var block = start; block < end; block += BLOCK) {
-    workgroupBarrier();
-    for (var i = 0u; i < RUN; i++) {  // unroll
-      let at = thread + i * THREADS;
-      stage[padded(at)] = fetch(row, min(block + at, end - 1u));
-    }
-    workgroupBarrier();
+    let first = block + thread * RUN;
     var value: array<Value, RUN>;
+    for (var i = 0u; i < RUN / 4u; i++) {  // unroll
+      let four = fetch4(row, first + i * 4u, end - 1u);
+      value[i * 4u] = four[0];
+      value[i * 4u + 1u] = four[1];
+      value[i * 4u + 2u] = four[2];
+      value[i * 4u + 3u] = four[3];
+    }
     var state = neutral();
     for (var i = 0u; i < RUN; i++) {  // unroll
-      value[i] = stage[padded(first + i)];
-      state = join(state, lifted(value[i], block + first + i));
+      state = join(state, lifted(value[i], first + i));
     }
     states[own] = state;
     workgroupBarrier();
@@ -79,16 +81,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
       workgroupBarrier();
       state = join(carry, states[own]);
-      for (var i = 0u; i < RUN; i++) {  // unroll
-        let at = block + first + i;
-        state = join(state, lifted(value[i], at));
-        if (STAGED) { stage_out(padded(first + i), finish(state)); } else if (at < end) { keep(row, at, finish(state)); }
-      }
-      if (STAGED) {
-        workgroupBarrier();
-        for (var i = 0u; i < RUN; i++) {  // unroll
-          let at = thread + i * THREADS;
-          if (block + at < end) { keep(row, block + at, staged(padded(at))); }
+      for (var half = 0u; half < RUN / HALF; half++) {  // unroll
+        for (var i = 0u; i < HALF; i++) {  // unroll
+          let at = first + half * HALF + i;
+          state = join(state, lifted(value[half * HALF + i], at));
+          if (STAGED) { stage[padded(thread * HALF + i)] = finish(state); } else if (at < end) { keep(row, at, finish(state)); }
+        }
+        if (STAGED) {
+          workgroupBarrier();
+          for (var i = 0u; i < HALF; i++) {  // unroll
+            let q = thread + i * THREADS;
+            let at = block + q / HALF * RUN + half * HALF + q % HALF;
+            if (at < end) { keep(row, at, stage[padded(q)]); }
+          }
+          workgroupBarrier();
         }
       }
     }

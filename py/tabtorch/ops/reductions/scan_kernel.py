@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tabtorch.engine.expr import Complex, Expr, cast, fit, variable
+from tabtorch.engine.expr import Complex, Expr, cast, fit, minimum, variable
 from tabtorch.engine.lower import Kernel, Ref
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.template import Filled
 from tabtorch.engine.wgsl import TYPES
 
-#: elements that a workgroup takes a step, those of its padding included; its threads, and the states that it keeps: as in
-#: wgsl/scan.wgsl
-_BLOCK, _PADDED, _THREADS, _STATES = 2048, 2112, 256, 352
-#: rows shorter than this are one thread's each; chunks that are scanned at most
-_SHORT, _CHUNKS = 512, 2048
+#: threads of a workgroup, results that it has room for on their way out, and the states that it keeps: as in wgsl/scan.wgsl
+_THREADS, _ROOM, _STATES = 256, 2112, 352
+#: rows shorter than this are one thread's each; those up to this are a block of half the size; chunks that are scanned at most
+_SHORT, _MIDDLE, _CHUNKS = 512, 2048, 4096
 
 
 def _size(types: list[str]) -> int:
@@ -38,26 +38,26 @@ class ScanKernel:
         out = i.out.dtype
         # float64 is only of the cpu device, which `serves` refuses
         self.result = "vec2<f32>" if out.is_complex else TYPES.get(out.compute, "")
+        self.run = 8 if n <= _MIDDLE else 16  # elements of a thread
+        self.block = _THREADS * self.run
 
     def serves(self) -> bool:
         """Whether a workgroup should walk rows of neighbours, and has the memory for it."""
         t = self.low.target
-        state = _size(self.types)
-        most = _PADDED * max(8 if self.value.startswith("vec2") else 4, state) + _STATES * state
         return (
             t.barriers
             and self.n >= _SHORT
             and self.rows <= 65535
             and t.invocations >= _THREADS
-            and most <= t.workgroup_bytes
+            and _STATES * _size(self.types) <= t.workgroup_bytes
         )
 
     def lower(self, state_of: dict[str, Any]) -> None:
-        blocks = -(-self.n // _BLOCK)
-        length = _BLOCK * -(-blocks // _CHUNKS)
+        blocks = -(-self.n // self.block)
+        length = self.block * -(-blocks // _CHUNKS)
         chunks = -(-self.n // length)
         if chunks == 1 or self.rows >= 256 or (chunks <= 4 and self.rows >= 64):
-            self.launch(None, 1, blocks * _BLOCK, False)
+            self.launch(None, 1, blocks * self.block, False)
             return
         refs = [self.low.temp(self.rows * chunks * (8 if t in ("i64", "f64") else 4), state_of[t]) for t in self.types]
         self.launch(refs, chunks, length, True)
@@ -97,15 +97,22 @@ class ScanKernel:
     def type_names(self, k: Kernel, value: str, result: str) -> None:
         k.globals += [f"alias Value = {value};", f"alias Result = {result};"]
 
-    def staged(self, filled: Filled, alike: bool) -> None:
-        """Results by way of workgroup memory, where they have the type of values."""
-        filled.function(
-            "stage_out",
-            "i: u32, result: Result",
-            None,
-            lambda: filled.k.r.line("stage[i] = result;") if alike else None,
-        )
-        filled.function("staged", "i: u32", "Result", lambda: "stage[i]" if alike else "Result()")
+    def source(self, filled: Filled, run: int, totals: bool, staged: bool) -> str:
+        constants = {"TOTALS": int(totals), "STAGED": int(staged), "RUN": run, "ROOM": _ROOM if staged else 1}
+        return filled.source("scan", constants)
+
+    def fetch4(self, filled: Filled, one: Callable[[Expr], str], four: Callable[[], str] | None = None) -> None:
+        """`one` gives the value at a place, `four` those from i on, a multiple of four, of rows whose lengths are."""
+
+        def body() -> str:
+            if four is not None:
+                filled.k.r.line("let begin = min(i, last - 3u);")
+                return four()
+            i, last = variable("i", "u32"), variable("last", "u32")
+            each = [one(filled.k.let(minimum(i + j if j else i, last), "at")) for j in range(4)]
+            return f"array<Value, 4>({', '.join(each)})"
+
+        filled.function("fetch4", "row: u32, i: u32, last: u32", "array<Value, 4>", body)
 
     # ---- kernels
 
@@ -120,14 +127,25 @@ class ScanKernel:
         filled.number("size_N", n)
         filled.number("size_chunk", k.dim(length, "length"))
 
-        def place() -> Expr:
+        def place(i: Expr = i) -> Expr:
             """Element `i` of the scan among those of the tensor."""
             at = n - 1 - i if self.i.static[1] else i
             return k.let(row * n + at, "at")
 
-        def fetch() -> Any:
-            v = cast(k.load(self.low.input(0), self.low.index(k, m, place(), 0)), self.i.compute)
-            return f"vec2<f32>({k.r.text(v.re)}, {k.r.text(v.im)})" if isinstance(v, Complex) else v
+        def value(v: Any) -> str:
+            v = cast(v, self.i.compute)
+            return f"vec2<f32>({k.r.text(v.re)}, {k.r.text(v.im)})" if isinstance(v, Complex) else str(k.r.text(v))
+
+        def one(i: Expr) -> str:
+            return value(k.load(self.low.input(0), self.low.index(k, m, place(i), 0)))
+
+        def four() -> str:
+            at = variable("begin", "u32")
+            ref = self.low.input(0)
+            name = k.bind_vector(ref)
+            k.r.line(f"let four = {name}[{k.r.text((row * n + (n - 4 - at if self.i.static[1] else at)) >> 2)}];")
+            each = [value(variable(f"four.{c}", ref.dtype.compute)) for c in ("wzyx" if self.i.static[1] else "xyzw")]
+            return f"array<Value, 4>({', '.join(each)})"
 
         def lifted() -> str:
             v: Any = variable("value", self.i.compute)
@@ -158,7 +176,9 @@ class ScanKernel:
             k.r.line("if (chunk == 0u) { return neutral(); }")
             return self.get(k, refs, chunk() - 1)
 
-        filled.function("fetch", "row: u32, i: u32", "Value", fetch)
+        # of short rows, whose lengths differ from call to call, one kernel serves all
+        vectors = self.n > _MIDDLE and m.whole and m.dtype.name in ("float32", "int32") and self.n % 4 == 0
+        self.fetch4(filled, one, four if vectors else None)
         filled.function("lifted", "value: Value, i: u32", "State", lifted)
         filled.function("finish", "state: State", "Result", finish)
         filled.function("keep", "row: u32, i: u32, result: Result", None, keep)
@@ -169,30 +189,32 @@ class ScanKernel:
             None,
             lambda: self.put(k, refs, chunk(), self.state("state")) if totals and refs else None,
         )
-        alike = self.value == self.result
-        self.staged(filled, alike)
-        self.low.dispatch(
-            k, filled.source("scan", {"TOTALS": int(totals), "STAGED": int(alike)}), [chunks, self.rows, 1]
-        )
+        room = _ROOM * (8 if self.result.startswith("vec2") else 4) + _STATES * _size(self.types)
+        staged = not totals and room <= self.low.target.workgroup_bytes
+        self.low.dispatch(k, self.source(filled, self.run, totals, staged), [chunks, self.rows, 1])
 
     def over_chunks(self, refs: list[Ref], chunks: int) -> None:
         """The chunks' states become those of all up to them: a workgroup a row."""
         k, filled = self.begin(self.i.op.name + " over chunks")
         self.type_names(k, "State", "State")
+        run = 8 if chunks <= _MIDDLE else 16
+        block = _THREADS * run
         n = k.dim(chunks, "chunks")
         filled.number("size_N", n)
-        filled.number("size_chunk", k.dim(-(-chunks // _BLOCK) * _BLOCK, "length"))
+        filled.number("size_chunk", k.dim(-(-chunks // block) * block, "length"))
 
-        def place() -> Expr:
-            return k.let(variable("row", "u32") * n + variable("i", "u32"), "at")
+        def place(i: Expr) -> Expr:
+            return k.let(variable("row", "u32") * n + i, "at")
 
-        filled.function("fetch", "row: u32, i: u32", "Value", lambda: self.get(k, refs, place()))
+        self.fetch4(filled, lambda i: self.get(k, refs, place(i)))
         filled.function("lifted", "value: Value, i: u32", "State", lambda: "value")
         filled.function("finish", "state: State", "Result", lambda: "state")
         filled.function(
-            "keep", "row: u32, i: u32, result: Result", None, lambda: self.put(k, refs, place(), self.state("result"))
+            "keep",
+            "row: u32, i: u32, result: Result",
+            None,
+            lambda: self.put(k, refs, place(variable("i", "u32")), self.state("result")),
         )
         filled.function("before", "row: u32, chunk: u32", "State", lambda: "neutral()")
         filled.function("keep_total", "row: u32, chunk: u32, state: State", None, lambda: None)
-        self.staged(filled, True)
-        self.low.dispatch(k, filled.source("scan"), [1, self.rows, 1])
+        self.low.dispatch(k, self.source(filled, run, False, False), [1, self.rows, 1])
