@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -335,3 +336,13 @@ def test_line_search_and_basis() -> None:
     assert want[0][3] == got[0][3]
     for a, b in zip(want[0][:3], got[0][:3], strict=True):
         assert a.expected == pytest.approx(b.expected, rel=1e-4)
+
+
+def test_the_overrides_for_testing_have_parameters() -> None:
+    """Those of PyTorch, for what has a row: libraries look at them to write a class of their own."""
+    theirs, ours = torch.overrides.get_testing_overrides(), tt.overrides.get_testing_overrides()
+    for name in "add mul sub sin exp pow atan2 maximum eq sigmoid abs lgamma fmod".split():
+        for a, b in ((torch, tt), (torch.Tensor, tt.Tensor)):
+            want, got = theirs[getattr(a, name)], ours[getattr(b, name)]
+            assert str(inspect.signature(got)) == str(inspect.signature(want)), (name, a)
+            assert got(1, 2) == want(1, 2) == -1

@@ -6,6 +6,7 @@ See PyTorch's "Extending torch" (https://docs.pytorch.org/docs/stable/notes/exte
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import importlib
@@ -288,14 +289,43 @@ def get_testing_overrides() -> dict[Any, Any]:
 
 
 def _minus_one(f: Any) -> Any:
-    import inspect
-
     def dummy(*args: Any, **kwargs: Any) -> int:
         return -1
 
     with contextlib.suppress(ValueError, TypeError):
-        dummy.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
+        dummy.__signature__ = _signature(f)  # type: ignore[attr-defined]
     return dummy
+
+
+def _signature(f: Any) -> Any:
+    """As PyTorch has it here: without types, and with everything by place that can be, `out` too."""
+    import inspect
+
+    found = inspect.signature(f)
+    head = (f.__doc__ or "").partition("\n")[0]
+    if "args" in found.parameters and head.startswith(f"{f.__name__}("):
+        return _of_row(head)
+    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    every = list(found.parameters.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in every):
+        kind = inspect.Parameter.KEYWORD_ONLY
+    out = inspect.Parameter("out", kind, default=None)
+    moved = [out if p.name == "out" else p.replace(kind=kind) if p.kind is p.KEYWORD_ONLY else p for p in every]
+    return inspect.Signature([p.replace(annotation=p.empty) for p in moved])
+
+
+def _of_row(head: str) -> Any:
+    """Of a row's documentation, "add(input, other, *, alpha=1)": what comes by place, and `out`."""
+    import inspect
+
+    names = head[head.index("(") + 1 : head.rindex(")")].partition("*")[0]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = []
+    for part in [p.strip() for p in names.split(",") if p.strip()]:
+        name, _, default = part.partition("=")
+        value = ast.literal_eval(default) if default else inspect.Parameter.empty
+        found.append(inspect.Parameter(name, kind, default=value))
+    return inspect.Signature([*found, inspect.Parameter("out", kind, default=None)])
 
 
 def resolve_name(f: Any) -> str | None:
