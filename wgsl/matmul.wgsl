@@ -26,9 +26,10 @@ override RAGGED: bool = true;
 
 const STEP = 8u; // of k
 
-// both k major, in vectors of 4 rows (columns); a vector of padding a row keeps the threads that write a column apart
-var<workgroup> tile_a: array<vec4<f32>, (WG_Y * 2u + 1u) * STEP>;
-var<workgroup> tile_b: array<vec4<f32>, (WG_X * 2u + 1u) * STEP>;
+// Both k major, in vectors of 4 rows (columns); a vector of padding a row keeps the threads that write a column apart. Arrays of
+// arrays, of which the outer place is a constant wherever much is read: the inner one is then checked once, not at each read.
+var<workgroup> tile_a: array<array<vec4<f32>, 33>, STEP>;
+var<workgroup> tile_b: array<array<vec4<f32>, 33>, STEP>;
 var<workgroup> place_a: array<vec4<u32>, WG_Y * 2u>;
 var<workgroup> place_b: array<vec4<u32>, WG_X * 2u>;
 
@@ -91,10 +92,10 @@ fn main(
   var lo: array<vec4<f32>, 8>;
   var hi: array<vec4<f32>, 8>;
   for (; k0 < end; k0 += STEP) {
-    tile_a[ka * (WG_Y * 2u + 1u) + ga] = a;
-    tile_b[kb * (WG_X * 2u + 1u) + gb] = b;
-    if (WG_X == 8u) { tile_a[la * (WG_Y * 2u + 1u) + ha] = c; }
-    if (WG_Y == 8u) { tile_b[lb * (WG_X * 2u + 1u) + hb] = d; }
+    tile_a[ka][ga] = a;
+    tile_b[kb][gb] = b;
+    if (WG_X == 8u) { tile_a[la][ha] = c; }
+    if (WG_Y == 8u) { tile_b[lb][hb] = d; }
     workgroupBarrier();
     let next = k0 + STEP;
     if (next < end) {
@@ -103,11 +104,11 @@ fn main(
       if (WG_X == 8u) { c = fetch_a(ha, next + la, end); }
       if (WG_Y == 8u) { d = fetch_b(hb, next + lb, end); }
     }
-    for (var k = 0u; k < STEP; k++) {
-      let a0 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u];
-      let a1 = tile_a[k * (WG_Y * 2u + 1u) + local.y * 2u + 1u];
-      let b0 = tile_b[k * (WG_X * 2u + 1u) + local.x];
-      let b1 = tile_b[k * (WG_X * 2u + 1u) + WG_X + local.x];
+    for (var k = 0u; k < STEP; k++) {  // unroll
+      let a0 = tile_a[k][local.y * 2u];
+      let a1 = tile_a[k][local.y * 2u + 1u];
+      let b0 = tile_b[k][local.x];
+      let b1 = tile_b[k][WG_X + local.x];
       lo[0] = fma(vec4(a0.x), b0, lo[0]);
       lo[1] = fma(vec4(a0.y), b0, lo[1]);
       lo[2] = fma(vec4(a0.z), b0, lo[2]);
@@ -131,10 +132,9 @@ fn main(
   if (DIRECT) {
     let n = n0 + local.x * 4u;
     let far = n + WG_X * 4u;
-    for (var r = 0u; r < 8u; r++) {
+    for (var r = 0u; r < 8u; r++) {  // unroll
       let m = m0 + local.y * 8u + r;
-      if (m >= M) { break; }
-      for (var c = 0u; c < 4u; c++) {
+      for (var c = 0u; c < select(0u, 4u, m < M); c++) {
         if (n + c < N) { store_out(group.z, m, n + c, lo[r][c]); }
         if (far + c < N) { store_out(group.z, m, far + c, hi[r][c]); }
       }
@@ -157,15 +157,15 @@ fn main(
       case 7u: { x = lo[7]; y = hi[7]; }
       default: {}
     }
-    tile_a[thread] = x;
-    tile_b[thread] = y;
+    tile_a[thread / 32u][thread % 32u] = x;
+    tile_b[thread / 32u][thread % 32u] = y;
     workgroupBarrier();
     for (var t = thread; t < threads * 4u; t += threads) {
       let m = m0 + t / (WG_X * 4u) * 8u + r;
       let n = n0 + t % (WG_X * 4u);
       if (m < M) {
-        if (n < N) { store_out(group.z, m, n, tile_a[t / 4u][t % 4u]); }
-        if (n + WG_X * 4u < N) { store_out(group.z, m, n + WG_X * 4u, tile_b[t / 4u][t % 4u]); }
+        if (n < N) { store_out(group.z, m, n, tile_a[t / 128u][t / 4u % 32u][t % 4u]); }
+        if (n + WG_X * 4u < N) { store_out(group.z, m, n + WG_X * 4u, tile_b[t / 128u][t / 4u % 32u][t % 4u]); }
       }
     }
     workgroupBarrier();
