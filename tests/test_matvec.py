@@ -84,13 +84,13 @@ def test_sizes_and_layouts(layout: str, m: int, n: int, k: int, across: bool, fo
     assert len(forms) <= 1  # a schedule serves several sizes
 
 
-@pytest.mark.parametrize("team, m", [(16, 1), (32, 2), (64, 3), (128, 5)])
-def test_teams_of_each_size(team: int, m: int, forms: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large ones are for many workgroups; here all have few."""
+@pytest.mark.parametrize("team, m, walk", [(16, 1, 0), (32, 2, 1), (32, 5, 0), (64, 3, 0), (128, 5, 1)])
+def test_teams_of_each_size(team: int, m: int, walk: int, forms: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are for small matrices."""
     monkeypatch.setattr(matvec, "team", lambda *_: team)
-    agree(lambda _, x, w: (x @ w.t()).sin(), draw(m, 1030), draw(100, 1030) / 9)
-    agree(lambda _, x, w: (x @ w).sin(), draw(m, 1030), draw(1030, 100) / 9)
-    assert [f["TEAM"] for f in forms] == [team, team]
+    w = draw(100, 1030).t() if walk else draw(1030, 100)
+    agree(lambda _, x, w: (x @ w).sin(), draw(m, 1030), w / 9)
+    assert [(f["TEAM"], f["WALK"]) for f in forms] == [(team, walk)]
 
 
 def test_workgroups_are_enough_for_a_large_device() -> None:
