@@ -12,7 +12,7 @@ import torch
 import tabtorch
 from sidebyside import to_tab
 from tabtorch.bridge import get_bridge
-from tabtorch.engine import graph, row_registers, schedules
+from tabtorch.engine import builder, graph, row_registers, schedules
 from tabtorch.engine.target import target
 
 
@@ -139,7 +139,8 @@ def test_columns(shape: tuple[int, int]) -> None:
 
 
 def test_nothing_is_read_twice(sources: list[str]) -> None:
-    """A softmax of 500 elements: 8 loads and 8 exponentials of each of 64 threads, and two barriers for each of its reductions."""
+    """A softmax of 500 elements: 4 loads of 4 elements, and 16 exponentials, of each of 32 threads; a barrier for each of its
+    reductions, where a subgroup has fewer threads than that."""
     x = to_tab(draw(4, 500), "webgpu")
     graph.flush()
     sources.clear()
@@ -147,27 +148,35 @@ def test_nothing_is_read_twice(sources: list[str]) -> None:
     graph.flush()
     (text,) = sources
     body = text[text.index("fn main") :]
-    assert body.count("tt_exp_f32(") == 8
-    assert body.count("= b0[") == 8
-    assert body.count("workgroupBarrier") == 4
+    assert body.count("tt_exp_f32(") == 16
+    assert body.count("= b0[") == body.count(">> 2u] = vec4<f32>(") == 4
+    assert body.count("workgroupBarrier") == body.count("if (sgs < 32u)") == 2
     assert y.shape == (4, 500)
 
 
-def test_reductions_of_a_pass_share_barriers(sources: list[str]) -> None:
-    x = to_tab(draw(4, 700), "webgpu")
-    graph.flush()
-    sources.clear()
-    y = x * 2
-    kept = y.sum(1), y.amax(1), y.argmax(1)
-    graph.flush()
-    (text,) = sources
-    assert text.count("workgroupBarrier") == 2
-    assert len(kept) == 3
+def test_reductions_of_a_pass_share_barriers(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for subgroups, barriers in ((True, 1), (False, 2)):
+        monkeypatch.setattr(target(0), "subgroups", subgroups)
+        schedules.forget()
+        monkeypatch.setattr(graph, "_plans", {})
+        x = to_tab(draw(4, 700), "webgpu")
+        graph.flush()
+        sources.clear()
+        y = x * 2
+        kept = y.sum(1), y.amax(1), y.argmax(1)
+        graph.flush()
+        (text,) = sources
+        assert text.count("workgroupBarrier") == barriers
+        assert len(kept) == 3
 
 
-def test_lengths_of_one_form_share_a_schedule(sources: list[str]) -> None:
+@pytest.mark.parametrize(
+    "lengths", [(1032, 1100, 1300, 1536, 1540), (1030, 1101, 1303, 1535, 1537)], ids=["by four", "others"]
+)
+def test_lengths_of_one_form_share_a_schedule(sources: list[str], lengths: tuple[int, ...]) -> None:
+    """Multiples of 4 are of one form, others of another."""
     made = []
-    for length in (1030, 1100, 1300, 1536, 1537):
+    for length in lengths:
         kept = tabtorch.softmax(to_tab(draw(3, length), "webgpu"), 1)
         graph.flush()
         made.append(len(sources))
@@ -175,12 +184,61 @@ def test_lengths_of_one_form_share_a_schedule(sources: list[str]) -> None:
     assert made[0] == made[3] < made[4]
 
 
+def _of_a_sum(sources: list[str], x: torch.Tensor, of: Callable[[Any], Any]) -> str:
+    """The text of the kernel that reads `x`."""
+    y = of(to_tab(x, "webgpu"))
+    graph.flush()
+    for known in (sources, graph._plans, builder._kernels):
+        known.clear()
+    schedules.forget()
+    kept = y.sum(-1)
+    graph.flush()
+    assert torch.allclose(torch.from_numpy(kept.numpy()), of(x).sum(-1), rtol=1e-4, atol=1e-3)
+    return sources[0]
+
+
+def test_vectors_are_read_where_they_lie_in_memory(sources: list[str]) -> None:
+    """Of what is a multiple of 4: lengths, strides; nothing that begins elsewhere than its memory, for where is not known."""
+    x = draw(5, 612)
+    for of, vectors in (
+        (lambda x: x, True),
+        (lambda x: x[:, :608], True),
+        (lambda x: x[:, :607], False),
+        (lambda x: x[:, 4:], False),
+        (lambda x: x[1:], False),
+        (lambda x: x[::2], True),
+        (lambda x: x.expand(2, 5, 612), True),
+        (lambda x: x.view(5, 4, 153).transpose(0, 1), False),
+        (lambda x: x.view(5, 3, 204).transpose(0, 1), True),
+    ):
+        assert ("array<vec4<f32>>" in _of_a_sum(sources, x, of)) == vectors
+    assert "array<vec4<f32>>" not in _of_a_sum(sources, draw(5, 611), lambda x: x)
+
+
+def test_long_sums_and_columns_are_read_in_vectors(sources: list[str]) -> None:
+    for x, of in ((draw(40_000), lambda x: x), (draw(300, 264), lambda x: x.t())):
+        text = _of_a_sum(sources, x, of)
+        assert "array<vec4<f32>>" in text
+        assert "counts" not in text  # none has to be asked whether it is an element
+
+
+def test_halves_are_written_a_word_at_a_time(sources: list[str]) -> None:
+    x = to_tab(draw(6, 300).half(), "webgpu")
+    graph.flush()
+    sources.clear()
+    y = x - x.amax(1, keepdim=True)
+    graph.flush()
+    (text,) = sources
+    assert "atomic" not in text
+    assert y.shape == (6, 300)
+
+
 def test_a_kernel_whose_text_would_be_long_goes_over_the_row_again(
     sources: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_registers, "_MOST", 0)
     agree(several, draw(5, 300))
-    assert any("for (var kb" in s for s in sources)
+    assert any("for (; kb" in s for s in sources)
 
 
 def test_long_text_is_shared_by_more_threads(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,20 +68,25 @@ class States:
 
 
 class Chunks:
-    """How the rows of a group are cut, and where the states of its reductions are."""
+    """How the rows of a group are cut, and where the states of its reductions are. A kernel may be written again when others have
+    been that left other states (share.py), so each has a `Chunks` of its own."""
 
-    def __init__(self, count: int, length: int) -> None:
+    def __init__(self, count: int, length: int, states: dict[int, States] | None = None) -> None:
         self.count = count
         self.length = length
-        self.states: dict[int, States] = {}
+        self.states = states or {}
+
+    def after(self, reduces: list[int], states: States) -> Chunks:
+        """The same once a kernel has left the states of these reductions there."""
+        return Chunks(self.count, self.length, self.states | dict.fromkeys(reduces, states))
 
     def dear_to_join(self, wide: bool) -> bool:
         """Whether each chunk had better not join the states of all chunks of its row."""
         return self.count * (4 if wide else 8) > self.length
 
 
-def emit_chunks(b: Builder, g: Group, count: int, length: int) -> None:
-    """Long rows: a launch for each pass over them, and one for what is left to do for each row."""
+def emit_chunks(b: Builder, g: Group, count: int, length: int, kernel: type[ChunkKernel]) -> None:
+    """Long rows: a launch of that form for each pass over them, and one for what is left to do for each row."""
     chunks = Chunks(count, length)
     wide = b.target.barriers and neighbours(b, g)
     reduces = {p: g.phase[p] for p in g.nodes if b.nodes[p].inst.op.reduces}
@@ -92,11 +97,11 @@ def emit_chunks(b: Builder, g: Group, count: int, length: int) -> None:
         if (mine or full) and before and chunks.dear_to_join(wide):
             joined = States(b, g, before, 1)
             launch(b, g, JoinKernel, chunks, before, joined)
-            chunks.states |= dict.fromkeys(before, joined)
+            chunks = chunks.after(before, joined)
         if mine or full:
             new = States(b, g, mine, count)
-            launch(b, g, ChunkKernel, chunks, phase, new)
-            chunks.states |= dict.fromkeys(mine, new)
+            launch(b, g, kernel, chunks, phase, new)
+            chunks = chunks.after(mine, new)
         elif any(g.phase[p] == phase and p in b.stored for p in g.nodes):
             launch(b, g, LastKernel, chunks, phase)
 

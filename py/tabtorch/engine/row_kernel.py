@@ -1,7 +1,8 @@
 """One walk along each row: the statements of a reduction or contraction with the maps before, between and after it.
 
 Two forms. Barrier-free: one thread (on the cpu device, one turn of a loop) walks a row. With barriers (`wide`): a workgroup
-walks a row and joins the threads' states in shared memory. `row_registers.py` and `row_chunks.py` have kernels made of it.
+walks a row and joins the threads' states (`row_joins.py`), four elements at a time where these lie so that one load is for all
+(`row_lanes.py`). `row_registers.py` and `row_chunks.py` have kernels made of it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from tabtorch.base import dtypes
 
 from .expr import Expr, cast, const, fit, isnan, minimum, variable, where
 from .lower import U0, Factor, Kernel, Ref, index_of, map_kernel
+from .row_joins import Joiner, fresh, together
+from .row_lanes import LANES, LaneValues, Served, sites
 from .share import Part
-from .wgsl import TYPES
 
 if TYPE_CHECKING:
     from .fuse import Group
@@ -68,7 +70,7 @@ def launch(b: Builder, g: Group, form: type[RowKernel], *args: Any) -> None:
             shape.items,
             shape.item,
             body,
-            size=shape.size if shape.wide else 0,
+            size=shape.size if shape.wide or shape.grouped else 0,
             exact=shape.exact,
             threads=shape.size,
             reads=shape.reads,
@@ -92,12 +94,12 @@ class RowKernel:
 
     item = "o"
     exact = False  # whether a workgroup may have no more threads than `size`
+    along = 1  # lanes are neighbours in a row; 0: they are rows side by side
 
     def __init__(self, b: Builder, g: Group, k: Kernel) -> None:
         self.b = b
         self.g = g
         self.k = k
-        self.v = b.values(k)
         self.name = b.label(g)
         self.items = g.O
         self.pack: dict[Any, tuple[Ref, Ref, int]] = {}
@@ -105,13 +107,17 @@ class RowKernel:
         self.writes: set[Any] = set()
         self.neighbours = neighbours(b, g)
         self.wide = b.target.barriers and g.K >= 128 and self.neighbours
+        self.use_lanes(sites(b, g, 1) if self.wide else None)
         self.size = self._size(g.K)
-        self.joins = 0
-        self.pools: tuple[dict[str, list[str]], ...] = ({}, {})
-        #: where a workgroup has several rows: the first thread of this one's, and the first of the next
-        self.several: tuple[str, str] | None = None
+        self.joiner = Joiner(b, k)
+        #: where a workgroup has several rows: the threads of each, and the first of them
+        self.several: tuple[int, str] | None = None
         #: the same: whether there is such a row
         self.exists: Expr | None = None
+        #: where lanes are rows: the values of row level of each
+        self.in_lane: list[dict[int, Any]] = []
+        #: whether an item is a workgroup's, though it does not walk one row
+        self.grouped = False
 
     def _size(self, longest: int) -> int:
         """Threads of a workgroup."""
@@ -119,9 +125,16 @@ class RowKernel:
             return 16
         return 256 if self.wide and longest > 1024 else 64
 
+    def use_lanes(self, served: Served | None) -> None:
+        """Says how many elements a thread takes at a time: so many as a vector has, if vector loads serve these reads."""
+        self.width = 1 if served is None else LANES
+        self.v = LaneValues(self.b, self.k, served or {})
+
     def write(self, item: Expr) -> None:
         """The statements for one item."""
-        if self.wide and self.k.workgroup[0] != self.size:  # a launch that is shared may have more threads
+        if (self.wide or self.grouped) and self.k.workgroup[
+            0
+        ] != self.size:  # a launch that is shared may have more threads
             if self.exact:
                 raise AssertionError(f"{self.name} is for workgroups of {self.size} threads, not {self.k.workgroup[0]}")
             self.size = self.k.workgroup[0]
@@ -244,7 +257,7 @@ class RowKernel:
         states = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
         if k.r.doubles or not self._is_float(reduces):
             with k.loop(end, start) as ke:
-                self.update(states, self.element(o, ke, states, full))
+                self.update(states, *self.elements(o, ke, [states], full))
             return states
         # sums in blocks: the rounding error then grows with the number of blocks, not of elements
         lost = {p: self.lost(p, states[p]) for p in reduces}
@@ -252,7 +265,7 @@ class RowKernel:
             stop = k.r.text(minimum(kb + _BLOCK, end))
             inner = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
             with k.loop(variable(stop, "u32"), kb) as ke:
-                self.update(inner, self.element(o, ke, inner, full))
+                self.update(inner, *self.elements(o, ke, [inner], full))
             for p in reduces:
                 self.join(p, states[p], lost[p], inner[p])
         for p in reduces:
@@ -260,54 +273,115 @@ class RowKernel:
         return states
 
     def _by_several(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
-        """The same where memory takes long to answer, and many threads ask it: several elements at once, which are written out,
-        so that no load waits for another. Those beyond the end are the last one again, and do not count."""
-        k = self.k
+        """The same where memory takes long to answer, and many threads ask it."""
+        if not self.wide:
+            (states,) = self.loops(o, reduces, full, start, end, 1)
+            return states
+        (states,) = self.loops(
+            o, reduces, full, start + variable("lid", "u32") * self.width, end, self.size * self.width
+        )
+        return self.join_threads(states) if reduces else states
+
+    def loops(
+        self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr, step: int
+    ) -> list[dict[int, tuple]]:
+        """What this thread finds in a row, or in those of its lanes, at every `step`th element from `start` on.
+
+        Several elements at once, which are written out, so that no load waits for another, and none has to be asked whether it is
+        there; what is left at the end goes one by one. Sums are in blocks of what is written out, as above.
+        """
+        k, r = self.k, self.k.r
         n = self._at_once(reduces, full)
-        stride = self.size if self.wide else 1
-        begin = k.let(start + variable("lid", "u32"), "begin") if self.wide else start
-        last = k.let(end - 1, "last")
-        states = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
-        blocks = not self.wide and self._is_float(reduces)
-        lost = {p: self.lost(p, states[p]) for p in reduces} if blocks else {}
-        with k.loop(end, begin, hint="kb", step=const(n * stride, "u32")) as kb:
-            new = {p: self.reduce_state(p)[0] for p in reduces} if blocks else states
-            for j in range(n):
-                at = k.let(kb + j * stride, "k") if j else kb
-                counts = k.let(at < end, "counts") if j else None
-                new = self.element(o, k.let(minimum(at, last), "k") if j else at, new, full, counts)
-            if blocks:
+        kb = k.var(start, "kb")
+        several = self.width if self.along == 0 else 1
+        states = [fresh(self, reduces) for _ in range(several)]
+        lost = [{p: self.lost(p, mine[p]) for p in reduces} for mine in states]
+
+        def add_up(lanes: list[dict[int, tuple]]) -> None:
+            found = lanes if self.along == 0 else [together(self, lanes)]
+            for mine, gone, new in zip(states, lost, found, strict=True):
                 for p in reduces:
-                    self.join(p, states[p], lost[p], new[p])
-            else:
-                self.update(states, new)
-        if blocks:
+                    self.join(p, mine[p], gone[p], new[p])
+
+        if n > 1:
+            r.push(f"for (; {kb.value} + {(n - 1) * step}u < {r.text(end)}; {kb.value} += {n * step}u)")
+            new = [{p: self.reduce_state(p)[0] for p in reduces} for _ in range(self.width)]
+            for j in range(n):
+                new = self.elements(o, k.let(kb + j * step, "k") if j else kb, new, full)
+            add_up(new)
+            r.pop()
+        rest = [fresh(self, reduces) for _ in range(self.width)]
+        r.push(f"for (; {kb.value} < {r.text(end)}; {kb.value} += {step}u)")
+        for mine, found in zip(rest, self.elements(o, kb, rest, full), strict=True):
+            self.update(mine, found)
+        r.pop()
+        add_up(rest)
+        for mine, gone in zip(states, lost, strict=True):
             for p in reduces:
-                self.settle(states[p], lost[p])
-        return self.join_threads(states) if self.wide and states else states
+                self.settle(mine[p], gone[p])
+        return states
 
     def _at_once(self, reduces: list[int], full: list[int]) -> int:
-        """How many elements are written out: fewer where the text for each is long."""
+        """How many elements, or vectors of them, are written out: fewer where the text for each is long."""
         nodes = len(self._full_needed(reduces, full)) + len(reduces)
+        if self.width > 1:
+            return max(1, _AT_ONCE // 2 >> (nodes // 3))
         return max(2, _AT_ONCE >> (nodes // 3))
 
-    def element(
+    def elements(
         self,
         o: Expr,
         ke: Expr,
-        states: dict[int, tuple],
+        states: list[dict[int, tuple]],
         full: list[int],
         counts: Expr | None = None,
-        known: dict[int, Any] | None = None,
-    ) -> dict[int, tuple]:
-        """The statements for element `ke` of a row: stores these values, and gives the states joined with those of the element.
+        known: list[dict[int, Any]] | None = None,
+    ) -> list[dict[int, tuple]]:
+        """The statements for element `ke` of a row, and its neighbours in the other lanes: stores these values, and gives the
+        states of each lane joined with those of its element.
 
-        counts: whether it is an element at all. known: values of full level that have names already, and get them here.
+        counts: whether they are elements at all. known: of each lane, values of full level that have names already, and get them here.
         """
+        k, v, lanes = self.k, self.v, range(len(states))
+        known = [{} for _ in lanes] if known is None else known
+        first = [(o, self.g.O, "o"), (ke, self.g.K, "k")] if len(states) > 1 else None
+        places: list[tuple[Expr, Expr]] = [
+            (o, ke) if not j else (o, ke + j) if self.along else (o + j, ke) for j in lanes
+        ]
+        new = []
+        for j, place in enumerate(places):
+            v.first, v.lane = first, j
+            if self.in_lane:
+                v.inside |= self.in_lane[j]
+            new.append(self._element(*place, states[j], full, counts, known[j]))
+        v.first = None
+        v.places.clear()
+        if full:
+            length = k.dim(self.g.K, "length")
+            conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
+            if conditions:
+                k.r.push(f"if ({' && '.join(conditions)})")
+            if len(states) > 1 and self.along:
+                at = k.let(o * length + ke, "i")
+                for p in full:
+                    k.store_lanes(self.b.ref_of(self.b.nodes[p]), at, [known[j][p] for j in lanes])
+            else:
+                for j, (row, element) in enumerate(places):
+                    at = k.let(row * length + element, "i")
+                    for p in full:
+                        self.put(p, at, known[j][p])
+            if conditions:
+                k.r.pop()
+        return new
+
+    def _element(
+        self, o: Expr, ke: Expr, states: dict[int, tuple], full: list[int], counts: Expr | None, known: dict[int, Any]
+    ) -> dict[int, tuple]:
+        """The same of one element, but for what is stored."""
         k, g, v = self.k, self.g, self.v
-        known = {} if known is None else known
         point: list[Factor] = [(o, g.O, "o"), (ke, g.K, "k")]
         before, v.point = v.point, point
+        v.enter(point, v.first)
         v.inside |= known
         for p in self._full_needed(list(states), full):
             if p not in known:
@@ -319,15 +393,6 @@ class RowKernel:
             if counts is not None:
                 joined = tuple(where(counts, x, y) for x, y in zip(joined, state, strict=True))
             new[p] = tuple(k.let(x, "s") for x in joined)
-        if full:
-            at = k.let(o * k.dim(g.K, "length") + ke, "i")
-            conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
-            if conditions:
-                k.r.push(f"if ({' && '.join(conditions)})")
-            for p in full:
-                self.put(p, at, v.inside[p])
-            if conditions:
-                k.r.pop()
         for p in known:
             del v.inside[p]
         v.point = before
@@ -367,55 +432,6 @@ class RowKernel:
                     stack.append(q)
         return out
 
-    def _arrays(self, states: dict[int, tuple]) -> dict[int, list[str]]:
-        """Names of shared arrays for these states. Every other time they are the same ones: no thread comes to the barrier of one
-        time before all have read what they joined the time before."""
-        pool: dict[str, list[str]] = self.pools[self.joins % 2]
-        self.joins += 1
-        used: dict[str, int] = {}
-        arrays: dict[int, list[str]] = {}
-        for p, state in states.items():
-            arrays[p] = []
-            for type in (TYPES[x.type] for x in state):
-                at = used[type] = used.get(type, -1) + 1
-                names = pool.setdefault(type, [])
-                if at == len(names):
-                    names.append(self.k.shared_array(type))
-                arrays[p].append(names[at])
-        return arrays
-
     def join_threads(self, states: dict[int, tuple]) -> dict[int, tuple]:
-        """The threads' states of a row joined in shared memory, for all of them: some threads join those of several each, then every
-        thread joins theirs. So it takes two barriers, whatever there is to join; where a workgroup has several rows, one."""
-        k, r = self.k, self.k.r
-        some = 1 << self.size.bit_length() // 2
-        arrays = self._arrays(states)
-
-        def put(p: int, state: tuple) -> None:
-            for name, x in zip(arrays[p], state, strict=True):
-                r.line(f"{name}[lid] = {r.text(x)};")
-
-        def get(p: int, at: str) -> tuple:
-            return tuple(k.let_copy(variable(f"{n}[{at}]", x.type)) for n, x in zip(arrays[p], states[p], strict=True))
-
-        def joined(p: int, first: str, start: str, end: str, step: int) -> tuple:
-            state = tuple(k.var(x) for x in get(p, first))
-            at = r.name("j")
-            r.loop(at, start, end, f"{step}u")
-            new = self.reduce_state(p)[2](tuple(k.let_copy(x) for x in state), get(p, at))
-            self.update({p: state}, {p: tuple(k.let(x, "s") for x in new)})
-            r.pop()
-            return state
-
-        for p, state in states.items():
-            put(p, state)
-        r.line("workgroupBarrier();")
-        if self.several is not None:
-            first, end = self.several
-            return {p: joined(p, first, f"{first} + 1u", end, 1) for p in states}
-        r.push(f"if (lid < {some}u)")
-        for p in states:
-            put(p, joined(p, "lid", f"lid + {some}u", f"{self.size}u", some))
-        r.pop()
-        r.line("workgroupBarrier();")
-        return {p: joined(p, "0u", "1u", f"{some}u", 1) for p in states}
+        """The threads' states of a row as one, which every thread of it then has."""
+        return self.joiner.join(states, *(self.several or (self.size, "0u")))

@@ -10,46 +10,69 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .expr import Expr, const, idiv, imod, minimum, variable
+from .row_joins import together
 from .row_kernel import RowKernel, initial, neighbours
+from .row_lanes import LANES, Served, sites
 
 if TYPE_CHECKING:
     from .fuse import Group
     from .lower import Kernel
     from .plan import Builder
 
-#: several rows to a workgroup: (longest row, threads a row, elements a thread)
+#: (longest row, threads a row, elements a thread); short rows are several to a workgroup. These forms were the fastest on an H100:
+#: 6 to 8 elements a thread, or more where else many threads have to be joined. Where the text would be too long twice the threads
+#: have half of them each
 _SHORT = ((16, 2, 8), (32, 4, 8), (64, 8, 8), (96, 8, 12), (127, 8, 16))
-#: least threads of a workgroup. Where all rows together have fewer elements than `_FEW`, a row is one thread's: such a kernel can share
-#: more launches (share.py)
-_THREADS, _FEW = 64, 1 << 16
-#: the same for longer ones. These forms were the fastest on an H100: 6 to 8 elements a thread, or more where else many threads
-#: have to be joined. Where the text would be too long twice the threads have half of them each
 _FORMS = (
     (128, 8, 16), (192, 16, 12), (256, 16, 16), (384, 64, 6), (512, 64, 8), (768, 128, 6), (1024, 128, 8), (1536, 256, 6),
     (2048, 256, 8), (3072, 256, 12), (4096, 256, 16),
 )  # fmt: skip
+#: the same in vectors of four: (longest row, threads a row, vectors a thread). Up to 1024 elements a row is 32 threads': on most GPUs
+#: those are a subgroup, or a part of one, and join what they have without waiting for others
+_VECTORS = (
+    (16, 4, 1), (32, 8, 1), (64, 16, 1), (128, 32, 1), (256, 32, 2), (384, 32, 3), (512, 32, 4), (768, 32, 6), (1024, 32, 8),
+    (1536, 64, 6), (2048, 64, 8), (3072, 128, 6), (4096, 128, 8), (6144, 256, 6), (8192, 256, 8),
+)  # fmt: skip
+#: least threads of a workgroup. Where all rows together have fewer elements than `_FEW`, a row is one thread's: such a kernel can share
+#: more launches (share.py)
+_THREADS, _FEW = 64, 1 << 16
 #: values that are written out for each thread at most: longer text takes compilers long
 _MOST = 400
 
+Forms = tuple[tuple[int, int, int], ...]
 
-def form(b: Builder, g: Group) -> tuple[int, int, int] | None:
-    """For rows that fit: threads, elements of each, and how many of those are within every row of that class."""
-    if not b.target.barriers or g.K < 9 or g.K > _FORMS[-1][0] or not neighbours(b, g):
+
+def form(b: Builder, g: Group) -> tuple[int, int, int, Served | None] | None:
+    """For rows that fit: threads, elements of each or vectors, how many of those are within every row of that class, and the reads
+    that vector loads serve."""
+    if not b.target.barriers or g.K < 9 or g.K > _VECTORS[-1][0] or not neighbours(b, g):
         return None
     if g.K < 128 and g.O * g.K < _FEW:
         return None
-    forms = _SHORT if g.K < 128 else _FORMS
+    served = sites(b, g, 1)
+    found = None if served is None else _fitting(b, g, _VECTORS, LANES)
+    if found is not None:
+        return *found, served
+    if g.K > _FORMS[-1][0]:
+        return None
+    found = _fitting(b, g, _SHORT if g.K < 128 else _FORMS, 1)
+    return None if found is None else (*found, None)
+
+
+def _fitting(b: Builder, g: Group, forms: Forms, width: int) -> tuple[int, int, int] | None:
+    """Which of the forms, whose elements are vectors of `width`; None where the text would be too long for any."""
     at = next(i for i, (longest, _, _) in enumerate(forms) if g.K <= longest)
     _, threads, turns = forms[at]
-    shortest = forms[at - 1][0] + 1 if at else 9 if forms is _SHORT else 128
-    values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes)
-    while values * turns > _MOST and turns > 2 and threads < 256:
+    shortest = forms[at - 1][0] + width if at else 128 if forms is _FORMS else 9
+    values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes) * width
+    while values * turns > _MOST and turns * width > 2 and turns > 1 and threads < 256:
         threads, turns = threads * 2, -(-turns // 2)
     reduces = [p for p in g.nodes if b.nodes[p].inst.op.reduces]
     states = sum(8 if x.type == "i64" else 4 for p in reduces for x in initial(b, p))  # bytes for each thread
-    if values * turns > _MOST or threads > b.target.invocations or states * threads > b.target.workgroup_bytes:
+    bytes_shared = states * max(threads, _THREADS)
+    if values * turns > _MOST or threads > b.target.invocations or bytes_shared > b.target.workgroup_bytes:
         return None
-    return threads, turns, shortest // threads
+    return threads, turns, shortest // (threads * width)
 
 
 class RegisterKernel(RowKernel):
@@ -57,9 +80,12 @@ class RegisterKernel(RowKernel):
 
     exact = True
 
-    def __init__(self, b: Builder, g: Group, k: Kernel, threads: int, turns: int, certain: int) -> None:
+    def __init__(
+        self, b: Builder, g: Group, k: Kernel, threads: int, turns: int, certain: int, served: Served | None
+    ) -> None:
         super().__init__(b, g, k)
         self.wide = True
+        self.use_lanes(served)
         self.threads = threads
         self.size = max(threads, _THREADS)
         self.rows = self.size // threads
@@ -69,8 +95,8 @@ class RegisterKernel(RowKernel):
             self.items = -(-g.O // self.rows)
         self.turns = turns
         self.certain = certain
-        #: of each turn the element, whether it is one, and the values of full level that are known of it
-        self.elements: list[tuple[Expr, Expr | None, dict[int, Any]]] = []
+        #: of each turn its first element, whether that is one, and the values of full level that are known of each lane
+        self.turned: list[tuple[Expr, Expr | None, list[dict[int, Any]]]] = []
 
     def body(self, item: Expr) -> None:
         if self.rows == 1:
@@ -81,8 +107,7 @@ class RegisterKernel(RowKernel):
         o = k.let(item * self.rows + idiv(self.lane, const(self.threads, "u32")), "o")
         self.exists = k.let(o < rows, "exists")
         self.lane = k.let(imod(self.lane, const(self.threads, "u32")), "lane")
-        first = k.r.text(k.let(variable("lid", "u32") - self.lane, "first"))
-        self.several = first, f"{first} + {self.threads}u"
+        self.several = self.threads, k.r.text(k.let(variable("lid", "u32") - self.lane, "first"))
         super().body(k.let(minimum(o, rows - 1), "o"))
 
     def leader(self) -> str:
@@ -93,19 +118,21 @@ class RegisterKernel(RowKernel):
     def walk(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
         for p in reduces:
             self.hoist(p, (o, self.g.O, "o"), (self.g.K, "k"))
-        if not self.elements:
+        if not self.turned:
             self._name_elements(end)
-        states = {p: self.reduce_state(p)[0] for p in reduces}
-        for ke, counts, known in self.elements:
-            states = self.element(o, ke, states, full, counts, known)
-        return self.join_threads(states) if states else {}
+        states = [{p: self.reduce_state(p)[0] for p in reduces} for _ in range(self.width)]
+        for ke, counts, known in self.turned:
+            states = self.elements(o, ke, states, full, counts, known)
+        return self.join_threads(together(self, states)) if reduces else {}
 
     def _name_elements(self, end: Expr) -> None:
-        k = self.k
-        last = k.let(end - 1, "last")
+        k, width = self.k, self.width
+        last = k.let(end - width, "last")
+        begin = k.let(self.lane * width, "k") if width > 1 else self.lane
         for j in range(self.turns):
-            at = k.let(self.lane + const(j * self.threads, "u32"), "k")
+            at = k.let(begin + const(j * self.threads * width, "u32"), "k") if j else begin
+            known: list[dict[int, Any]] = [{} for _ in range(width)]
             if j < self.certain:
-                self.elements.append((at, None, {}))
-            else:  # those beyond the end are the last one again, and do not count
-                self.elements.append((k.let(minimum(at, last), "k"), k.let(at < end, "counts"), {}))
+                self.turned.append((at, None, known))
+            else:  # those beyond the end are the last ones again, and do not count
+                self.turned.append((k.let(minimum(at, last), "k"), k.let(at < end, "counts"), known))

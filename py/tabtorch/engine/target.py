@@ -10,6 +10,11 @@ from .. import bridge as _bridges
 from .memory import bridge
 from .render import renderer_of
 
+#: (elements of all rows, at most; elements of a chunk)
+_CHUNKS = ((2**22, 4096), (2**24, 16384), (2**26, 32768), (2**28, 65536))
+#: the same of a tile of rows whose elements lie apart
+_TILES = ((2**21, 4096), (2**24, 16384))
+
 
 class Target:
     """What the planner has to know of a device."""
@@ -28,6 +33,10 @@ class Target:
         self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
         self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
         self.features = frozenset(known["features"]) if known else frozenset()  # of the device, as WebGPU names them
+        # whether joins may go by subgroups: where these are as large as the shader is told, and full. Where a driver may choose
+        # (Intel's and Qualcomm's, on Vulkan) that is not known.
+        sure = any(name in words for name in ("nvidia", "apple", "amd", "swiftshader"))
+        self.subgroups = "subgroups" in self.features and sure
 
     def split(self, rows: int, length: int, neighbours: bool) -> tuple[int, int] | None:
         """How to cut long rows that are too few to keep the device busy: (chunks, chunk length).
@@ -37,15 +46,18 @@ class Target:
         """
         if self.serial:
             return None
+        work = rows * length
         if self.software or neighbours:
             if length < 8192 or rows >= 256:
                 return None
-            chunk = 2048 if self.software else 4096 if length < 2**22 else 16384
-        else:
+            # about a thousand workgroups, so many as a large GPU has at a time, once there is work enough for them
+            chunk = 2048 if self.software else next((n for most, n in _CHUNKS if work < most), 131072)
+        else:  # a tile has 256 rows side by side, or as many as there are, and so many elements in all
             if length < 256 or rows >= 2**17:
                 return None
-            work = rows * length
-            chunk = 32 if work < 2**22 else 64 if work < 2**25 else 256
+            chunk = next((n for most, n in _TILES if work < most), 65536) // (
+                256 if rows > 128 else 64 if rows > 32 else 16
+            )
         return -(-length // chunk), chunk
 
 
