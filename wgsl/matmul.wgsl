@@ -11,16 +11,20 @@
 // whatever lies together in memory.
 //
 // DIRECT: each thread stores its results from where they are, which pays where k is long and nothing follows.
+// A_FOUR (B_FOUR): four neighbours along what lies together are loaded at once. Where that is k, a thread has four places of
+// one row, and writes them apart.
 // RAGGED: k is no multiple of STEP, so each fetch has to ask whether it lies past the end (which costs a tenth of the whole).
 //
 // The engine writes: size_M/N(); batch_of(z), first_k(z), last_k(z), what a workgroup's z stands for: where results are few
 // and k is long, it is cut and the parts are added by a second kernel; row_a(b, m) + step_a(k), the place of a[b, m, k];
-// row_b(b, n) + step_b(k); load_a(place), load_b(place); store_out(z, m, n, value).
+// row_b(b, n) + step_b(k); load_a(place), load_b(place); load4_a(place), load4_b(place), of a multiple of four; store_out(z, m, n, value).
 
 override WG_X: u32 = 16;
 override WG_Y: u32 = 16;
 override A_ROWS: bool = false;
 override B_ROWS: bool = false;
+override A_FOUR: bool = false;
+override B_FOUR: bool = false;
 override DIRECT: bool = false;
 override RAGGED: bool = true;
 
@@ -33,15 +37,19 @@ var<workgroup> tile_b: array<array<vec4<f32>, 33>, STEP>;
 var<workgroup> place_a: array<vec4<u32>, WG_Y * 2u>;
 var<workgroup> place_b: array<vec4<u32>, WG_X * 2u>;
 
-// a[4 rows g, k], where k lies in this workgroup's part
+// a[4 rows g, k], where k lies in this workgroup's part; with A_FOUR and not A_ROWS it is a[row g, k to k + 3]
 fn fetch_a(g: u32, k: u32, end: u32) -> vec4<f32> {
   if (RAGGED && k >= end) { return vec4<f32>(); }
+  if (A_FOUR && A_ROWS) { return load4_a(place_a[g].x + step_a(k)); }
+  if (A_FOUR) { return load4_a(place_a[g / 4u][g % 4u] + step_a(k)); }
   let p = place_a[g] + step_a(k);
   return vec4(load_a(p.x), load_a(p.y), load_a(p.z), load_a(p.w));
 }
 
 fn fetch_b(g: u32, k: u32, end: u32) -> vec4<f32> {
   if (RAGGED && k >= end) { return vec4<f32>(); }
+  if (B_FOUR && B_ROWS) { return load4_b(place_b[g].x + step_b(k)); }
+  if (B_FOUR) { return load4_b(place_b[g / 4u][g % 4u] + step_b(k)); }
   let p = place_b[g] + step_b(k);
   return vec4(load_b(p.x), load_b(p.y), load_b(p.z), load_b(p.w));
 }
@@ -73,14 +81,16 @@ fn main(
 
   // what this thread brings each step: one vector of a, two where WG_X is 8; one of c, two where WG_Y is 8
   let other = thread + threads;
-  let ga = select(thread / STEP, thread % (WG_Y * 2u), A_ROWS);
-  let ka = select(thread % STEP, thread / (WG_Y * 2u), A_ROWS);
-  let ha = select(other / STEP, other % (WG_Y * 2u), A_ROWS);
-  let la = select(other % STEP, other / (WG_Y * 2u), A_ROWS);
-  let gb = select(thread / STEP, thread % (WG_X * 2u), B_ROWS);
-  let kb = select(thread % STEP, thread / (WG_X * 2u), B_ROWS);
-  let hb = select(other / STEP, other % (WG_X * 2u), B_ROWS);
-  let lb = select(other % STEP, other / (WG_X * 2u), B_ROWS);
+  let a_along = A_FOUR && !A_ROWS;
+  let b_along = B_FOUR && !B_ROWS;
+  let ga = select(select(thread / STEP, thread % (WG_Y * 2u), A_ROWS), thread / 2u, a_along);
+  let ka = select(select(thread % STEP, thread / (WG_Y * 2u), A_ROWS), thread % 2u * 4u, a_along);
+  let ha = select(select(other / STEP, other % (WG_Y * 2u), A_ROWS), other / 2u, a_along);
+  let la = select(select(other % STEP, other / (WG_Y * 2u), A_ROWS), other % 2u * 4u, a_along);
+  let gb = select(select(thread / STEP, thread % (WG_X * 2u), B_ROWS), thread / 2u, b_along);
+  let kb = select(select(thread % STEP, thread / (WG_X * 2u), B_ROWS), thread % 2u * 4u, b_along);
+  let hb = select(select(other / STEP, other % (WG_X * 2u), B_ROWS), other / 2u, b_along);
+  let lb = select(select(other % STEP, other / (WG_X * 2u), B_ROWS), other % 2u * 4u, b_along);
   var k0 = first_k(group.z);
   var a = fetch_a(ga, k0 + ka, end);
   var b = fetch_b(gb, k0 + kb, end);
@@ -92,10 +102,24 @@ fn main(
   var lo: array<vec4<f32>, 8>;
   var hi: array<vec4<f32>, 8>;
   for (; k0 < end; k0 += STEP) {
-    tile_a[ka][ga] = a;
-    tile_b[kb][gb] = b;
-    if (WG_X == 8u) { tile_a[la][ha] = c; }
-    if (WG_Y == 8u) { tile_b[lb][hb] = d; }
+    if (a_along) {
+      for (var j = 0u; j < 4u; j++) {  // unroll
+        tile_a[ka + j][ga / 4u][ga % 4u] = a[j];
+        if (WG_X == 8u) { tile_a[la + j][ha / 4u][ha % 4u] = c[j]; }
+      }
+    } else {
+      tile_a[ka][ga] = a;
+      if (WG_X == 8u) { tile_a[la][ha] = c; }
+    }
+    if (b_along) {
+      for (var j = 0u; j < 4u; j++) {  // unroll
+        tile_b[kb + j][gb / 4u][gb % 4u] = b[j];
+        if (WG_Y == 8u) { tile_b[lb + j][hb / 4u][hb % 4u] = d[j]; }
+      }
+    } else {
+      tile_b[kb][gb] = b;
+      if (WG_Y == 8u) { tile_b[lb][hb] = d; }
+    }
     workgroupBarrier();
     let next = k0 + STEP;
     if (next < end) {

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tabtorch.base.dtypes import int64
+
 from .expr import Expr, cast, const, fit
 from .kernel import Kernel, Ref
 from .view import Meta
@@ -34,6 +36,40 @@ def rows_first(view: Meta, start: int, end: int) -> int:
     step = [abs(s) for s, n in zip(view.strides, view.shape) if s and n > 1]
     own = [abs(s) for s, n in zip(view.strides[start:end], view.shape[start:end]) if s and n > 1]
     return int(bool(own) and min(own) == min(step))
+
+
+def quads(view: Meta, start: int, end: int) -> bool:
+    """Whether every four neighbours, from a multiple of four on, of the dimensions `start` to `end` lie together in memory, at a
+    multiple of four."""
+    if view.offset or view.mark:
+        return False
+    last = next((d for d in range(end - 1, start - 1, -1) if view.shape[d] != 1), None)
+    if last is None or view.strides[last] != 1 or view.shape[last] % 4:
+        return False
+    return all(d == last or n == 1 or s % 4 == 0 for d, (n, s) in enumerate(zip(view.shape, view.strides)))
+
+
+#: the dtypes that it can
+FOURS = ("float32", "float16", "bfloat16", "int8", "uint8")
+
+
+def four_at(k: Kernel, ref: Ref, at: Expr) -> str | None:
+    """Four neighbours of a buffer, from place `at`, a multiple of four; None for types that have no such load."""
+    r = k.r
+    if ref.dtype.name == "float32":
+        return f"{k.bind_vector(ref)}[{r.text(at >> 2)}]"
+    if ref.dtype.name in ("float16", "bfloat16"):  # two words, as those of int64 are read
+        r.line(f"let words = {k.bind(Ref(ref.key, int64))}[{r.text(at >> 2)}];")
+        halves = [f"(words.{c} {op})" for c in "xy" for op in ("& 0xffffu", ">> 16u")]
+        if ref.dtype.name == "float16":
+            return f"vec4<f32>({', '.join(f'tt_h2f({h})' for h in halves)})"
+        return f"vec4<f32>({', '.join(f'bitcast<f32>({h} << 16u)' for h in halves)})"
+    if ref.dtype.name in ("int8", "uint8"):
+        r.line(f"let word = {k.bind(ref)}[{r.text(at >> 2)}];")
+        if ref.dtype.name == "uint8":
+            return "vec4<f32>((vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(255u))"
+        return "vec4<f32>(bitcast<vec4<i32>>(vec4(word) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u))"
+    return None
 
 
 def finish(b: Builder, g: Group, v: Values, acc: Expr, point: list[Factor], put: Callable[[Ref, Any], None]) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tabtorch.base.dtypes import float32, int64
+from tabtorch.base.dtypes import float32
 
-from .contractions import contraction, finish, joined, rows_first, sizes
+from .contractions import contraction, finish, four_at, joined, quads, rows_first, sizes
 from .expr import Expr, cast, idiv, imod, minimum, variable
 from .kernel import U0, Kernel, Ref
 from .lower import Factor, index_of
@@ -86,36 +86,6 @@ def parts(many: int, batch: int, k: int, team: int) -> tuple[int, int]:
     return -(-k // length), length
 
 
-def _quads(view: Meta, start: int, end: int) -> bool:
-    """Whether every four neighbours, from a multiple of four on, of the dimensions `start` to `end` lie together in memory, at a
-    multiple of four."""
-    if view.offset or view.mark:
-        return False
-    last = next((d for d in range(end - 1, start - 1, -1) if view.shape[d] != 1), None)
-    if last is None or view.strides[last] != 1 or view.shape[last] % 4:
-        return False
-    return all(d == last or n == 1 or s % 4 == 0 for d, (n, s) in enumerate(zip(view.shape, view.strides)))
-
-
-def _four(k: Kernel, ref: Ref, at: Expr) -> str | None:
-    """Four neighbours of a buffer, from place `at`, a multiple of four; None for types that have no such load."""
-    r = k.r
-    if ref.dtype.name == "float32":
-        return f"{k.bind_vector(ref)}[{r.text(at >> 2)}]"
-    if ref.dtype.name in ("float16", "bfloat16"):  # two words, as those of int64 are read
-        r.line(f"let words = {k.bind(Ref(ref.key, int64))}[{r.text(at >> 2)}];")
-        halves = [f"(words.{c} {op})" for c in "xy" for op in ("& 0xffffu", ">> 16u")]
-        if ref.dtype.name == "float16":
-            return f"vec4<f32>({', '.join(f'tt_h2f({h})' for h in halves)})"
-        return f"vec4<f32>({', '.join(f'bitcast<f32>({h} << 16u)' for h in halves)})"
-    if ref.dtype.name in ("int8", "uint8"):
-        r.line(f"let word = {k.bind(ref)}[{r.text(at >> 2)}];")
-        if ref.dtype.name == "uint8":
-            return "vec4<f32>((vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(255u))"
-        return "vec4<f32>(bitcast<vec4<i32>>(vec4(word) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u))"
-    return None
-
-
 class _Operand:
     """How elements of one operand are read. `own`: the name of what numbers its rows, or columns; `place`: a place there."""
 
@@ -152,7 +122,7 @@ class _Operand:
         n = self.v.nodes[self.pos].srcs[self.which]
         if self.v.pending(n) in self.v.virtual:
             return None
-        return _four(self.k, Ref(self.v.refs(n).key, self.view.dtype), place)
+        return four_at(self.k, Ref(self.v.refs(n).key, self.view.dtype), place)
 
 
 def _along_k(k: Kernel, x: _Operand, place: Expr, at: Expr, vector: bool) -> str:
@@ -198,9 +168,9 @@ def _written(b: Builder, g: Group, vectors: bool) -> tuple[Kernel, Filled, dict[
     matrix, vector = inst.ins[1 - first], inst.ins[first]
     end = matrix.ndim
     walk = not rows_first(matrix, *spans[1 - first])
-    w_vector = vectors and (_quads(matrix, end - nk, end) if walk else _quads(matrix, *spans[1 - first]))
+    w_vector = vectors and (quads(matrix, end - nk, end) if walk else quads(matrix, *spans[1 - first]))
     # a sequence that grows, of a batch, is not to change its kernel as it passes the multiples of four
-    x_vector = vectors and (walk or batch == 1 or few > 1) and _quads(vector, end - nk, end)
+    x_vector = vectors and (walk or batch == 1 or few > 1) and quads(vector, end - nk, end)
     rows = next(x for x in _FEW if few <= x)
     side = team(rows, many, batch, kk, walk)
     cut, length = parts(many, batch, kk, side)

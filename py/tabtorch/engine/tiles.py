@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from tabtorch.base.dtypes import float32
 from tabtorch.base.package_files import kernel
 
 from . import matvec
-from .contractions import contraction, finish, joined, rows_first, sizes
+from .contractions import FOURS, contraction, finish, four_at, joined, quads, rows_first, sizes
 from .expr import Expr, cast, idiv, imod, minimum, variable
 from .lower import U0, Factor, Kernel, Ref, index_of
 from .template import Filled
@@ -69,13 +70,24 @@ def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
     return side, side, -(-k // length), length
 
 
+#: products from which on loads of four neighbours are worth that sizes which are no multiples of four have schedules of their own
+_LARGE = 1 << 24
+
+
 def emit(b: Builder, g: Group) -> None:
     """One dispatch for the contraction and its epilogue."""
-    p0 = contraction(b, g)
-    inst = b.nodes[p0].inst
+    inst = b.nodes[contraction(b, g)].inst
     if matvec.serves(b.target, inst):
         matvec.emit(b, g)
-        return
+    elif not b.target.barriers or prod(sizes(inst)) < _LARGE or not _emit(b, g, True):
+        _emit(b, g, False)
+
+
+def _emit(b: Builder, g: Group, fours: bool) -> bool:
+    """The same by tiles, with or without loads of four neighbours. False, and nothing, if that binds too many buffers: one that is
+    read both ways is bound twice."""
+    p0 = contraction(b, g)
+    inst = b.nodes[p0].inst
     batch, m, n, kk = sizes(inst)
     nb, nm, _, nk = inst.static
     k = Kernel(b.target.number, b.label(g))
@@ -102,6 +114,7 @@ def emit(b: Builder, g: Group) -> None:
         for name, e in (("batch_of", of_batch), ("first_k", first), ("last_k", last)):
             function(name, "z: u32", "u32", lambda e=e: e)  # type: ignore[misc]
 
+    own_dims = (nb, nb + nm), (nb + nm, len(inst.ins[1].shape) - nk)
     B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
     no_b, no_m, no_n, no_k = ((U0, size, role) for _, size, role in (B, M, N, K))
 
@@ -111,7 +124,21 @@ def emit(b: Builder, g: Group) -> None:
         flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
         function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: index_of(k, view, row, (p0, i)))
         function(f"step_{name}", "k: u32", "u32", lambda: index_of(k, flat, [no_b, no_m, no_n, K], (p0, i)))
-        function(f"load_{name}", "at: u32", real, lambda: loaded(i))
+        if not b.target.barriers:
+            function(f"load_{name}", "at: u32", real, lambda: loaded(i))
+            return
+        first = rows_first(view, *own_dims[i])
+        source = b.nodes[p0].srcs[i]
+        lie = fours and quads(view, *(own_dims[i] if first else (view.ndim - nk, view.ndim)))
+        four = lie and view.dtype.name in FOURS and v.pending(source) not in v.virtual
+        if four:
+            ref = Ref(v.refs(source).key, view.dtype)
+            function(f"load4_{name}", "at: u32", "vec4<f32>", lambda: four_at(k, ref, variable("at", "u32")))
+            function(f"load_{name}", "at: u32", real, lambda: f"load4_{name}(at & ~3u)[at & 3u]")
+        else:
+            function(f"load_{name}", "at: u32", real, lambda: loaded(i))
+            function(f"load4_{name}", "at: u32", "vec4<f32>", lambda: f"vec4<f32>(load_{name}(at))")  # is not called
+        k.constants |= {f"{name.upper()}_ROWS": first, f"{name.upper()}_FOUR": int(four)}
 
     def loaded(i: int) -> Expr:
         k.r.inside = "load"  # the kernel has many copies of it: an exact quotient in each took compilers a minute
@@ -136,19 +163,19 @@ def emit(b: Builder, g: Group) -> None:
     function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
     if k.r.serial:
         b.launch(k, k.source([algorithm("matmul." + k.r.language)]), [1, 1, 1])
-        return
+        return True
     if b.target.barriers:
-        x, y = inst.ins
-        k.constants = {
+        k.constants |= {
             "WG_X": wx,
             "WG_Y": wy,
-            "A_ROWS": rows_first(x, nb, nb + nm),
-            "B_ROWS": rows_first(y, nb + nm, -nk),
             "RAGGED": int(kk % 8 != 0),
             "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
         }
+    if len(k.bindings) > b.target.buffers and fours:
+        return False
     grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
     stem = "matmul" if b.target.barriers else "matmul_registers"
     b.launch(k, filled.source(stem), grid)
     if partial:
         b.emit_map(g, {p0: lambda k, i: joined(k, partial, cut, g.O, i)})
+    return True
