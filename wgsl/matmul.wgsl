@@ -158,9 +158,11 @@ fn main(
     let far = n + WG_X * 4u;
     for (var r = 0u; r < 8u; r++) {  // unroll
       let m = m0 + local.y * 8u + r;
-      for (var c = 0u; c < select(0u, 4u, m < M); c++) {
-        if (n + c < N) { store_out(group.z, m, n + c, lo[r][c]); }
-        if (far + c < N) { store_out(group.z, m, far + c, hi[r][c]); }
+      if (m < M) {
+        for (var c = 0u; c < 4u; c++) {  // unroll
+          if (n + c < N) { store_out(group.z, m, n + c, lo[r][c]); }
+          if (far + c < N) { store_out(group.z, m, far + c, hi[r][c]); }
+        }
       }
     }
     return;
