@@ -3,7 +3,8 @@
 #   make serve   the page, on http://localhost:8000/ (PORT=...)
 #   make test    every test, in CPython, Node, Pyodide, Chromium and Firefox (BROWSERS=chromium: without Firefox)
 #   make lint    ruff, mypy, tsc, biome
-#   make bench   the benchmarks, in Chromium
+#   make bench   the benchmarks, in Chromium, at sizes for an adapter that is software
+#   make bench-gpu  those of a real GPU, beside native PyTorch; writes BENCHMARKS.md
 #   make screenshots        the pictures of the page that are in README
 #   make conformance        PyTorch's own table of operators, whole: hours; writes COMPATIBILITY.md
 #   make conformance-check  as much of it as 100 seconds take, another part with each commit
@@ -51,11 +52,11 @@ PYODIDE_SECONDS ?= 20
 PYODIDE_TIMEOUT ?= 1200
 SECONDS ?= 60
 
-.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench screenshots fuzz everything soak conformance conformance-check conformance-mutate libraries thumbnails wheel site runtime clean tools browsers fuzz-files
+.PHONY: help serve test test-cpython test-pyodide test-browsers recorded lint bench bench-gpu screenshots fuzz everything soak conformance conformance-check conformance-mutate libraries thumbnails wheel site runtime clean tools browsers fuzz-files
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -18
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -19
 
 serve: $(SITE) .venv/.cli
 	@$(BIN)/tabtorch serve --port $(PORT)
@@ -93,7 +94,11 @@ lint: .venv/.dev node_modules/.package-lock.json
 	@! grep -n '"resolved"' package-lock.json || { echo "package-lock.json names a registry"; exit 1; }
 
 bench: .venv/.dev $(SITE) browsers
-	$(PY) tests/bench.py
+	$(PY_TESTS) -m bench.overhead
+	$(PY_TESTS) -m bench --small --no-native
+
+bench-gpu: .venv/.dev $(SITE) browsers
+	$(PY_TESTS) -m bench --page ../BENCHMARKS.md
 
 screenshots: .venv/.dev $(SITE) browsers
 	$(PY_TESTS) -m browser.screenshots

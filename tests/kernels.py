@@ -10,7 +10,8 @@ import numpy as np
 from tabtorch.base import dtypes
 from tabtorch.bridge import get_bridge
 from tabtorch.engine.expr import cast, fit
-from tabtorch.engine.lower import Kernel, Ref, map_kernel
+from tabtorch.engine.lower import Kernel, Ref
+from tabtorch.engine.map_kernel import map_kernel
 
 
 def build(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tabtorch
-from tabtorch.engine import builder, lower, wgsl
+from tabtorch.engine import builder, map_kernel, wgsl
 
 pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
@@ -69,7 +69,7 @@ def test_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return texts[-1]
 
     monkeypatch.setattr(wgsl.Wgsl, "source", kept)
-    monkeypatch.setattr(lower, "MANY", 1 << 12)
+    monkeypatch.setattr(map_kernel, "MANY", 1 << 12)
     monkeypatch.setattr(builder, "MOST_SHARED", 1 << 12)
     mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]
     want, got = f(torch, x, y), f(tabtorch, *mine)

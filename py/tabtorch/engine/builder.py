@@ -13,14 +13,16 @@ from tabtorch import _lazy
 from .. import bridge as _bridges
 from .expr import Expr, cast, fit
 from .fuse import Graph, Group
-from .lower import PACKED, Kernel, Ref, Values, index_of, map_kernel
+from .lower import Kernel, Ref, Values, index_of
 from .lowering import MOST_SHARED, Lowering
+from .map_kernel import map_kernel
 from .memory import Buffer, bridge, check_size
 from .schedules import Schedule
 from .share import Part, Parts
 from .steps import BufferKey, Clear, Copy, Launch, Patch, ScalarKey
 from .target import Target
 from .view import Meta
+from .wgsl import PACKED
 
 _HOST_TYPE = {"f32": "f32", "f64": "f64", "i32": "i32", "u32": "u32", "i64": "i64", "bool": "u32"}
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tabtorch.base import dtypes
 
 from .expr import Expr, cast, const, fit, isnan, minimum, variable, where
-from .lower import U0, Factor, Kernel, Ref, index_of, map_kernel
+from .lower import U0, Factor, Kernel, Ref, index_of
+from .map_kernel import map_kernel
 from .row_joins import Joiner, fresh, together
 from .row_lanes import LANES, LaneValues, Served, sites
 from .share import Part

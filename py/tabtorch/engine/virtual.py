@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from .lower import PACKED
 from .view import Meta
+from .wgsl import PACKED
 
 #: nodes in one kernel
 MAX_NODES = 48

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from tabtorch.engine import philox
 from tabtorch.engine.expr import Expr, cast, const, idiv, imod, minimum, variable, where
 from tabtorch.engine.graph import Custom, Inst
-from tabtorch.engine.lower import PACKED, U0, Factor, Kernel, Ref, index_of
+from tabtorch.engine.lower import U0, Factor, Kernel, Ref, index_of
 from tabtorch.engine.plan import Lowering
 from tabtorch.engine.target import Target
 from tabtorch.engine.template import Filled, Rows
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta, ordered_strides
-from tabtorch.engine.wgsl import Wgsl
+from tabtorch.engine.wgsl import PACKED, Wgsl
 from tabtorch.ops.neural.attention_functions import Functions, Values
 
 #: bytes of workgroup memory with which a workgroup makes 64 rows rather than 32

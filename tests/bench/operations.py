@@ -1,4 +1,4 @@
-"""The measurements of bench.py, run in a tab: prints one JSON object.
+"""The measurements of overhead.py, run in a tab: prints one JSON object.
 
 "Per operation, until done" is the time of this thread from the first operation to the end of the device's work on the
 last, divided by the number of operations: medians of several rounds, after a warm-up.

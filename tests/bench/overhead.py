@@ -1,6 +1,6 @@
-"""`make bench`: what an operation costs, in Chromium. Prints a table, and writes bench/results.json.
+"""What an operation costs, in Chromium. Prints a table, and writes bench/operations.json.
 
-bench.py [--browser chromium|firefox|node] [--device webgpu|cpu]
+python -m bench.overhead [--browser chromium|firefox|node] [--device webgpu|cpu]
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "bench" / "results.json"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RESULTS = ROOT / "bench" / "operations.json"
 #: µs per operation, until done, that must not be exceeded in Chromium on SwiftShader
 TARGETS = {"add, 64 floats": 6.0, "add with backward": 15.0}
 
 
 def measure(browser: str, device: str | None) -> dict[str, Any]:
-    """What bench_tab.py prints in there."""
+    """What operations.py prints in there."""
     with tempfile.TemporaryDirectory() as folder:  # alone there, so that no other file comes along
-        script = shutil.copy(HERE / "bench_tab.py", folder)
+        script = shutil.copy(HERE / "operations.py", folder)
         command = [sys.executable, "-m", "tabtorch.cli", "run", script, "--browser", browser, "--timeout", "600"]
         done = subprocess.run([*command, *(["--device", device] if device else [])], stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -83,7 +84,7 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(table(found))
-    print(f"\n{RESULTS.relative_to(HERE.parent)}")
+    print(f"\n{RESULTS.relative_to(ROOT)}")
     return 0
 
 

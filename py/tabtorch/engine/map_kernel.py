@@ -1,0 +1,113 @@
+"""Kernels of maps: independent elements, one or four of them for each thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .expr import Expr, variable
+from .lower import Kernel, Ref, grid_for, threads_head
+from .wgsl import PACKED, Wgsl
+
+#: a map of so many elements has several for each thread
+MANY = 1 << 22
+
+
+def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
+    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there.
+
+    Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements. Where there are many
+    elements, a thread computes 4, for threads cost more than the work then: neighbours, which are loaded and stored together where
+    they lie in vectors, else such that lie a workgroup apart.
+    """
+    n = k.dim(total, "total")
+    r = k.r
+    i = variable("i", "u32")
+    if r.serial:
+        r.loop("i", "0", r.text(n))
+        for ref, v in body(i):
+            k.store(ref, i, v)
+        r.pop()
+        return k.source([]), [1, 1, 1]
+    mark = len(r.lines)
+    many = total >= MANY
+    if many:
+        k.watched = {}
+    stores = body(i)
+    packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
+    if not packed and not many:
+        for ref, v in stores:
+            k.store(ref, i, v)
+        return k.source(threads_head(k, n)), grid_for(total, k.workgroup[0])
+    # written again inside a loop over the 4 elements of a thread
+    del r.lines[mark:]
+    r.scopes[-1].clear()
+    vectors = _vectors(k, stores) if many else None
+    if vectors is not None:
+        return _map_vectors(k, total, body, vectors)
+    total_text = r.text(n)
+    if not packed:
+        wide = k.workgroup[0]
+        head = threads_head(k, None, name="t")
+        head.append(f"  let base = t / {wide}u * {4 * wide}u + t % {wide}u;")
+        r.push(f"for (var i = base; i < min({total_text}, base + {4 * wide}u); i += {wide}u)")
+        for ref, v in body(i):
+            k.store(ref, i, v)
+        r.pop()
+        return k.source(head), grid_for(-(-total // 4), wide)
+    head = threads_head(k, None, name="t")
+    head.append(f"  let base = t * 4u; if (base >= {total_text}) {{ return; }}")
+    head += [f"  var word{j} = 0u;" for j in range(len(packed))]
+    r.push("for (var lane = 0u; lane < 4u; lane++)")
+    r.line(f"let i = min(base + lane, {total_text} - 1u);")
+    j = 0
+    for ref, v in body(i):
+        d = ref.dtype.name
+        if d not in PACKED:
+            r.push(f"if (base + lane < {total_text})")
+            k.store(ref, i, v)
+            r.pop()
+            continue
+        p = PACKED[d]
+        buf = k.bind(ref, "rw")
+        r.line(f"word{j} |= {Wgsl.bits(d, r.text(v))} << ((lane & {p - 1}u) * {32 // p}u);")
+        r.line(
+            f"if ((lane & {p - 1}u) == {p - 1}u && base + lane < {total_text} + {p - 1}u) "
+            f"{{ {buf}[(base + lane) / {p}u] = word{j}; word{j} = 0u; }}"
+        )
+        j += 1
+    r.pop()
+    return k.source(head), grid_for(-(-total // 4), k.workgroup[0])
+
+
+#: a longer text is not written four times
+_LONG = 60
+
+
+def _vectors(k: Kernel, stores: list[tuple[Ref, Any]]) -> set[Any] | None:
+    """The buffers that a map reads element by element, each as one dtype, and in no other way, in elements of which four are a
+    vector or in whole words. None where vectors do not pay, or where it reads what it stores in another way."""
+    watched, k.watched = k.watched or {}, None
+    wide = ("i64", "c64")
+    if any(watched.get(ref.key, ref.dtype) is not ref.dtype for ref, _ in stores) or len(k.r.lines) > _LONG:
+        return None
+    read = {key for key, d in watched.items() if d is not None and d.compute not in wide}
+    return read if read or not watched else None
+
+
+def _map_vectors(
+    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], read: set[Any]
+) -> tuple[str, list[int]]:
+    """A thread computes 4 neighbours. The last may lie past the end: no buffer that is as long ends within a vector."""
+    r = k.r
+    k.bindings, k.names, k.vectors = [], {}, read
+    first = r.let(variable("t", "u32") * 4, "i")
+    r.line(f"if ({r.text(first)} >= {r.text(k.dim(total, 'total'))}) {{ return; }}")
+    found = []
+    for j in range(4):
+        lane = r.let(first + j, "i") if j else first
+        k.lane = lane.value, first, j
+        found.append(body(lane))
+    for j, (ref, _) in enumerate(found[0]):
+        k.store_lanes(ref, first, [stores[j][1] for stores in found])
+    return k.source(threads_head(k, None, name="t")), grid_for(-(-total // 4), k.workgroup[0])

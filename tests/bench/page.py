@@ -1,0 +1,125 @@
+"""The figures for people: a table, and BENCHMARKS.md."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+#: results of the two sides may differ by so much of the largest number compared: sums in another order
+_TOLERANCE = 1e-2
+
+
+def line(side: str, row: dict[str, Any]) -> str:
+    """One measurement, as it comes."""
+    if "failed" in row:
+        return f"{side:9}{row['name']:44} {row['failed']}"
+    gpu = "" if row["gpu"] is None else f"{row['gpu']:10.3f} on the GPU"
+    return f"{side:9}{row['name']:44}{row['done']:10.3f} ms{gpu}"
+
+
+def differs(row: dict[str, Any]) -> bool | None:
+    """Whether the two sides come to other numbers; None where that cannot be said."""
+    sides = [row.get(side, {}).get("numbers") for side in ("tabtorch", "native")]
+    if None in sides or len(sides[0]) != len(sides[1]):
+        return None
+    size = max((abs(v) for v in sides[1]), default=0.0)
+    return any(not math.isclose(a, b, rel_tol=0, abs_tol=_TOLERANCE * size + 1e-6) for a, b in zip(*sides))
+
+
+def wrong(found: dict[str, Any]) -> bool:
+    """Whether a row failed, or came to other numbers."""
+    return any("failed" in row.get("tabtorch", {"failed": ""}) or bool(differs(row)) for row in found["rows"].values())
+
+
+def _adapter(about: dict[str, Any]) -> str:
+    adapter = about.get("adapter") or {}
+    words = [adapter[k] for k in ("vendor", "architecture", "device", "description") if adapter.get(k)]
+    return " ".join(dict.fromkeys(words)) or "none"
+
+
+def _rate(row: dict[str, Any], unit: str) -> str:
+    if "work" not in row:
+        return ""
+    ms = row["gpu"] or row["done"]
+    return f"{row['work'] / ms / 1e9:.3g} {unit}"
+
+
+HEAD = (
+    "",
+    "done",
+    "called",
+    "GPU",
+    "native",
+    "native GPU",
+    "ratio",
+    "rate",
+    "dispatches",
+    "submits",
+    "new buffers",
+    "",
+)
+
+
+def cells(name: str, row: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table; times in milliseconds. ratio: to native PyTorch, until done, or on the GPU where both know."""
+    from bench.rows import ROWS
+
+    ours, theirs = row.get("tabtorch", {}), row.get("native", {})
+    if "done" not in ours:
+        return (name, ours.get("failed", "not run"), *[""] * (len(HEAD) - 2))
+    number = lambda x: "" if x is None else f"{x:.3f}"  # noqa: E731
+    counts = ours["counts"]
+    ratio = ours["done"] / theirs["done"] if "done" in theirs else None
+    return (
+        name,
+        number(ours["done"]),
+        number(ours["called"]),
+        number(ours["gpu"]),
+        number(theirs.get("done")),
+        number(theirs.get("gpu")),
+        "" if ratio is None else f"{ratio:.2f}",
+        _rate(ours, ROWS[name].unit) if name in ROWS else "",
+        *(f"{counts.get(k, 0):.0f}" for k in ("dispatches", "submits", "buffersCreated")),
+        "other numbers" if differs(row) else "",
+    )
+
+
+def heading(found: dict[str, Any]) -> str:
+    """Where and with what."""
+    parts = [f"{found['host']}, {found['machine']}, {found['time']}"]
+    for side, about in found["sides"].items():
+        parts.append(
+            f"{side} {about['version']} on {about['device']} ({_adapter(about)}), Python {about['python']}"
+            + (f", {about['platform']}" if about.get("platform") else "")
+        )
+    return "; ".join(parts) + ("; small sizes" if found["small"] else "")
+
+
+def table(found: dict[str, Any]) -> str:
+    """For a terminal. Times in milliseconds a step: until done, until Python went on, on the GPU by timestamps."""
+    rows = [HEAD, *(cells(name, row) for name, row in found["rows"].items())]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
+    text = [
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip()
+        for r in rows
+    ]
+    return "\n".join([heading(found), "", *text])
+
+
+def document(found: dict[str, Any]) -> str:
+    """BENCHMARKS.md."""
+    lines = [
+        "# What tensor programs cost",
+        "",
+        "Made by `make bench-gpu`. Milliseconds a step, medians of five rounds, after half a second of the same work: *done*, until",
+        "the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
+        "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better.",
+        "",
+        heading(found),
+        "",
+        "| " + " | ".join(HEAD) + " |",
+        "|---" + "|---:" * (len(HEAD) - 1) + "|",
+        *("| " + " | ".join(cells(name, row)) + " |" for name, row in found["rows"].items()),
+        "",
+    ]
+    return "\n".join(lines)
