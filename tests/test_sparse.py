@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import re
 import subprocess
 import sys
@@ -85,6 +86,27 @@ def test_gradients(text: str, device: str) -> None:
         assert (want is None) == (got is None)
         if want is not None:
             close(want, got, layout=k == 1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_masked_where_pytorch_fails(device: str) -> None:
+    """Of a hybrid tensor under a mask PyTorch raises; of a CSR tensor with a hidden row it makes one that has no dense form."""
+    with tabtorch.device(device):
+        w = world(tabtorch)
+        hidden = tabtorch.tensor([[[True, False]] * 3, [[False, True]] * 3])
+        for name, none in (("sum", 0.0), ("prod", 1.0), ("amax", -math.inf), ("amin", math.inf)):
+            f, want = getattr(tabtorch.masked, name), getattr(torch.masked, name)
+            for mask in (hidden, hidden.to_sparse(2)):
+                for dim in (0, 2, (1, 2), (0, 1), None):
+                    got = f(w["h"], dim, mask=mask)
+                    assert got.layout is tabtorch.sparse_coo
+                    plain = want(world(torch)["h"].to_dense(), dim, mask=torch.tensor(hidden.tolist()))
+                    plain = plain.where(plain != none, 0) if dim == 0 else plain  # where the mask hides all
+                    close(plain, got.to_dense().where(got.to_dense() != none, 0) if dim == 0 else got, layout=False)
+            got = f(w["c"], 1, keepdim=True, mask=tabtorch.tensor([[False], [True]]))
+            assert got.crow_indices().tolist() == [0, 0, 1]
+            assert got.values().shape == (1,)
+            assert got.to_dense()[0].item() == 0
 
 
 def test_dense_operations_refuse() -> None:

@@ -119,6 +119,7 @@ _MODULES = {
     "sparse_convert": "tabtorch.sparse.convert",
     "sparse_create": "tabtorch.sparse.create",
     "sparse_embeddings": "tabtorch.sparse.embeddings",
+    "sparse_masked": "tabtorch.sparse.masked",
     "sparse_printing": "tabtorch.sparse.printing",
     "sparse_tensor": "tabtorch.sparse.tensor",
     "spectral": "tabtorch.ops.linalg.spectral",

@@ -172,14 +172,6 @@ class LeftOut(NamedTuple):
 _ABSENT = r"AttributeError|NotImplementedError|Unsupported"
 
 LIST: tuple[LeftOut, ...] = (
-    LeftOut(
-        ("masked.sum", "masked.prod", "masked.amax", "masked.amin", "masked.mean"),
-        "masked reductions are of strided tensors here: of a sparse one there is no result, or a strided one",
-        ("raised", "structure"),
-        None,
-        checks=("sparse",),
-        said="expand is unsupported|Dimension out of range|Could not run|layout torch|sparse|reduction operations|dtype",
-    ),
     LeftOut(("jiterator_*",), "compiles CUDA source at run time", ("raised",), None, said=_ABSENT),
     LeftOut(
         ("chalf", "complex", "view_as_complex"),

@@ -1,4 +1,4 @@
-"""Reductions and normalizations of the elements that a mask lets through, for strided tensors.
+"""Reductions and normalizations of the elements that a mask lets through; those of sparse tensors are in `sparse.masked`.
 
 A mask is a bool tensor that broadcasts to the input; where it is False an element counts as the identity of the operation
 (0 for a sum, -inf for a maximum). Rows without any element give that identity, or nan where there is none.
@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.base import dtypes
+from tabtorch.core.layout import strided
 from tabtorch.core.tensor import Tensor
 
 # what hides elements from each operation: a number, or "low" / "high" for what no element of the type lies beyond
@@ -39,7 +41,7 @@ def _identity(name: str, d: Any) -> Any:
     sign = -1 if value == "low" else 1
     if d.is_floating_point or (d.is_complex and name == "logsumexp"):
         return sign * math.inf
-    if d.is_complex or d is dtypes.bool_:
+    if d is dtypes.bool_:
         raise NotImplementedError(f"identity of {name} on {d!r} input")
     info = dtypes.iinfo(d)
     return info.min if sign < 0 else info.max
@@ -49,7 +51,14 @@ def _input_mask(input: Tensor, mask: Tensor) -> Tensor:
     """`mask` as bool, in the shape of `input`. IndexError where it has more dimensions."""
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
+    if mask.layout is not strided:
+        mask = _lazy.sparse_masked.dense_mask(mask, input.shape)
     return mask.to(dtypes.bool_).expand(input.shape)
+
+
+def _only_strided(name: str, input: Tensor, mask: Any = None) -> None:
+    if input.layout is not strided:
+        _lazy.sparse_masked.refuse(name, input, mask)
 
 
 def _filled(name: str, input: Tensor, mask: Tensor | None, value: Any = None) -> Tensor:
@@ -79,11 +88,15 @@ def _summed(input: Tensor, dtype: Any) -> Any:
 
 def sum(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """The sum over `dim` (an int, several, or None for all)."""
+    if input.layout is not strided:
+        return _lazy.sparse_masked.reduced("sum", input, dim, keepdim, dtype, mask)
     return _filled("sum", input, mask).sum(_dims(dim, input.ndim), bool(keepdim), dtype=_summed(input, dtype))
 
 
 def prod(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """The product over `dim` (an int, several, or None for all)."""
+    if input.layout is not strided:
+        return _lazy.sparse_masked.reduced("prod", input, dim, keepdim, dtype, mask)
     r = _filled("prod", input, mask).to(_summed(input, dtype))
     for d in reversed(_dims(dim, input.ndim)):
         r = r.prod(d, bool(keepdim))
@@ -92,14 +105,20 @@ def prod(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = 
 
 def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """log(sum(exp(x))) over `dim` (an int, several, or None for all)."""
+    _only_strided("logsumexp", input, mask)
     dims = _dims(dim, input.ndim)
     return torch.logsumexp(_filled("logsumexp", input, mask), dims, keepdim).to(dtype or input.dtype)
 
 
 def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
     def f(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
+        places = name.startswith("arg")
+        if places:
+            _only_strided(name, input, mask)
+        elif input.layout is not strided:
+            return _lazy.sparse_masked.reduced(name, input, dim, keepdim, dtype, mask)
         x = _filled(name, input, mask)
-        where = dim if name[0] == "a" and name[1] == "r" else _dims(dim, input.ndim)
+        where = dim if places else _dims(dim, input.ndim)
         r: Tensor = getattr(torch, name)(x, where, bool(keepdim))
         return r.to(dtype or input.dtype)
 
@@ -120,6 +139,7 @@ argmin = _extreme(
 
 def _along(name: str, identity: str, doc: str) -> Callable[..., Tensor]:
     def f(input: Tensor, dim: int, *, dtype: Any = None, mask: Any = None) -> Tensor:
+        _only_strided(name, input, mask)
         d = dtype or input.dtype
         (at,) = _dims(dim, input.ndim)[:1] or (0,)
         source: Any = torch if name.startswith("cum") else torch.nn.functional
@@ -154,11 +174,14 @@ def mean(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = 
             f"mean(): Could not infer output dtype. {'Input' if dtype is None else 'Optional'} dtype must be either "
             f"a floating point or complex dtype. Got: {d!r}"
         )
+    if input.layout is not strided:
+        return _lazy.sparse_masked.reduced("mean", input, dim, keepdim, dtype, mask)
     return sum(input, dim, keepdim=keepdim, dtype=d, mask=mask) / _count(input, dim, bool(keepdim), mask)
 
 
 def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Tensor:
     """The median along `dim`, the lower of two; nan where every element is hidden (ValueError for integers)."""
+    _only_strided("median", input, mask)
     (at,) = _dims(dim, input.ndim)[:1] or (0,)
     real = input.dtype.is_floating_point
     x = _filled("median", input if real else input.to(dtypes.float32), mask)
@@ -174,6 +197,7 @@ def norm(
     input: Tensor, ord: Any = 2.0, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
     """(sum of |x|^ord)^(1/ord) over `dim` (an int, several, or None for all)."""
+    _only_strided("norm", input, mask)
     x = _filled("norm", input, mask, math.inf if ord == -math.inf else 0)
     return torch.linalg.vector_norm(x, ord, _dims(dim, input.ndim), bool(keepdim), dtype=dtype or input.dtype)
 
@@ -192,6 +216,7 @@ def _spread(root: bool, doc: str) -> Callable[..., Tensor]:
         if unbiased is not None and correction is not None:
             raise AssertionError("Only one of unbiased and correction may be given")
         less = float(correction) if correction is not None else float(unbiased is None or unbiased)
+        _only_strided("std/var", input)
         d = dtype or (input.dtype if input.dtype.category > 1 else dtypes.float32)
         wide = d if d.category > 1 else dtypes.float32
         n = _count(input, dim, True, mask)
@@ -220,6 +245,7 @@ def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None
 ) -> Tensor:
     """x / max(norm(x), eps) along `dim`; 0 where the mask hides."""
+    _only_strided("normalize", input, mask)
     size = norm(input, ord, dim, keepdim=True, dtype=dtype or input.dtype, mask=mask)
     return _filled("sum", input, mask) / torch.maximum(size, size.new_full((), eps))
 
@@ -228,5 +254,9 @@ def logaddexp(
     input: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None
 ) -> Tensor:
     """log(exp(x) + exp(y)), each with a mask of its own."""
+    if not input.layout is other.layout is strided:
+        raise ValueError(
+            f"masked logaddexp expects strided tensors (got {input.layout} tensor for input, {other.layout} for other)"
+        )
     r: Tensor = torch.logaddexp(_filled("logaddexp", input, input_mask), _filled("logaddexp", other, other_mask))
     return r.to(dtype or input.dtype)

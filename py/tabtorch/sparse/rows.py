@@ -280,6 +280,12 @@ def broadcast(x: Any, shape: Any) -> Any:
     torch = _lazy.torch
     at, v = coo(x)
     lead = len(shape) - x.ndim
+    for d, n in enumerate(x.shape):
+        if n not in (1, shape[d + lead]):
+            raise RuntimeError(
+                f"The input's length {n} at dimension {d} does not broadcast over the requested shape of length {shape[d + lead]} at "
+                f"dimension {d + lead}"
+            )
     sd = at.shape[0] + lead
     rows = [at.new_zeros(at.shape[1])] * lead + list(at.unbind(0))
     wide = [d for d in range(sd) if d < lead or (x.shape[d - lead] == 1 and shape[d] != 1)]
