@@ -1,9 +1,10 @@
 """What tensor programs cost here, beside native PyTorch: prints a table, and writes bench/results.json.
 
-    python -m bench [--browser chromium|firefox|node|python] [--only PATTERN …] [--small] [--no-native] [--page FILE]
+    python -m bench [--browser chromium|firefox|node|python] [--only PATTERN …] [--small] [--no-native] [--rivals] [--page FILE]
 
-`python`: CPython, with the runtime in a child process. Rows are sent to either side a few at a time, one side after the other, so
-that both meet the machine in the same state. On an adapter that is software the sizes are small, and say nothing of a GPU.
+`python`: CPython, with the runtime in a child process. `--rivals`: the other libraries of the web that bench.rivals has are sides
+too. Rows are sent to each side a few at a time, one side after the other, so that all meet the machine in the same state. On an
+adapter that is software the sizes are small, and say nothing of a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench import page
+from bench import page, rivals
 from bench.rows import ROWS
 
 HERE = Path(__file__).resolve().parent
@@ -67,14 +68,24 @@ def native(names: list[str], small: bool) -> Iterator[dict[str, Any]]:
     yield from _lines(command, env=env)
 
 
+def rival(name: str, names: list[str], small: bool) -> Iterator[dict[str, Any]]:
+    """What those of them that it has take in another library, in the same browser."""
+    path = os.pathsep.join([str(ROOT / "py"), str(HERE.parent)])
+    env = {**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    yield from _lines([sys.executable, "-m", "bench.rivals", name, *["--small"] * small, *names], env=env)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--browser", choices=["chromium", "firefox", "node", "python"], default="chromium")
     parser.add_argument("--only", nargs="*", default=["*"], metavar="PATTERN", help="rows or groups")
     parser.add_argument("--small", action="store_true", help="sizes for an adapter that is software")
     parser.add_argument("--no-native", action="store_true")
+    parser.add_argument("--rivals", action="store_true", help=f"{', '.join(rivals.NAMES)} too; in Chromium")
     parser.add_argument("--page", type=Path, help="write a page of the figures there")
     options = parser.parse_args()
+    if options.rivals and options.browser != "chromium":
+        parser.error("--rivals: they are timed in Chromium alone")
     wanted = [
         n for n, r in ROWS.items() if any(fnmatch.fnmatch(n, p) or fnmatch.fnmatch(r.group, p) for p in options.only)
     ]
@@ -89,6 +100,9 @@ def main() -> int:
     sides = {"tabtorch": lambda names: own(options.browser, names, options.small)}
     if not options.no_native:
         sides["native"] = lambda names: native(names, options.small)
+    if options.rivals:
+        for name in rivals.NAMES:
+            sides[name] = lambda names, name=name: rival(name, names, options.small)  # type: ignore[misc]
     RESULTS.parent.mkdir(exist_ok=True)
     for at in range(0, len(wanted), _TURN):
         for side, run in sides.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from bench.rivals import NAMES
+
 #: results of the two sides may differ by so much of the largest number compared: sums in another order
 _TOLERANCE = 1e-2
 
@@ -17,9 +19,9 @@ def line(side: str, row: dict[str, Any]) -> str:
     return f"{side:9}{row['name']:44}{row['done']:10.3f} ms{gpu}"
 
 
-def differs(row: dict[str, Any]) -> bool | None:
+def differs(row: dict[str, Any], other: str = "native") -> bool | None:
     """Whether the two sides come to other numbers; None where that cannot be said."""
-    sides = [row.get(side, {}).get("numbers") for side in ("tabtorch", "native")]
+    sides = [row.get(side, {}).get("numbers") for side in ("tabtorch", other)]
     if None in sides or len(sides[0]) != len(sides[1]):
         return None
     size = max((abs(v) for v in sides[1]), default=0.0)
@@ -60,16 +62,31 @@ HEAD = (
 )
 
 
-def cells(name: str, row: dict[str, Any]) -> tuple[str, ...]:
+#: where the columns of other libraries are
+_BESIDE = HEAD.index("ratio") + 1
+
+
+def rivals(found: dict[str, Any]) -> list[str]:
+    """The other libraries that have figures: each has a column, of its milliseconds until done."""
+    return [side for side in NAMES if any("done" in row.get(side, {}) for row in found["rows"].values())]
+
+
+def head(others: list[str]) -> tuple[str, ...]:
+    return (*HEAD[:_BESIDE], *others, *HEAD[_BESIDE:])
+
+
+def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
     """A row of the table; times in milliseconds. ratio: to native PyTorch, until done, or on the GPU where both know."""
     from bench.rows import ROWS
 
     ours, theirs = row.get("tabtorch", {}), row.get("native", {})
     if "done" not in ours:
-        return (name, ours.get("failed", "not run"), *[""] * (len(HEAD) - 2))
+        return (name, ours.get("failed", "not run"), *[""] * (len(head(others)) - 2))
     number = lambda x: "" if x is None else f"{x:.3f}"  # noqa: E731
     counts = ours["counts"]
     ratio = ours["done"] / theirs["done"] if "done" in theirs else None
+    beside = [row.get(side, {}) for side in others]
+    notes = ["other numbers"] * bool(differs(row)) + [f"{s}: other numbers" for s in others if differs(row, s)]
     return (
         name,
         number(ours["done"]),
@@ -78,9 +95,10 @@ def cells(name: str, row: dict[str, Any]) -> tuple[str, ...]:
         number(theirs.get("done")),
         number(theirs.get("gpu")),
         "" if ratio is None else f"{ratio:.2f}",
+        *("failed" if "failed" in other else number(other.get("done")) for other in beside),
         _rate(ours, ROWS[name].unit) if name in ROWS else "",
         *(f"{counts.get(k, 0):.0f}" for k in ("dispatches", "submits", "buffersCreated")),
-        "other numbers" if differs(row) else "",
+        ", ".join(notes),
     )
 
 
@@ -89,7 +107,8 @@ def heading(found: dict[str, Any]) -> str:
     parts = [f"{found['host']}, {found['machine']}, {found['time']}"]
     for side, about in found["sides"].items():
         parts.append(
-            f"{side} {about['version']} on {about['device']} ({_adapter(about)}), Python {about['python']}"
+            f"{side} {about['version']} on {about['device']} ({_adapter(about)})"
+            + (f", Python {about['python']}" if about.get("python") else "")
             + (f", {about['platform']}" if about.get("platform") else "")
         )
     return "; ".join(parts) + ("; small sizes" if found["small"] else "")
@@ -97,8 +116,9 @@ def heading(found: dict[str, Any]) -> str:
 
 def table(found: dict[str, Any]) -> str:
     """For a terminal. Times in milliseconds a step: until done, until Python went on, on the GPU by timestamps."""
-    rows = [HEAD, *(cells(name, row) for name, row in found["rows"].items())]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
+    others = rivals(found)
+    rows = [head(others), *(cells(name, row, others) for name, row in found["rows"].items())]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     text = [
         "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip()
         for r in rows
@@ -108,18 +128,20 @@ def table(found: dict[str, Any]) -> str:
 
 def document(found: dict[str, Any]) -> str:
     """BENCHMARKS.md."""
+    others = rivals(found)
     lines = [
         "# What tensor programs cost",
         "",
         "Made by `make bench-gpu`. Milliseconds a step, medians of five rounds, after half a second of the same work: *done*, until",
         "the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
         "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better.",
+        *(f"*{o}*: until the GPU is done, in the same browser, from the same inputs." for o in others),
         "",
         heading(found),
         "",
-        "| " + " | ".join(HEAD) + " |",
-        "|---" + "|---:" * (len(HEAD) - 1) + "|",
-        *("| " + " | ".join(cells(name, row)) + " |" for name, row in found["rows"].items()),
+        "| " + " | ".join(head(others)) + " |",
+        "|---" + "|---:" * (len(head(others)) - 1) + "|",
+        *("| " + " | ".join(cells(name, row, others)) + " |" for name, row in found["rows"].items()),
         "",
     ]
     return "\n".join(lines)
