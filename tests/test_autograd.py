@@ -491,16 +491,22 @@ def gradients_that_are_not_laid_out(t: Any, dev: str) -> Any:
             p.grad.mul_(3)
             seen.append(given.sum())
 
-    @t.autograd.enforce_grad_layout_policy(False)
-    def decorated() -> Any:
-        return strides()
-
     def strides() -> Any:
         x = t.ones(2, 3, device=dev).t().requires_grad_()
         x.contiguous().exp().sum().backward()
         return x.grad.stride()
 
-    return seen, strides(), decorated(), strides()
+    return seen, strides()
+
+
+@scenario
+def gradients_that_are_not_laid_out_in_a_function(t: Any, dev: str) -> Any:
+    def strides() -> Any:
+        x = t.ones(2, 3, device=dev).t().requires_grad_()
+        x.contiguous().exp().sum().backward()
+        return x.grad.stride()
+
+    return strides(), t.autograd.enforce_grad_layout_policy(False)(strides)(), strides()
 
 
 @scenario
