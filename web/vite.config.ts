@@ -189,12 +189,15 @@ function preview(): Plugin {
   };
 }
 
-/** A heading with what is below it. Its table scrolls by itself, by keyboard too: it is wider than a phone. */
+/** A heading with what is below it. Its tables scroll by themselves, by keyboard too: they are wider than a phone. */
 function section(html: string): string {
   const title = /<h[12]>(.*?)<\/h[12]>/.exec(html)?.[1] ?? "";
-  const tables = html
-    .replace("<table>", `<div class="table" role="region" tabindex="0" aria-label="${title}: table"><table>`)
-    .replace("</table>", "</table></div>");
+  let count = 0;
+  const region = () => {
+    const name = ++count === 1 ? "table" : `table ${count}`;
+    return `<div class="table" role="region" tabindex="0" aria-label="${title}: ${name}"><table>`;
+  };
+  const tables = html.replaceAll("<table>", region).replaceAll("</table>", "</table></div>");
   return `<section>${tables}</section>`;
 }
 
