@@ -220,7 +220,7 @@ def test_the_graph_of_a_tensor_is_drawn(inspector: Inspector) -> None:
     inspector.open("Autograd")
     page.get_by_label("Tensor", exact=True).fill("loss * 2")
     page.get_by_label("Tensor", exact=True).press("Enter")
-    page.wait_for_selector(".graph svg", timeout=30_000)
+    page.locator(".graph text", has_text="AddmmBackward0").first.wait_for(timeout=30_000)  # another may be there yet
     drawn = page.locator(".graph text").all_text_contents()
     assert {"MulBackward0", "AddmmBackward0", "loss", "model.0.weight", "32 × 64 float32", "model.2.bias"} <= set(drawn)
     assert page.locator(".graph path.edge").count() >= 8
