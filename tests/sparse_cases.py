@@ -12,6 +12,7 @@ h.sparse_dim(), h.dense_dim(), h._nnz(), h._indices(), h._values(), isinstance(h
 u.coalesce() | u.coalesce().indices() | s.crow_indices() | c.indices() | c.coalesce() | d.indices() | d.values() | d.coalesce()
 d.sparse_dim() | d.dense_dim() | d.to_dense() | d._nnz() | d.crow_indices() | torch.sparse_coo_tensor(i, v)
 s.new() | s.new(2, 3) | s.new((2, 3)) | s.new(torch.Size((2, 3))) | s.new(s._indices(), s._values()) | s.new([1.0]) | c.new() | c.new(2)
+(s * (1 + 2j)).resolve_conj() | (s * (1 + 2j)).conj() | torch.conj_physical(s * (1 + 2j))
 torch.sparse_coo_tensor(s) | torch.sparse_coo_tensor((2, 3)) | torch.sparse_coo_tensor((2.0, 3)) | torch.sparse_coo_tensor(3)
 torch.sparse_coo_tensor((2, 3)) | torch.sparse_coo_tensor(i[0], v) | torch.sparse_coo_tensor(i, v[:2], (2, 3))
 torch.sparse_coo_tensor(i, v, (2, 3, 4)) | torch.sparse_coo_tensor(i - 1, v)

@@ -78,8 +78,12 @@ def _unary(name: str) -> None:
 
 for _name in (*_UNARY, *_LINEAR, "nan_to_num", "angle"):
     _unary(_name)
-op("conj", "resolve_conj")(lambda x: OPS["conj_physical"](x) if x.dtype.is_complex else x)
-op("positive", "resolve_neg", "pin_memory")(lambda x, *a: x)
+op("conj")(lambda x: OPS["conj_physical"](x) if x.dtype.is_complex else x)
+# by which the function of that name comes here
+op("_conj_physical")(OPS["conj_physical"])
+op("_conj_physical_self_")(OPS["conj_physical_"])
+# conj() has computed, so that there is nothing to resolve
+op("positive", "resolve_conj", "resolve_neg", "pin_memory")(lambda x, *a: x)
 op("_real")(lambda x: like("Real", x, values_of(x).real) if x.dtype.is_complex else x)
 
 
