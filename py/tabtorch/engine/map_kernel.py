@@ -39,10 +39,10 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         for ref, v in stores:
             k.store(ref, i, v)
         return k.source(threads_head(k, n)), grid_for(total, k.workgroup[0])
-    # written again inside a loop over the 4 elements of a thread
+    vectors = _vectors(k, stores, len(r.lines) - mark) if many else None
+    # written again, for the 4 elements of a thread
     del r.lines[mark:]
     r.scopes[-1].clear()
-    vectors = _vectors(k, stores) if many else None
     if vectors is not None:
         return _map_vectors(k, total, body, vectors)
     total_text = r.text(n)
@@ -80,16 +80,16 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     return k.source(head), grid_for(-(-total // 4), k.workgroup[0])
 
 
-#: a longer text is not written four times
+#: a body of more lines is not written four times
 _LONG = 60
 
 
-def _vectors(k: Kernel, stores: list[tuple[Ref, Any]]) -> set[Any] | None:
+def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int) -> set[Any] | None:
     """The buffers that a map reads element by element, each as one dtype, and in no other way, in elements of which four are a
     vector or in whole words. None where vectors do not pay, or where it reads what it stores in another way."""
     watched, k.watched = k.watched or {}, None
     wide = ("i64", "c64")
-    if any(watched.get(ref.key, ref.dtype) is not ref.dtype for ref, _ in stores) or len(k.r.lines) > _LONG:
+    if any(watched.get(ref.key, ref.dtype) is not ref.dtype for ref, _ in stores) or lines > _LONG:
         return None
     read = {key for key, d in watched.items() if d is not None and d.compute not in wide}
     return read if read or not watched else None
