@@ -107,7 +107,8 @@ export class Buffers {
     private readonly submit: () => void,
     private readonly dropped: () => void,
   ) {
-    this.largest = device.limits.maxBufferSize - (device.limits.maxBufferSize % 16);
+    // whole groups of four of the widest elements, as all classes are: kernels store such groups, the last one too
+    this.largest = device.limits.maxBufferSize - (device.limits.maxBufferSize % 64);
   }
 
   get pooledBytes(): number {
