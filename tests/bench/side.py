@@ -1,6 +1,6 @@
 """One side of the comparison: times rows in this process, whichever it is (a tab, Node, CPython), and prints a line of JSON for each.
 
-python -m bench.side [--native] [--small] [--operations] [NAME …]
+python -m bench.side [--native] [--small] [NAME …]
 """
 
 from __future__ import annotations

@@ -90,8 +90,9 @@ class OwnClock(Clock):
 
 
 def measure(clock: Clock, row: Row, small: bool) -> dict[str, Any]:
-    """Times in milliseconds a step: `done` (median of rounds) and `best`, `called` until Python went on, `gpu`, `first` (a step
-    that was never asked for before); counts of one warmed-up step; and some numbers of the result."""
+    """Times in milliseconds a step: `done` (median of rounds) and `best`, `called` until Python went on, `gpu`, `first` (the first
+    one in this process: what rows before it have compiled is there); counts of one warmed-up step; and some numbers of the result.
+    """
     torch = clock.torch
     sizes = row.small if small else row.sizes
     step = row.make(torch, clock.device, **sizes)
@@ -111,10 +112,13 @@ def measure(clock: Clock, row: Row, small: bool) -> dict[str, Any]:
         del kept
         return called - begin, done - begin
 
+    begin = time.perf_counter()
     result = step()
+    clock.send()
+    clock.wait()
+    first = time.perf_counter() - begin
     digest = _numbers(result)
     del result
-    # that was the first; how long a step takes whose kernels are not compiled is another process's to say
     for _ in range(3):
         seconds(1)
     once = min(seconds(1)[1] for _ in range(3))
@@ -133,6 +137,7 @@ def measure(clock: Clock, row: Row, small: bool) -> dict[str, Any]:
         "best": min(t for _, t in times) * ms,
         "called": statistics.median(t for t, _ in times) * ms,
         "gpu": clock.gpu_ms(step),
+        "first": first * 1000,
         "numbers": digest,
         "counts": {k: after[k] - before[k] for k in after if k != "peakBytes"},
         "peak": after.get("peakBytes"),
