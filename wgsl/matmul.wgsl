@@ -168,8 +168,8 @@ fn main(
     return;
   }
   // results go out by way of workgroup memory, so that threads side by side store what lies side by side. The arrays
-  // are indexed by constants only: loops as above are not unrolled where much is done with a value, and then an array lies
-  // in memory from the start.
+  // are indexed by constants only, else they lie in memory from the start; and what is done with a value stands here twice
+  // alone, for it may be long: so the loop is not written out as the one above.
   for (var r = 0u; r < 8u; r++) {
     var x = lo[0];
     var y = hi[0];

@@ -49,7 +49,7 @@ def quads(view: Meta, start: int, end: int) -> bool:
     return all(d == last or n == 1 or s % 4 == 0 for d, (n, s) in enumerate(zip(view.shape, view.strides)))
 
 
-#: the dtypes that it can
+#: the dtypes of which `four_at` loads four
 FOURS = ("float32", "float16", "bfloat16", "int8", "uint8")
 
 

@@ -59,9 +59,8 @@ class Kernel:
         #: buffers of which four neighbours are read at once; the variable that is one of them, the first, and which it is
         self.vectors: set[BufferKey] = set()
         self.lane = "", U0, 0
-        self.subgroups = (
-            False  # whether it asks for its thread's place in its subgroup (`sgi`) and the size of that (`sgs`)
-        )
+        #: whether it asks for its thread's place in its subgroup (`sgi`) and the size of that (`sgs`)
+        self.subgroups = False
 
     def part(self) -> None:
         """Begins a part that has nothing to do with what was written so far, see share.py."""
