@@ -11,6 +11,7 @@ import torch
 
 import tabtorch
 from sidebyside import to_tab
+from tabtorch.engine import tiles
 
 pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
@@ -33,6 +34,41 @@ def test_tiles(m: int, k: int, n: int, left: bool, right: bool) -> None:
     a = draw(k, m).T if left else draw(m, k)
     b = draw(n, k).T if right else draw(k, n)
     agree(lambda _, a, b: a @ b, a, b)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of any size are large enough for loads and stores of four neighbours."""
+    monkeypatch.setattr(tiles, "_LARGE", 1)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("right", [False, True], ids=["columns", "rows"])
+@pytest.mark.parametrize("m, k, n", [(100, 72, 92), (16, 4, 16), (129, 200, 260), (68, 28, 90), (33, 20, 64)])
+@pytest.mark.parametrize("step", [8, 16])
+def test_tiles_by_vectors(
+    large: None, monkeypatch: pytest.MonkeyPatch, m: int, k: int, n: int, left: bool, right: bool, step: int
+) -> None:
+    monkeypatch.setattr(tiles, "_STEP", step)
+    a = draw(k, m).T if left else draw(m, k)
+    b = draw(n, k).T if right else draw(k, n)
+    agree(lambda _, a, b: a @ b, a, b)
+    agree(lambda _, a, b: a.half() @ b.half(), a, b, rtol=1e-3, atol=2e-2)
+
+
+def test_what_follows_a_product_is_stored_by_vectors(large: None) -> None:
+    a, b, bias, other = draw(40, 72), draw(72, 92), draw(92), draw(40, 92)
+    agree(lambda m, a, b, c, o: m.nn.functional.gelu(a @ b + c) + o, a, b, bias, other)
+    agree(lambda _, a, b, c: (a @ b + c) > 0, a, b, bias)
+    agree(lambda m, a, b, c: (a @ b + c).to(m.bfloat16), a, b, bias, rtol=1.6e-2, atol=1e-5)
+    agree(lambda m, a, b, c: (a @ b * 10).to(m.int64), a, b, bias, rtol=0, atol=1)
+    agree(lambda m, a, b, o: o.clone().mul_(2).add_(a @ b).sin_(), a, b, other)
+    agree(lambda m, a, b, o: m.stack([a @ b, o]).sum(0), a, b, other)
+
+
+@pytest.mark.parametrize("m, k, n", [(40, 3000, 36), (20, 1032, 16), (130, 4352, 132)])
+def test_a_long_sum_by_vectors_is_cut(large: None, m: int, k: int, n: int) -> None:
+    agree(lambda _, a, b, c: (a @ b + c).relu() * 2, draw(m, k), draw(k, n), draw(n), rtol=1e-5, atol=2e-3)
 
 
 def test_tiles_of_a_batch_whose_rows_are_no_straight_line() -> None:

@@ -77,7 +77,7 @@ def finish(b: Builder, g: Group, v: Values, acc: Expr, point: list[Factor], put:
     k = v.k
     p0 = contraction(b, g)
     out = b.nodes[p0].inst.out.dtype
-    v.point = point
+    v.point, v.inside = point, {}
     v.inside[p0] = k.let(fit(cast(acc, out.compute), out.name), "x")
     for p in sorted(g.nodes):
         if p != p0:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tabtorch.base.dtypes import float32
 from tabtorch.base.package_files import kernel
@@ -43,31 +43,52 @@ def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
     return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
 
 
-#: workgroups of 256 threads that a large GPU has at a time: two on each of 132 processors. WebGPU does not tell how many there are
-_RESIDENT = 264
+#: what a large GPU has. WebGPU does not tell how many; a smaller device is given more workgroups than it needs
+_PROCESSORS = 132
+#: workgroups where k is cut: three rounds of all processors, of which none waits for the last long
+_FULL = 3 * _PROCESSORS
+#: a sum so long is cut though small tiles would fill the device, for large ones are faster
+_LONG = 4096
 
 
-def parts(t: Target, inst: Any) -> tuple[int, int, int, int]:
-    """(threads of a workgroup along x and along y, in how many parts k is cut, how long one is) on a GPU.
+class Parts(NamedTuple):
+    """How a product is laid out: threads of a workgroup along x, as many along y, in how many parts k is cut, how long one is."""
 
-    A thread makes 8 x 8 results. Where that is too little work to fill a device, k is cut: results as few as a weight's, sums
-    as long as a batch of images.
-    """
+    side: int
+    cut: int
+    length: int
+
+
+def _sides(batch: int, m: int, n: int, k: int) -> tuple[int, int]:
+    """(side, parts of k) on a large GPU. A thread makes 8 x 8 results. Where that is too little work to fill a device, k is
+    cut: results as few as a weight's, sums as long as a batch of images. What is compared here makes another schedule of a window."""
+    most = min(k // 128, 65535 // batch, 64)  # parts
+    small = -(-m // 64) * -(-n // 64) * batch
+    if m > 64 and n > 64:
+        large = -(-m // 128) * -(-n // 128) * batch
+        if large >= 4 * _PROCESSORS:
+            return 16, 1
+        if large >= _PROCESSORS:  # unless the last round would leave much of the device without work
+            return 16 if large * 8 >= -(-large // _PROCESSORS) * (_PROCESSORS * 7) else 8, 1
+        if k >= _LONG:
+            return 16, min(_FULL // large, most)
+    return 8, 1 if small >= 192 else min(_FULL // small, most)
+
+
+def parts(t: Target, inst: Any) -> Parts:
+    """How a contraction is laid out on a device."""
     batch, m, n, k = sizes(inst)
     if t.software:
-        return 4, 4, 1, k
-    most = min(k // 128, 65535 // batch, 64)  # parts
-    for side, wanted, full in ((16, 96, _RESIDENT), (8, 192, 384)):
-        tiles = -(-m // (8 * side)) * -(-n // (8 * side)) * batch
-        cut = 1 if tiles >= wanted else min(full // tiles, most)
-        # a little more than the device has at a time: the rest would keep it waiting as long as the first
-        late = cut <= 1 and _RESIDENT < tiles <= _RESIDENT * 8 // 5
-        if side == 8 or (tiles * max(cut, 1) >= wanted and m > 64 and n > 64 and not late):
-            break
+        return Parts(4, 1, k)
+    side, cut = _sides(batch, m, n, k)
     if cut <= 2:  # half as long is not worth another launch
-        return side, side, 1, k
-    length = -(-k // cut // 8) * 8
-    return side, side, -(-k // length), length
+        return Parts(side, 1, k)
+    length = -(-k // cut // _STEP) * _STEP
+    return Parts(side, -(-k // length), length)
+
+
+#: columns and rows that a step brings, at most
+_STEP = 16
 
 
 #: products from which on loads of four neighbours are worth that sizes which are no multiples of four have schedules of their own
@@ -81,6 +102,12 @@ def emit(b: Builder, g: Group) -> None:
         matvec.emit(b, g)
     elif not b.target.barriers or prod(sizes(inst)) < _LARGE or not _emit(b, g, True):
         _emit(b, g, False)
+
+
+def _both_ways(k: Kernel) -> bool:
+    """Whether a buffer is written and bound a second time, as elements or as vectors of them: WebGPU has no such thing."""
+    written = {x.key for x in k.bindings if x.access == "rw"}
+    return sum(x.key in written for x in k.bindings) > len(written)
 
 
 def _emit(b: Builder, g: Group, fours: bool) -> bool:
@@ -97,7 +124,8 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     filled = Filled(k)
     function = filled.function
 
-    wx, wy, cut, length = (1, 1, 1, kk) if k.r.serial else parts(b.target, inst)
+    laid = Parts(1, 1, kk) if k.r.serial else parts(b.target, inst)
+    cut, length = laid.cut, laid.length
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     if k.r.serial:
         dims["B"] = k.dim(batch)
@@ -148,34 +176,56 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     operand(1, "b", "n", [B, no_m, N, no_k])
 
     # where k is cut, or several results share a word of memory, a second kernel finishes the values
-    packed = any(k.r.packs(b.nodes[p].inst.out.dtype.name) > 1 for p in g.nodes if p in b.stored)
+    stored = [b.nodes[p].inst.out.dtype for p in g.nodes if p in b.stored]
+    vectors = fours and n % 4 == 0 and not any(d.is_complex or d.compute == "i64" for d in stored)
+    packed = not vectors and any(k.r.packs(d.name) > 1 for d in stored)
     partial = Ref(b.temp(cut * g.O * 4), float32) if cut > 1 or packed else None
 
-    def store() -> None:
-        point: list[Factor] = [B, M, N]
-        i = k.let((kb * dims["M"] + km) * dims["N"] + kn if batch * cut > 1 else km * dims["N"] + kn, "i")
-        acc: Expr = variable("value", real)
+    def result(value: Expr, column: Expr) -> tuple[Expr, list[tuple[Ref, Any]]]:
+        """Where a result goes, and what is stored there."""
+        i = k.let((kb * dims["M"] + km) * dims["N"] + column if batch * cut > 1 else km * dims["N"] + column, "i")
         if partial:
-            k.store(partial, i, acc)
-            return
-        finish(b, g, v, acc, point, lambda ref, x: k.store(ref, i, x))
+            return i, [(partial, value)]
+        found: list[tuple[Ref, Any]] = []
+        finish(b, g, v, value, [B, M, (column, n, "n")], lambda ref, x: found.append((ref, x)))
+        return i, found
 
-    function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
+    def store() -> None:
+        i, found = result(variable("value", real), kn)
+        for ref, x in found:
+            k.store(ref, i, x)
+
+    def store_four() -> None:
+        if vectors:
+            lanes = [result(variable(f"value.{c}", real), k.let(kn + j, "n")) for j, c in enumerate("xyzw")]
+            for j, (ref, _) in enumerate(lanes[0][1]):
+                k.store_lanes(ref, lanes[0][0], [found[j][1] for _, found in lanes])
+            return
+        with k.loop(minimum(dims["N"] - kn, 4), hint="lane") as lane:
+            i, found = result(variable(f"value[{lane.value}]", real), k.let(kn + lane, "n"))
+            for ref, x in found:
+                k.store(ref, i, x)
+
+    if not b.target.barriers:
+        function("store_out", f"b: u32, m: u32, n: u32, value: {real}", None, store)
+    else:
+        function("store4_out", "b: u32, m: u32, n: u32, value: vec4<f32>", None, store_four)
     if k.r.serial:
         b.launch(k, k.source([algorithm("matmul." + k.r.language)]), [1, 1, 1])
         return True
-    if b.target.barriers:
-        k.constants |= {
-            "WG_X": wx,
-            "WG_Y": wy,
-            "RAGGED": int(kk % 8 != 0),
-            "DIRECT": int(length >= 256 and (partial is not None or len(g.nodes) == 1)),
-        }
-    if len(k.bindings) > b.target.buffers and fours:
+    if fours and (len(k.bindings) > b.target.buffers or _both_ways(k)):
         return False
-    grid = [-(-n // (wx * 8)), -(-m // (wy * 8)), batch * cut]
-    stem = "matmul" if b.target.barriers else "matmul_registers"
-    b.launch(k, filled.source(stem), grid)
+    side = laid.side
+    grid = [-(-n // (side * 8)), -(-m // (side * 8)), batch * cut]
+    if b.target.barriers:
+        step = _STEP if b.target.workgroup_bytes > 16384 else _STEP // 2
+        k.constants["RAGGED"] = int(kk % step != 0)
+        own = {"WG_X": side, "WG_Y": side, "STEP": step, "DIRECT": int(bool(partial) or len(g.nodes) == 1)}
+        source = filled.source("matmul", own)
+    else:
+        k.constants |= {"WG_X": side, "WG_Y": side}
+        source = filled.source("matmul_registers")
+    b.launch(k, source, grid)
     if partial:
         b.emit_map(g, {p0: lambda k, i: joined(k, partial, cut, g.O, i)})
     return True
