@@ -44,9 +44,20 @@ def quads(view: Meta, start: int, end: int) -> bool:
     if view.offset or view.mark:
         return False
     last = next((d for d in range(end - 1, start - 1, -1) if view.shape[d] != 1), None)
-    if last is None or view.strides[last] != 1 or view.shape[last] % 4:
+    if last is None or view.strides[last] != 1:
         return False
-    return all(d == last or n == 1 or s % 4 == 0 for d, (n, s) in enumerate(zip(view.shape, view.strides)))
+    first, run = last, view.shape[last]  # dimensions without a gap between them are as one
+    while first > start and (view.shape[first - 1] == 1 or view.strides[first - 1] == run):
+        first -= 1
+        run = run * view.shape[first]
+    if run % 4:
+        return False
+    return all(first <= d <= last or n == 1 or s % 4 == 0 for d, (n, s) in enumerate(zip(view.shape, view.strides)))
+
+
+def shared(view: Meta, nb: int) -> bool:
+    """Whether all of a batch, the first `nb` dimensions, read the same."""
+    return all(s == 0 or n == 1 for n, s in zip(view.shape[:nb], view.strides[:nb]))
 
 
 #: the dtypes of which `four_at` loads four

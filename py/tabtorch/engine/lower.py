@@ -12,6 +12,7 @@ from typing import Any
 
 from .expr import Expr, cast, const, fit, idiv, imod, where
 from .kernel import U0, Kernel, Ref, shown
+from .symbols import fixed
 from .view import Meta
 
 # ---- index maps
@@ -29,8 +30,8 @@ def linear(k: Kernel, factors: list[Factor]) -> Expr:
 
 def _coordinate(k: Kernel, e: Expr, role: Any, total: int, hi: int, lo: int) -> Expr:
     """(e / lo) % (hi / lo) where lo < hi are trailing products of a factor's dimensions."""
-    if e.op == "const" and e.value == 0:
-        return e
+    if e.op == "const":  # one of the elements of a short row, which are written out
+        return const(e.value // fixed(lo) % fixed(hi // lo) if e.value else 0, "u32")
     q = e if lo == 1 else idiv(e, k.dim(lo, ("T", role, lo)))
     return q if hi == total else imod(q, k.dim(hi // lo, ("M", role, hi, lo)))
 

@@ -2,7 +2,7 @@
 
 A group of `fuse.py` comes in, launches of the plan go out. Rows that are long and few are cut into chunks (`row_chunks.py`), on GPUs
 those whose elements lie apart in tiles (`row_tiles.py`); rows of moderate length are held in registers on GPUs
-(`row_registers.py`); for others the kernel goes over the row again for each pass (`row_kernel.py`). Contractions that a tuned
+(`row_registers.py`), short ones of windows by a thread each (`row_windows.py`); for others the kernel goes over the row again for each pass (`row_kernel.py`). Contractions that a tuned
 kernel serves go to `tiles.py` instead.
 """
 
@@ -14,6 +14,8 @@ from .row_chunks import ChunkKernel, emit_chunks
 from .row_kernel import RowKernel, launch, neighbours
 from .row_registers import RegisterKernel, form
 from .row_tiles import TileKernel, serves
+from .row_windows import WindowKernel
+from .row_windows import serves as windows
 
 if TYPE_CHECKING:
     from .fuse import Group
@@ -29,7 +31,9 @@ def emit(b: Builder, g: Group) -> None:
         emit_chunks(b, g, *split, TileKernel if tiles else ChunkKernel)
         return
     registers = form(b, g)
-    if registers is not None:
+    if windows(b, g):
+        launch(b, g, WindowKernel)
+    elif registers is not None:
         launch(b, g, RegisterKernel, *registers)
     else:
         launch(b, g, RowKernel)

@@ -12,7 +12,7 @@ from tabtorch.base.dtypes import float32
 from tabtorch.base.package_files import kernel
 
 from . import matvec
-from .contractions import FOURS, contraction, finish, four_at, joined, quads, rows_first, sizes
+from .contractions import FOURS, contraction, finish, four_at, joined, quads, rows_first, shared, sizes
 from .expr import Expr, cast, idiv, imod, minimum, variable
 from .lower import U0, Factor, Kernel, Ref, index_of
 from .template import Filled
@@ -75,9 +75,8 @@ def _sides(batch: int, m: int, n: int, k: int) -> tuple[int, int]:
     return 8, 1 if small >= 192 else min(_FULL // small, most)
 
 
-def parts(t: Target, inst: Any) -> Parts:
+def parts(t: Target, batch: int, m: int, n: int, k: int) -> Parts:
     """How a contraction is laid out on a device."""
-    batch, m, n, k = sizes(inst)
     if t.software:
         return Parts(4, 1, k)
     side, cut = _sides(batch, m, n, k)
@@ -87,8 +86,9 @@ def parts(t: Target, inst: Any) -> Parts:
     return Parts(side, -(-k // length), length)
 
 
-#: columns and rows that a step brings, at most
+#: columns and rows that a step brings; half of them where operands come one by one and k is shorter than this
 _STEP = 16
+_SHORT = 512
 
 
 #: products from which on loads of four neighbours are worth that sizes which are no multiples of four have schedules of their own
@@ -124,33 +124,60 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     filled = Filled(k)
     function = filled.function
 
-    laid = Parts(1, 1, kk) if k.r.serial else parts(b.target, inst)
+    # where all of a batch read the same of one operand, it is more rows, or columns, of the other
+    fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb)), None) if batch > 1 and b.target.barriers else None
+    copies, rows, columns = ((batch, m, n), (1, batch * m, n), (1, m, batch * n))[0 if fold is None else 1 + fold]
+    laid = Parts(1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk)
     cut, length = laid.cut, laid.length
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
+    counted = {"M": dims["M"] if fold != 0 else k.dim(rows), "N": dims["N"] if fold != 1 else k.dim(columns)}
+    if not b.target.barriers:  # there each workgroup has its part of k
+        counted["K"] = dims["K"]
     if k.r.serial:
-        dims["B"] = k.dim(batch)
-    for x, e in dims.items():
-        if x != "K" or not b.target.barriers:  # there each workgroup has its part of k
-            filled.number(f"size_{x}", e)
+        counted["B"] = k.dim(batch)
+    for x, e in counted.items():
+        filled.number(f"size_{x}", e)
     if b.target.barriers:
         z = variable("z", "u32")
         of_batch, first, last = z, U0, dims["K"]
         if cut > 1:
-            each, part = k.dim(batch), k.dim(length)
+            each, part = k.dim(copies), k.dim(length)
             of_batch, first = imod(z, each), idiv(z, each) * part
             last = minimum(first + part, last)
         for name, e in (("batch_of", of_batch), ("first_k", first), ("last_k", last)):
             function(name, "z: u32", "u32", lambda e=e: e)  # type: ignore[misc]
 
     own_dims = (nb, nb + nm), (nb + nm, len(inst.ins[1].shape) - nk)
-    B, M, N, K = (kb, batch, "b"), (km, m, "m"), (kn, n, "n"), (kd, kk, "k")
-    no_b, no_m, no_n, no_k = ((U0, size, role) for _, size, role in (B, M, N, K))
+    K: Factor = (kd, kk, "k")
+    no_b, no_m, no_n, no_k = (U0, batch, "b"), (U0, m, "m"), (U0, n, "n"), (U0, kk, "k")
 
-    def operand(i: int, name: str, own: str, row: list[Factor]) -> None:
+    def place(row: Expr, column: Expr) -> tuple[Factor, Factor, Factor]:
+        """The batch, row and column of a result, of which the kernel counts these."""
+        of, x, y = kb, row, column
+        if fold == 0:
+            of, x = k.let(idiv(row, dims["M"]), "b"), k.let(imod(row, dims["M"]), "m")
+        elif fold == 1:
+            of, y = k.let(idiv(column, dims["N"]), "b"), k.let(imod(column, dims["N"]), "n")
+        return (of, batch, "b"), (x, m, "m"), (y, n, "n")
+
+    def row(i: int) -> Expr:
+        """The place in memory of what row or column `i` contributes."""
+        if fold == 1 - i:
+            at = [no_b, (km, m, "m"), no_n] if i == 0 else [no_b, no_m, (kn, n, "n")]
+        elif i == 0:
+            at = [*place(km, U0)[:2], no_n]
+        else:
+            at = list(place(U0, kn))
+            at[1] = no_m
+        return index_of(k, inst.ins[i], [*at, no_k], (p0, i))
+
+    by_fours = [False, False]
+
+    def operand(i: int, name: str, own: str) -> None:
         """A place is the sum of what the row and what k contribute."""
         view = inst.ins[i]
         flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
-        function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: index_of(k, view, row, (p0, i)))
+        function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: row(i))
         function(f"step_{name}", "k: u32", "u32", lambda: index_of(k, flat, [no_b, no_m, no_n, K], (p0, i)))
         if not b.target.barriers:
             function(f"load_{name}", "at: u32", real, lambda: loaded(i))
@@ -158,7 +185,7 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         first = rows_first(view, *own_dims[i])
         source = b.nodes[p0].srcs[i]
         lie = fours and quads(view, *(own_dims[i] if first else (view.ndim - nk, view.ndim)))
-        four = lie and view.dtype.name in FOURS and v.pending(source) not in v.virtual
+        by_fours[i] = four = lie and view.dtype.name in FOURS and v.pending(source) not in v.virtual
         if four:
             ref = Ref(v.refs(source).key, view.dtype)
             function(f"load4_{name}", "at: u32", "vec4<f32>", lambda: four_at(k, ref, variable("at", "u32")))
@@ -172,8 +199,8 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         k.r.inside = "load"  # the kernel has many copies of it: an exact quotient in each took compilers a minute
         return cast(v.element(p0, i, variable("at", "u32")), real)
 
-    operand(0, "a", "m", [B, M, no_n, no_k])
-    operand(1, "b", "n", [B, no_m, N, no_k])
+    operand(0, "a", "m")
+    operand(1, "b", "n")
 
     # where k is cut, or several results share a word of memory, a second kernel finishes the values
     stored = [b.nodes[p].inst.out.dtype for p in g.nodes if p in b.stored]
@@ -183,11 +210,14 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
 
     def result(value: Expr, column: Expr) -> tuple[Expr, list[tuple[Ref, Any]]]:
         """Where a result goes, and what is stored there."""
-        i = k.let((kb * dims["M"] + km) * dims["N"] + column if batch * cut > 1 else km * dims["N"] + column, "i")
+        B, M, N = place(km, column)
+        i = k.let((B[0] * dims["M"] + M[0]) * dims["N"] + N[0] if batch * cut > 1 else km * dims["N"] + column, "i")
         if partial:
+            if fold is not None and cut > 1:  # `b` is the part
+                i = k.let(kb * k.dim(g.O, "total") + i, "i")
             return i, [(partial, value)]
         found: list[tuple[Ref, Any]] = []
-        finish(b, g, v, value, [B, M, (column, n, "n")], lambda ref, x: found.append((ref, x)))
+        finish(b, g, v, value, [B, M, N], lambda ref, x: found.append((ref, x)))
         return i, found
 
     def store() -> None:
@@ -201,7 +231,7 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
             for j, (ref, _) in enumerate(lanes[0][1]):
                 k.store_lanes(ref, lanes[0][0], [found[j][1] for _, found in lanes])
             return
-        with k.loop(minimum(dims["N"] - kn, 4), hint="lane") as lane:
+        with k.loop(minimum(counted["N"] - kn, 4), hint="lane") as lane:
             i, found = result(variable(f"value[{lane.value}]", real), k.let(kn + lane, "n"))
             for ref, x in found:
                 k.store(ref, i, x)
@@ -216,9 +246,10 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     if fours and (len(k.bindings) > b.target.buffers or _both_ways(k)):
         return False
     side = laid.side
-    grid = [-(-n // (side * 8)), -(-m // (side * 8)), batch * cut]
+    grid = [-(-columns // (side * 8)), -(-rows // (side * 8)), copies * cut]
     if b.target.barriers:
-        step = _STEP if b.target.workgroup_bytes > 16384 else _STEP // 2
+        large = b.target.workgroup_bytes > 16384 and (all(by_fours) or kk >= _SHORT)
+        step = _STEP if large else _STEP // 2
         k.constants["RAGGED"] = int(kk % step != 0)
         own = {"WG_X": side, "WG_Y": side, "STEP": step, "DIRECT": int(bool(partial) or len(g.nodes) == 1)}
         source = filled.source("matmul", own)
