@@ -346,8 +346,8 @@ def test_modules() -> None:
 
 def test_a_template_says_what_it_wants() -> None:
     t = template("matmul")
-    assert {"load_a", "store_out", "size_M"} <= t.wants
-    assert t.overrides == ("A_ROWS", "B_ROWS", "A_FOUR", "B_FOUR", "RAGGED")
+    assert {"load_a", "store4_out", "size_M"} <= t.wants
+    assert t.overrides == ("A_ROWS", "B_ROWS", "A_FOUR", "B_FOUR", "A_TABLE", "B_TABLE", "RAGGED")
     with pytest.raises(AssertionError, match="no constant SPEED"):
         t.text({"SPEED": 1})
 

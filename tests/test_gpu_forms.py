@@ -116,6 +116,26 @@ def test_convolutions_and_their_gradients(channels: int, out: int, size: int) ->
     agree(convolution, draw(8, channels, size, size), draw(out, channels, 3, 3), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("size", [7, 8])
+def test_a_convolution_of_a_batch_and_what_follows(large: None, size: int) -> None:
+    """The batch is folded into the columns; images are no multiples of four, or are."""
+    x, w, scale, shift, other = draw(5, 6, size, size), draw(20, 6, 3, 3), draw(20), draw(20), draw(5, 20, size, size)
+
+    def f(m: Any, x: Any, w: Any, a: Any, b: Any, y: Any) -> Any:
+        found = m.nn.functional.conv2d(x, w, padding=1)
+        found = m.nn.functional.batch_norm(found, a, a * a + 1, b, a) + y
+        return found.relu()
+
+    agree(f, x, w, scale, shift, other)
+    agree(lambda m, x, w: m.nn.functional.conv2d(x, w).half(), x, w, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("size, groups", [(3, 24), (5, 24), (7, 12)])
+def test_windows_by_groups(size: int, groups: int) -> None:
+    x, w = draw(6, 24, 24, 24), draw(24, 24 // groups, size, size)
+    agree(lambda m, x, w: m.nn.functional.conv2d(x, w, padding=size // 2, groups=groups), x, w, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("length", [200, 1500])
 def test_rows_walked_by_a_workgroup(length: int) -> None:
     x = draw(9, length)

@@ -55,10 +55,10 @@ fn main(
   }
   var largest = vec4(-tt_inf());
   var total = vec4<f32>();
-  var o = array<vec4<f32>, RUNS * 4u>();
+  var o: array<vec4<f32>, RUNS * 4u>;  // registers
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
     if (skipped(batch, m0, n0)) { continue; }
-    var s = array<vec4<f32>, 4>();  // without a value, compilers leave what the last step had
+    var s: array<vec4<f32>, 4u>;  // registers
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();
       if (WIDTH > DEPTH) {
@@ -80,7 +80,7 @@ fn main(
         }
       }
       workgroupBarrier();
-      for (var d = 0u; d < QUADS; d++) {
+      for (var d = 0u; d < QUADS; d++) {  // unroll
         let q0 = tile_q[(y * 4u) * QUADS + d];
         let q1 = tile_q[(y * 4u + 1u) * QUADS + d];
         let q2 = tile_q[(y * 4u + 2u) * QUADS + d];

@@ -47,15 +47,15 @@ fn main(
       tile_r[t] = load4_k(from_k, min(n0 + t / QUADS, N - 1u), t % QUADS * 4u);
     }
   }
-  var o: array<vec4<f32>, RUNS * 4u>;
-  var w: array<vec4<f32>, RUNS_OF_V * 4u>;
+  var o: array<vec4<f32>, RUNS * 4u>;  // registers
+  var w: array<vec4<f32>, RUNS_OF_V * 4u>;  // registers
   for (var turn = 0u; turn < size_G(); turn++) {
     let batch = queries_of(group.y, turn);
     let from_q = begin_q(batch);
     let from_g = begin_g(batch);
     for (var m0 = first_query(n0); m0 < M; m0 += KEYS) {
       if (skipped(batch, m0, n0)) { continue; }
-      var s = array<vec4<f32>, 4>();
+      var s: array<vec4<f32>, 4u>;  // registers
       for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
         workgroupBarrier();
         if (KEPT == 0u) {
@@ -85,7 +85,7 @@ fn main(
           }
         }
       }
-      var u = array<vec4<f32>, 4>();
+      var u: array<vec4<f32>, 4u>;  // registers
       for (var d0 = 0u; d0 < VALUES; d0 += DEPTH) {
         workgroupBarrier();
         for (var i = 0u; i < Y / 2u; i++) {  // unroll

@@ -62,10 +62,10 @@ fn main(
       tile_r[SECOND + t] = load4_g(from_g, min(m0 + t / QUADS, M - 1u), t % QUADS * 4u);
     }
   }
-  var o: array<vec4<f32>, RUNS * 4u>;
+  var o: array<vec4<f32>, RUNS * 4u>;  // registers
   for (var n0 = 0u; n0 < end; n0 += KEYS) {
     if (skipped(batch, m0, n0)) { continue; }
-    var s = array<vec4<f32>, 4>();
+    var s: array<vec4<f32>, 4u>;  // registers
     for (var d0 = 0u; d0 < WIDTH; d0 += DEPTH) {
       workgroupBarrier();
       if (KEPT == 0u) {
@@ -95,7 +95,7 @@ fn main(
         }
       }
     }
-    var u = array<vec4<f32>, 4>();
+    var u: array<vec4<f32>, 4u>;  // registers
     for (var d0 = 0u; d0 < VALUES; d0 += DEPTH) {
       workgroupBarrier();
       if (KEPT == 0u) {

@@ -13,6 +13,7 @@
 // DIRECT: what is done with a result is short, so that it may stand here sixteen times.
 // A_FOUR (B_FOUR): four neighbours along what lies together are loaded at once. Where that is k, a thread has four places of
 // one row, and writes them apart.
+// A_TABLE (B_TABLE): step_a is long, a division or two, so that STEP threads work out those of the next step for all.
 // RAGGED: k is no multiple of STEP, so each fetch has to ask whether it lies past the end (which costs a tenth of the whole).
 //
 // The engine writes: size_M/N(); batch_of(z), first_k(z), last_k(z), what a workgroup's z stands for: where results are few
@@ -24,6 +25,8 @@ override A_ROWS: bool = false;
 override B_ROWS: bool = false;
 override A_FOUR: bool = false;
 override B_FOUR: bool = false;
+override A_TABLE: bool = false;
+override B_TABLE: bool = false;
 override RAGGED: bool = true;
 
 const WG_X = 16u;
@@ -40,6 +43,8 @@ var<workgroup> tile_a: array<array<vec4<f32>, WG_Y * 2u + 1u>, STEP>;
 var<workgroup> tile_b: array<array<vec4<f32>, WG_X * 2u + 1u>, STEP>;
 var<workgroup> place_a: array<vec4<u32>, WG_Y * 2u>;
 var<workgroup> place_b: array<vec4<u32>, WG_X * 2u>;
+var<workgroup> steps_a: array<u32, STEP>;
+var<workgroup> steps_b: array<u32, STEP>;
 
 // Vector t of those of a step: which four rows (with FOUR along k: which row) it is of, and which k.
 fn part_a(t: u32) -> vec2<u32> {
@@ -64,17 +69,17 @@ fn places_b(g: u32) -> vec4<u32> {
   return place_b[g];
 }
 
-// a[4 rows, k], where k lies in this workgroup's part; with A_FOUR and not A_ROWS it is a[row, k to k + 3]
-fn fetch_a(places: vec4<u32>, k: u32, end: u32) -> vec4<f32> {
+// a[4 rows, k], where k lies in this workgroup's part; with A_FOUR and not A_ROWS it is a[row, k to k + 3]. `step` is step_a(k)
+fn fetch_a(places: vec4<u32>, k: u32, step: u32, end: u32) -> vec4<f32> {
   if (RAGGED && k >= end) { return vec4<f32>(); }
-  let p = places + step_a(k);
+  let p = places + step;
   if (A_FOUR) { return load4_a(p.x); }
   return vec4(load_a(p.x), load_a(p.y), load_a(p.z), load_a(p.w));
 }
 
-fn fetch_b(places: vec4<u32>, k: u32, end: u32) -> vec4<f32> {
+fn fetch_b(places: vec4<u32>, k: u32, step: u32, end: u32) -> vec4<f32> {
   if (RAGGED && k >= end) { return vec4<f32>(); }
-  let p = places + step_b(k);
+  let p = places + step;
   if (B_FOUR) { return load4_b(p.x); }
   return vec4(load_b(p.x), load_b(p.y), load_b(p.z), load_b(p.w));
 }
@@ -114,12 +119,14 @@ fn main(
   for (var i = 0u; i < LOADS_A; i++) {  // unroll
     part_of_a[i] = part_a(thread + i * THREADS);
     from_a[i] = places_a(part_of_a[i].x);
-    a[i] = fetch_a(from_a[i], k0 + part_of_a[i].y, end);
+    let k = k0 + part_of_a[i].y;
+    a[i] = fetch_a(from_a[i], k, step_a(k), end);
   }
   for (var i = 0u; i < LOADS_B; i++) {  // unroll
     part_of_b[i] = part_b(thread + i * THREADS);
     from_b[i] = places_b(part_of_b[i].x);
-    b[i] = fetch_b(from_b[i], k0 + part_of_b[i].y, end);
+    let k = k0 + part_of_b[i].y;
+    b[i] = fetch_b(from_b[i], k, step_b(k), end);
   }
 
   var lo: array<vec4<f32>, 8>;  // registers
@@ -145,14 +152,26 @@ fn main(
         tile_b[to.y][to.x] = b[i];
       }
     }
-    workgroupBarrier();
     let next = k0 + STEP;
+    if (A_TABLE && thread < STEP) { steps_a[thread] = step_a(next + thread); }
+    if (B_TABLE && thread < STEP) { steps_b[thread] = step_b(next + thread); }
+    workgroupBarrier();
     if (next < end) {
       for (var i = 0u; i < LOADS_A; i++) {  // unroll
-        a[i] = fetch_a(from_a[i], next + part_of_a[i].y, end);
+        let k = next + part_of_a[i].y;
+        if (A_TABLE) {
+          a[i] = fetch_a(from_a[i], k, steps_a[part_of_a[i].y], end);
+        } else {
+          a[i] = fetch_a(from_a[i], k, step_a(k), end);
+        }
       }
       for (var i = 0u; i < LOADS_B; i++) {  // unroll
-        b[i] = fetch_b(from_b[i], next + part_of_b[i].y, end);
+        let k = next + part_of_b[i].y;
+        if (B_TABLE) {
+          b[i] = fetch_b(from_b[i], k, steps_b[part_of_b[i].y], end);
+        } else {
+          b[i] = fetch_b(from_b[i], k, step_b(k), end);
+        }
       }
     }
     for (var k = 0u; k < STEP; k++) {  // unroll

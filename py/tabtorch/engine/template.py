@@ -37,7 +37,7 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _CONST = re.compile(r"^const (\w+)(?:: \w+)? = (.+?);", re.M)
-_REGISTERS = re.compile(r"^( *)var (\w+): array<(.+), (\w+)>; +// registers$", re.M)
+_REGISTERS = re.compile(r"^( *)var (\w+): array<(.+), ([^,<>]+)>; +// registers$", re.M)
 _LOOP = re.compile(r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// unroll(?: unless (\w+))?$", re.M)
 
 
@@ -122,7 +122,7 @@ def _separate(text: str, known: Mapping[str, int]) -> str:
             return f"{name}_{i}"
 
         rest = re.sub(rf"\b{name}\[([^\[\]]+)\]", one, text[found.end() :])
-        text = text[: found.start()] + "".join(f"{indent}var {name}_{i}: {type};\n" for i in range(n)).rstrip() + rest
+        text = text[: found.start()] + "".join(f"{indent}var {name}_{i} = {type}();\n" for i in range(n)).rstrip() + rest
     return text
 
 

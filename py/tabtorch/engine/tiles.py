@@ -104,6 +104,11 @@ def emit(b: Builder, g: Group) -> None:
         _emit(b, g, False)
 
 
+def _divides(e: Expr) -> bool:
+    """Whether there is a division in it, which GPUs have no instruction for."""
+    return e.op in ("idiv", "imod") or any(_divides(x) for x in e.args)
+
+
 def _both_ways(k: Kernel) -> bool:
     """Whether a buffer is written and bound a second time, as elements or as vectors of them: WebGPU has no such thing."""
     written = {x.key for x in k.bindings if x.access == "rw"}
@@ -155,9 +160,9 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         """The batch, row and column of a result, of which the kernel counts these."""
         of, x, y = kb, row, column
         if fold == 0:
-            of, x = k.let(idiv(row, dims["M"]), "b"), k.let(imod(row, dims["M"]), "m")
+            of, x = k.let(idiv(row, dims["M"]), "of"), k.let(imod(row, dims["M"]), "m")
         elif fold == 1:
-            of, y = k.let(idiv(column, dims["N"]), "b"), k.let(imod(column, dims["N"]), "n")
+            of, y = k.let(idiv(column, dims["N"]), "of"), k.let(imod(column, dims["N"]), "n")
         return (of, batch, "b"), (x, m, "m"), (y, n, "n")
 
     def row(i: int) -> Expr:
@@ -178,7 +183,8 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         view = inst.ins[i]
         flat = meta(view.shape, view.strides, 0, view.dtype, view.device)
         function(f"row_{name}", f"b: u32, {own}: u32", "u32", lambda: row(i))
-        function(f"step_{name}", "k: u32", "u32", lambda: index_of(k, flat, [no_b, no_m, no_n, K], (p0, i)))
+        step = index_of(k, flat, [no_b, no_m, no_n, K], (p0, i))
+        function(f"step_{name}", "k: u32", "u32", lambda: step)
         if not b.target.barriers:
             function(f"load_{name}", "at: u32", real, lambda: loaded(i))
             return
@@ -193,7 +199,11 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         else:
             function(f"load_{name}", "at: u32", real, lambda: loaded(i))
             function(f"load4_{name}", "at: u32", "vec4<f32>", lambda: f"vec4<f32>(load_{name}(at))")  # is not called
-        k.constants |= {f"{name.upper()}_ROWS": first, f"{name.upper()}_FOUR": int(four)}
+        k.constants |= {
+            f"{name.upper()}_ROWS": first,
+            f"{name.upper()}_FOUR": int(four),
+            f"{name.upper()}_TABLE": int(_divides(step)),
+        }
 
     def loaded(i: int) -> Expr:
         k.r.inside = "load"  # the kernel has many copies of it: an exact quotient in each took compilers a minute
