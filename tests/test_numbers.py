@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import tabtorch
+from tabtorch.engine import graph, schedules
+from tabtorch.engine.target import target
 
 RNG = np.random.default_rng(7)
 #: no subnormal numbers: GPUs may take them for 0
@@ -75,8 +77,16 @@ def test_two_operands(name: str, device: str) -> None:
     _close(name, device, x, y)
 
 
-def test_division_is_correctly_rounded(device: str) -> None:
-    """Everywhere: significands in all relations, divisors above 2^126, zeros, infinities, subnormal operands and results."""
+@pytest.mark.parametrize("own", [False, True], ids=["as it is", "in integers"])
+def test_division_is_correctly_rounded(device: str, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everywhere: significands in all relations, divisors above 2^126, zeros, infinities, subnormal operands and results. On a
+    software adapter by the processor's instructions, and as on others."""
+    if own:
+        if device == "cpu" or not target(0).exact:
+            pytest.skip("it has no other way")
+        monkeypatch.setattr(target(0), "exact", False)
+        monkeypatch.setattr(graph, "_plans", {})
+        monkeypatch.setattr(schedules, "_families", {})
     edges = np.float32(
         [0, -0.0, 1, 3, -7, 1e-45, -1e-40, 1.17549435e-38, 2.0**126, -1e38, 3.4028235e38, np.inf, np.nan]
     )

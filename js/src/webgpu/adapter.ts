@@ -1,13 +1,18 @@
 /** The adapter and the device, with everything that the adapter has asked for. */
 
+import { exact } from "./arithmetic";
+
 const WANTED: string[] = ["shader-f16", "subgroups", "timestamp-query"];
 const RETRY_MS = 100;
+const SOFTWARE = /swiftshader|llvmpipe|lavapipe/i;
 
 export interface Opened {
   device: GPUDevice;
   adapter: { vendor: string; architecture: string; device: string; description: string; isFallback: boolean };
   limits: Record<string, number>;
   features: string[];
+  /** whether its quotients and square roots are correctly rounded; asked of software adapters alone, whose are a processor's */
+  exact: boolean;
 }
 
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
@@ -45,8 +50,10 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const requiredFeatures = WANTED.filter((name) => adapter.features.has(name)) as GPUFeatureName[];
   const device = await adapter.requestDevice({ label: "tabtorch", requiredLimits, requiredFeatures });
   const info = adapter.info as GPUAdapterInfo & { isFallbackAdapter?: boolean };
+  const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
   return {
     device,
+    exact: SOFTWARE.test(words) && (await exact(device)),
     adapter: {
       vendor: info.vendor,
       architecture: info.architecture,

@@ -111,8 +111,8 @@ export class GpuDevice implements Accelerator {
   }
 
   get info(): object {
-    const { adapter, limits, features } = this.opened;
-    return { adapter, limits, features };
+    const { adapter, limits, features, exact } = this.opened;
+    return { adapter, limits, features, exact };
   }
 
   get liveBytes(): number {

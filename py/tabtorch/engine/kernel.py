@@ -13,6 +13,7 @@ from typing import Any
 from .expr import Complex, Expr, const, fit, variable
 from .render import renderer_of
 from .steps import Access, Binding, BufferKey, Patch, ScalarKey
+from .target import target
 from .view import CONJ, NEG
 
 U0 = const(0, "u32")
@@ -43,6 +44,8 @@ class Kernel:
         self.device = device
         self.name = name
         self.r: Any = renderer_of(device)()
+        if target(device).exact:
+            self.r.prelude = self.r.exact_prelude
         self.words: list[int] = []
         self.patches: list[Patch] = []
         self.roles: dict[Any, int] = {}

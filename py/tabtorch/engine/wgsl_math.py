@@ -6,6 +6,8 @@ in three parts of pi/2 up to 1024, and by a product with 2/pi in integers (Payne
 Quotients and square roots: WGSL's may be 2.5 and 5 ulp off, and a quotient by more than 2^126 may be 0 or NaN. Here a native
 one of the significands, whose range is safe, is a first guess; what it leaves is exact in integers modulo 2^32, and says what
 the correctly rounded result is. Compilers may contract or reorder what is around, and flush subnormal numbers: the bits stay.
+Software adapters divide by the processor's instructions; where the runtime has tried that (`exact` in its `info`), native ones
+serve, but where there are subnormal numbers, which such an adapter flushes.
 """
 
 from __future__ import annotations
@@ -181,6 +183,24 @@ PRELUDE = {
   var a = tt_l_abs(x); var b = tt_l_abs(y);
   while ((a.x | a.y) != 0u) { let t = tt_l_mod(b, a); b = a; a = t; }
   return b;
+}""",
+}
+
+#: helpers in the place of those above where native quotients and roots are exact
+EXACT = {
+    "tt_long_quotient": PRELUDE["tt_quotient"].replace("fn tt_quotient", "fn tt_long_quotient"),
+    "tt_quotient": """fn tt_quotient(x: f32, y: f32) -> f32 {
+  let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
+  var q = x / y;
+  let flushed = (bitcast<u32>(q) & 0x7fffffffu) < 0x800000u && a != 0u && b != 0x7f800000u;
+  if (a - 1u < 0x7fffffu || b - 1u < 0x7fffffu || flushed) { q = tt_long_quotient(x, y); }
+  return q;
+}""",
+    "tt_long_root": PRELUDE["tt_root"].replace("fn tt_root", "fn tt_long_root"),
+    "tt_root": """fn tt_root(x: f32) -> f32 {
+  var s = sqrt(x);
+  if ((bitcast<u32>(x) & 0x7fffffffu) - 1u < 0x7fffffu) { s = tt_long_root(x); }
+  return s;
 }""",
 }
 

@@ -1,0 +1,80 @@
+/**
+ * Whether an adapter's quotients and square roots are correctly rounded, which WGSL does not ask for. The engine has them of its
+ * own, in integers, which take a software adapter as long as all the rest of an optimizer's step.
+ */
+
+const PAIRS = 1 << 14;
+const STORAGE = 128;
+const COPY_SRC = 4;
+const COPY_DST = 8;
+const MAP_READ = 1;
+
+const CODE = `
+@group(0) @binding(0) var<storage, read> given: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read_write> found: array<vec2<f32>>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  found[id.x] = vec2(given[id.x].x / given[id.x].y, sqrt(given[id.x].x));
+}`;
+
+/** Pairs of floats: of any exponent, near each other, whole numbers, and such as make quotients near the middle of two floats. */
+function pairs(): Float32Array<ArrayBuffer> {
+  const floats = new Float32Array(2 * PAIRS);
+  const bits = new Uint32Array(floats.buffer);
+  let state = 2463534242;
+  const random = () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return state >>> 0;
+  };
+  for (let i = 0; i < PAIRS; i++) {
+    const [x, y] = [random(), random()];
+    bits[2 * i] = x;
+    bits[2 * i + 1] = y;
+    if (i % 4 === 1) bits[2 * i + 1] = (x & 0x7f800000) | (y & 0x807fffff);
+    if (i % 4 === 2) floats.set([x >>> 20, (y >>> 20) + 1], 2 * i);
+    if (i % 4 === 3) {
+      const by = 1 + (y & 0x7fffff) * 2 ** -23;
+      floats.set([(1 + ((x & 0x7fffff) + 0.5) * 2 ** -23) * by, by], 2 * i);
+    }
+  }
+  return floats;
+}
+
+/** Zero, or of full precision: what lies between, adapters may flush, and it is not asked of them. */
+const usual = (x: number) => x === 0 || !(Math.abs(x) < 2 ** -126);
+
+/** Tries it, with thousands of pairs; the answer is for all that are no subnormal numbers, and have a quotient that is none. */
+export async function exact(device: GPUDevice): Promise<boolean> {
+  const given = pairs();
+  const nbytes = given.byteLength;
+  const buffers = [STORAGE | COPY_DST, STORAGE | COPY_SRC, COPY_DST | MAP_READ].map((usage) =>
+    device.createBuffer({ size: nbytes, usage }),
+  ) as [GPUBuffer, GPUBuffer, GPUBuffer];
+  const [from, to, read] = buffers;
+  device.queue.writeBuffer(from, 0, given);
+  const module = device.createShaderModule({ code: CODE });
+  const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module, entryPoint: "main" } });
+  const entries = [from, to].map((buffer, binding) => ({ binding, resource: { buffer } }));
+  const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
+  const encoder = device.createCommandEncoder();
+  const pass = encoder.beginComputePass();
+  pass.setPipeline(pipeline);
+  pass.setBindGroup(0, group);
+  pass.dispatchWorkgroups(PAIRS / 64);
+  pass.end();
+  encoder.copyBufferToBuffer(to, 0, read, 0, nbytes);
+  device.queue.submit([encoder.finish()]);
+  await read.mapAsync(MAP_READ);
+  const found = new Float32Array(read.getMappedRange().slice(0));
+  for (const buffer of buffers) buffer.destroy();
+  for (let i = 0; i < 2 * PAIRS; i += 2) {
+    const [x, y] = [given[i] as number, given[i + 1] as number];
+    const quotient = Math.fround(x / y); // of floats, rounding to double first changes nothing
+    const root = Math.fround(Math.sqrt(x));
+    if (usual(x) && usual(y) && usual(quotient) && !Object.is(found[i], quotient)) return false;
+    if (usual(x) && !Object.is(found[i + 1], root)) return false;
+  }
+  return true;
+}
