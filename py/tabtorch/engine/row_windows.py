@@ -30,7 +30,9 @@ def serves(b: Builder, g: Group) -> bool:
         n = b.nodes[p].inst
         for m in n.ins if n.op.reduces else ():
             parts = None if m.flat else split_dims(m.shape, m.strides, [g.O, g.K])
-            if parts is not None and any(size * step != before for (_, before), (size, step) in zip(parts[1], parts[1][1:])):
+            if parts is not None and any(
+                size * step != before for (_, before), (size, step) in zip(parts[1], parts[1][1:])
+            ):
                 return True
     return False
 

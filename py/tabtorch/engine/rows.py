@@ -2,8 +2,8 @@
 
 A group of `fuse.py` comes in, launches of the plan go out. Rows that are long and few are cut into chunks (`row_chunks.py`), on GPUs
 those whose elements lie apart in tiles (`row_tiles.py`); rows of moderate length are held in registers on GPUs
-(`row_registers.py`), short ones of windows by a thread each (`row_windows.py`); for others the kernel goes over the row again for each pass (`row_kernel.py`). Contractions that a tuned
-kernel serves go to `tiles.py` instead.
+(`row_registers.py`), short ones of windows by a thread each (`row_windows.py`); for others the kernel goes over the row again for
+each pass (`row_kernel.py`). Contractions that a tuned kernel serves go to `tiles.py` instead.
 """
 
 from __future__ import annotations

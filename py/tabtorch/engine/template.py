@@ -122,7 +122,9 @@ def _separate(text: str, known: Mapping[str, int]) -> str:
             return f"{name}_{i}"
 
         rest = re.sub(rf"\b{name}\[([^\[\]]+)\]", one, text[found.end() :])
-        text = text[: found.start()] + "".join(f"{indent}var {name}_{i} = {type}();\n" for i in range(n)).rstrip() + rest
+        text = (
+            text[: found.start()] + "".join(f"{indent}var {name}_{i} = {type}();\n" for i in range(n)).rstrip() + rest
+        )
     return text
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from .expr import NATIVE, Expr
 from .render import Renderer
-from .wgsl_math import HELPERS
-from .wgsl_math import EXACT
+from .wgsl_math import EXACT, HELPERS
 from .wgsl_math import PRELUDE as _MATH
 
 TYPES = {"f32": "f32", "i32": "i32", "u32": "u32", "i64": "vec2<u32>", "bool": "bool"}
