@@ -28,6 +28,7 @@ class Renderer:
     #: whether sums of float32 are kept in doubles, and there are doubles to compute with
     doubles = False
     prelude: dict[str, str] = {}  # helper name -> text, taken in where the name occurs
+    exact_prelude: dict[str, str] = {}  # the same for a device whose quotients and roots are correctly rounded
 
     def __init__(self) -> None:
         self.lines: list[str] = []
