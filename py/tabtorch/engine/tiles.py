@@ -45,45 +45,55 @@ def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
 
 #: what a large GPU has. WebGPU does not tell how many; a smaller device is given more workgroups than it needs
 _PROCESSORS = 132
-#: workgroups where k is cut: three rounds of all processors, of which none waits for the last long
-_FULL = 3 * _PROCESSORS
-#: a sum so long is cut though small tiles would fill the device, for large ones are faster
-_LONG = 4096
+#: from this length on a sum is cut so that the last round of workgroups is full, too: below it another launch, and what the parts
+#: take to be written and read, cost more
+_LONG = 2048
 
 
 class Parts(NamedTuple):
-    """How a product is laid out: threads of a workgroup along x, as many along y, in how many parts k is cut, how long one is."""
+    """How a product is laid out: threads of a workgroup along x and along y, in how many parts k is cut, how long one is."""
 
-    side: int
+    x: int
+    y: int
     cut: int
     length: int
 
 
-def _sides(batch: int, m: int, n: int, k: int) -> tuple[int, int]:
-    """(side, parts of k) on a large GPU. A thread makes 8 x 8 results. Where that is too little work to fill a device, k is
-    cut: results as few as a weight's, sums as long as a batch of images. What is compared here makes another schedule of a window."""
+def _laid_out(batch: int, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """(threads along x, along y, parts of k) on a large GPU.
+
+    A thread makes 8 x 8 results. The largest workgroups are the fastest, and one keeps a processor busy, where there are as many
+    of them as processors, or nearly; else k is cut: results as few as a weight's, sums as long as a batch of images. What is
+    compared here makes another schedule of a window.
+    """
     most = min(k // 128, 65535 // batch, 64)  # parts
-    small = -(-m // 64) * -(-n // 64) * batch
-    if m > 64 and n > 64:
-        large = -(-m // 128) * -(-n // 128) * batch
-        if large >= 4 * _PROCESSORS:
-            return 16, 1
-        if large >= _PROCESSORS:  # unless the last round would leave much of the device without work
-            return 16 if large * 8 >= -(-large // _PROCESSORS) * (_PROCESSORS * 7) else 8, 1
-        if k >= _LONG:
-            return 16, min(_FULL // large, most)
-    return 8, 1 if small >= 192 else min(_FULL // small, most)
+    x, y = 16 if n > 64 else 8, 16 if m > 64 else 8
+    tiles = -(-m // (8 * y)) * -(-n // (8 * x)) * batch
+    halves = x == y == 16
+    if tiles >= 4 * _PROCESSORS:
+        return x, y, 1
+    if tiles < 100 and k >= _LONG:
+        return x, y, min(3 * _PROCESSORS // tiles, most)
+    if tiles > _PROCESSORS // 4 and halves and -(-2 * tiles // _PROCESSORS) < -(-tiles // _PROCESSORS) * 2:
+        return x, 8, 1  # half as large, they leave fewer processors without work in the last round
+    if tiles > _PROCESSORS // 2:
+        return x, y, 1
+    cut = min(_PROCESSORS // tiles, most)
+    if halves and tiles * cut < _PROCESSORS // 2:
+        small = -(-m // 64) * -(-n // 64) * batch
+        return 8, 8, min(3 * _PROCESSORS // small, most)
+    return x, y, cut
 
 
 def parts(t: Target, batch: int, m: int, n: int, k: int) -> Parts:
     """How a contraction is laid out on a device."""
     if t.software:
-        return Parts(4, 1, k)
-    side, cut = _sides(batch, m, n, k)
-    if cut <= 2:  # half as long is not worth another launch
-        return Parts(side, 1, k)
+        return Parts(4, 4, 1, k)
+    x, y, cut = _laid_out(batch, m, n, k)
+    if cut <= 1:
+        return Parts(x, y, 1, k)
     length = -(-k // cut // _STEP) * _STEP
-    return Parts(side, -(-k // length), length)
+    return Parts(x, y, -(-k // length), length)
 
 
 #: columns and rows that a step brings; half of them where operands come one by one and k is shorter than this
@@ -132,7 +142,7 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     # where all of a batch read the same of one operand, it is more rows, or columns, of the other
     fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb)), None) if batch > 1 and b.target.barriers else None
     copies, rows, columns = ((batch, m, n), (1, batch * m, n), (1, m, batch * n))[0 if fold is None else 1 + fold]
-    laid = Parts(1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk)
+    laid = Parts(1, 1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk)
     cut, length = laid.cut, laid.length
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     counted = {"M": dims["M"] if fold != 0 else k.dim(rows), "N": dims["N"] if fold != 1 else k.dim(columns)}
@@ -255,16 +265,15 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         return True
     if fours and (len(k.bindings) > b.target.buffers or _both_ways(k)):
         return False
-    side = laid.side
-    grid = [-(-columns // (side * 8)), -(-rows // (side * 8)), copies * cut]
+    grid = [-(-columns // (laid.x * 8)), -(-rows // (laid.y * 8)), copies * cut]
     if b.target.barriers:
         large = b.target.workgroup_bytes > 16384 and (all(by_fours) or kk >= _SHORT)
         step = _STEP if large else _STEP // 2
         k.constants["RAGGED"] = int(kk % step != 0)
-        own = {"WG_X": side, "WG_Y": side, "STEP": step, "DIRECT": int(bool(partial) or len(g.nodes) == 1)}
+        own = {"WG_X": laid.x, "WG_Y": laid.y, "STEP": step, "DIRECT": int(bool(partial) or len(g.nodes) == 1)}
         source = filled.source("matmul", own)
     else:
-        k.constants |= {"WG_X": side, "WG_Y": side}
+        k.constants |= {"WG_X": laid.x, "WG_Y": laid.y}
         source = filled.source("matmul_registers")
     b.launch(k, source, grid)
     if partial:
