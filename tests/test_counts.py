@@ -14,6 +14,7 @@ import tabtorch as torch
 from slices import whole
 from tabtorch import nn
 from tabtorch.bridge import get_bridge
+from tabtorch.core import to_host
 from tabtorch.engine import graph
 from tabtorch.engine.target import target
 from tabtorch.nn import functional as F
@@ -94,6 +95,36 @@ def test_a_chain_is_few_dispatches(chain: Callable[[Any, Any], Any], dispatches:
     assert (again.kernels, again.planned) == (0, 0)
     assert (again.dispatches, again.submits) == (first.dispatches, first.submits)
     assert z[0].item() == pytest.approx(chain(torch.ones(1, device="cpu"), torch.full((1,), 0.25, device="cpu")).item())
+
+
+@pytest.mark.parametrize("reads", [1, 10])
+def test_an_item_is_one_submit_with_what_computes_it(reads: int) -> None:
+    x = torch.full((64,), 0.5)
+
+    def step() -> list[float]:
+        return [((x + i).sum()).item() for i in range(reads)]
+
+    expected = [32.0 + 64 * i for i in range(reads)]
+    assert step() == expected
+    with counted() as count:
+        assert step() == expected
+    assert (count.submits, count.maps) == (reads, reads)
+    values = [(x + i).sum() for i in range(reads)]
+    with counted() as count:  # which sends what waits
+        pass
+    with counted() as count:
+        assert [v.item() for v in values] == expected
+    assert (count.submits, count.maps) == (reads, reads)  # what was sent before is not waited for with a submit of its own
+
+
+def test_many_reads_are_one_submit_with_what_computes_them() -> None:
+    x = torch.full((64,), 0.5)
+    to_host.tolists([x + 1, x + 2])
+    values = [x + 1, (x + 2).sum(), x]
+    with counted() as count:
+        found = to_host.tolists(values)
+    assert [each[0] for each in found] == [1.5, 160.0, 0.5]
+    assert (count.submits, count.maps, count.reads) == (1, 1, 3)
 
 
 def test_a_chain_with_its_backward_is_few_dispatches() -> None:

@@ -6,7 +6,8 @@
  * 1 = an error: JSON `[{kind, operation, message}]`. Requests are carried out strictly in order.
  *
  *   1 execute       payload: a block of commands. No reply; its errors are kept for the next read or synchronize
- *   2 read          payload: JSON {id, offset, nbytes}, or a list of them. Reply: the bytes, or the errors so far
+ *   2 read          payload: `[u32 length of a block][u32 0][block][JSON]`, a list of {id, offset, nbytes}: carries the block
+ *                   out, and reads after it. Reply: the bytes, one after the other, or the errors so far
  *   3 info          reply: JSON, see Runtime.info
  *   4 stats         reply: JSON, see Runtime.stats
  *   5 resetStats    reply: empty
@@ -32,7 +33,7 @@ import { runInNewContext } from "node:vm";
 import { recordOf } from "./errors";
 // Not bundled: the very file the browser runs, which lies beside this one (see build.mjs). It sets globalThis.tabtorchRuntime.
 import "./runtime.js";
-import type { createRuntime as Create, Runtime } from "./runtime";
+import type { createRuntime as Create, ReadSpec, Runtime } from "./runtime";
 
 const { createRuntime } = (globalThis as unknown as { tabtorchRuntime: { createRuntime: typeof Create } })
   .tabtorchRuntime;
@@ -122,13 +123,16 @@ function check(of: Runtime): void {
   if (records !== "[]") throw new Failure(records);
 }
 
-interface ReadSpec {
-  id: number;
-  offset: number;
-  nbytes: number;
+const decoder = new TextDecoder();
+
+function readRequest(payload: Uint8Array): { block: Uint8Array; wanted: ReadSpec[] } {
+  const end = 8 + new DataView(payload.buffer, payload.byteOffset).getUint32(0, true);
+  const wanted = JSON.parse(decoder.decode(payload.subarray(end))) as ReadSpec[];
+  return { block: payload.subarray(8, end), wanted };
 }
 
 function joined(parts: Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0] as Uint8Array;
   const all = new Uint8Array(parts.reduce((sum, part) => sum + part.byteLength, 0));
   let at = 0;
   for (const part of parts) {
@@ -151,13 +155,10 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
       runtime.execute(payload);
       return null;
     case Kind.READ: {
-      const wanted = JSON.parse(new TextDecoder().decode(payload)) as ReadSpec | ReadSpec[];
-      const from = runtime;
+      const { block, wanted } = readRequest(payload);
       let bytes: Uint8Array;
       try {
-        bytes = Array.isArray(wanted)
-          ? joined(await Promise.all(wanted.map(({ id, offset, nbytes }) => from.readAsync(id, offset, nbytes))))
-          : await from.readAsync(wanted.id, wanted.offset, wanted.nbytes);
+        bytes = joined(await runtime.executeAndRead(block, wanted));
       } catch (error) {
         check(runtime); // what came before explains it best
         throw error;

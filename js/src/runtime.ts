@@ -18,6 +18,13 @@ import { type Picture, pixels } from "./picture";
 import { BlockReader, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
 
+/** Bytes of a buffer. */
+export interface ReadSpec {
+  id: number;
+  offset: number;
+  nbytes: number;
+}
+
 type Context = GPUCanvasContext | OffscreenCanvasRenderingContext2D;
 
 /** A plan that could not be made: its runs fail with the same words, and so do the uses of what they should have made. */
@@ -66,9 +73,29 @@ export class Runtime {
    * Returns the number of errors that wait to be taken, of this block or of earlier ones.
    */
   execute(block: Uint8Array): number {
+    const { errors } = this.host;
+    if (block.byteLength === 0) return errors.count;
+    this.take(block);
+    this.sendOff();
+    return errors.count;
+  }
+
+  /**
+   * Carries out a block, and reads what it has made or what was there before: in one submit, so that the GPU starts once, and
+   * with one wait. The bytes come once all work before is done and its errors are known; they hold only if there are none.
+   */
+  executeAndRead(block: Uint8Array, wanted: ReadSpec[]): Promise<Uint8Array<ArrayBuffer>[]> {
+    if (block.byteLength > 0) this.take(block);
+    // The copies are recorded now, and only then is anything sent.
+    const reads = wanted.map(({ id, offset, nbytes }) => this.readAsync(id, offset, nbytes));
+    this.sendOff();
+    return Promise.all(reads);
+  }
+
+  /** The commands of a block, recorded and not yet sent. */
+  private take(block: Uint8Array): void {
     const { errors, counters } = this.host;
     const { reader } = this;
-    if (block.byteLength === 0) return errors.count;
     counters.executes++;
     reader.open(block);
     for (;;) {
@@ -80,15 +107,17 @@ export class Runtime {
       }
     }
     reader.close();
+  }
+
+  private sendOff(): void {
     for (const each of this.accelerators) {
       try {
         each.flush();
       } catch (error) {
-        errors.add(recordOf(error, "submit"));
+        this.host.errors.add(recordOf(error, "submit"));
       }
     }
     this.observer?.();
-    return errors.count;
   }
 
   /** Whether so much is in flight that its caller should wait for `caughtUp`, if it can. */

@@ -16,6 +16,14 @@ after(() => rmSync(folder, { recursive: true }));
 
 const [EXECUTE, READ, INFO, STATS, RESET, SYNCHRONIZE, ERRORS, INIT, LOSE] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
 
+/** What READ takes: a block, which may be empty, and what is read after it. */
+function reading(wanted, block = new Uint8Array(0)) {
+  const text = Buffer.from(JSON.stringify([wanted].flat()));
+  const head = Buffer.alloc(8);
+  head.writeUInt32LE(block.byteLength, 0);
+  return Buffer.concat([head, block, text]);
+}
+
 class Host {
   constructor() {
     this.child = spawn(process.execPath, [file], { stdio: ["pipe", "pipe", "ignore"] });
@@ -65,7 +73,7 @@ for (const device of ["webgpu", "cpu"]) {
     host.send(EXECUTE, new Block().run(1, [1, 2], [2, 1]).bytes());
     // sent at once, answered in order
     const [read, stats, reset] = await Promise.all([
-      host.ask(READ, { id: 2, offset: 4, nbytes: 8 }),
+      host.ask(READ, reading({ id: 2, offset: 4, nbytes: 8 })),
       host.ask(STATS),
       host.ask(RESET),
     ]);
@@ -85,14 +93,17 @@ for (const device of ["webgpu", "cpu"]) {
     assert.equal(JSON.parse((await host.ask(STATS)).text).executes, 2);
     assert.match((await host.ask(ERRORS)).text, /no buffer 78/);
     assert.equal((await host.ask(ERRORS)).text, "[]");
-    assert.match(JSON.parse((await host.ask(READ, { id: 79, offset: 0, nbytes: 4 })).text)[0].message, /no buffer 79/);
+    assert.match(
+      JSON.parse((await host.ask(READ, reading({ id: 79, offset: 0, nbytes: 4 }))).text)[0].message,
+      /no buffer 79/,
+    );
 
     if (dev === 0) {
       assert.equal((await host.ask(LOSE)).status, 0);
-      assert.equal(JSON.parse((await host.ask(READ, { id: 2, offset: 0, nbytes: 4 })).text)[0].kind, "lost");
+      assert.equal(JSON.parse((await host.ask(READ, reading({ id: 2, offset: 0, nbytes: 4 }))).text)[0].kind, "lost");
       assert.notEqual(JSON.parse((await host.ask(INIT, { device })).text).webgpu, null);
       host.send(EXECUTE, new Block().upload(1, 0, Uint8Array.of(1, 2, 3, 4)).bytes());
-      assert.deepEqual([...(await host.ask(READ, { id: 1, offset: 0, nbytes: 4 })).payload], [1, 2, 3, 4]);
+      assert.deepEqual([...(await host.ask(READ, reading({ id: 1, offset: 0, nbytes: 4 }))).payload], [1, 2, 3, 4]);
     }
     host.child.stdin.end();
     assert.equal(await host.exited, 0);
@@ -104,7 +115,7 @@ test("large blocks and large reads", async () => {
   await host.ask(INIT, { device: "auto" });
   const data = Float32Array.from({ length: 5e6 }, (_, i) => i);
   host.send(EXECUTE, new Block().upload(1, 0, data).bytes());
-  const { payload } = await host.ask(READ, { id: 1, offset: 0, nbytes: data.byteLength });
+  const { payload } = await host.ask(READ, reading({ id: 1, offset: 0, nbytes: data.byteLength }));
   assert.deepEqual(payload.compare(Buffer.from(data.buffer)), 0);
   host.child.stdin.end();
   assert.equal(await host.exited, 0);

@@ -222,6 +222,101 @@ test("a parameter block of more than 4096 bytes, and one too large", async () =>
   runtime.destroy();
 });
 
+/** A `gpu` whose devices count the buffers that can be mapped for reading, as they are made. */
+function countingStaging() {
+  const made = { staging: 0 };
+  const counting = {
+    async requestAdapter(options) {
+      const adapter = await gpu.requestAdapter(options);
+      const requestDevice = adapter.requestDevice.bind(adapter);
+      adapter.requestDevice = async (wanted) => {
+        const device = await requestDevice(wanted);
+        const createBuffer = device.createBuffer.bind(device);
+        device.createBuffer = (spec) => {
+          if (spec.usage & 1) made.staging++;
+          return createBuffer(spec);
+        };
+        return device;
+      };
+      return adapter;
+    },
+  };
+  return { made, counting };
+}
+
+test("work and the read of what it makes are one submit, and staging buffers are used again", async () => {
+  const { made, counting } = countingStaging();
+  const runtime = await start({ gpu: counting });
+  await execute(
+    runtime,
+    new Block()
+      .kernel(1, scaleAdd(0))
+      .plan(1, scaleAddPlan(0, 1, 4))
+      .upload(1, 0, ones(4)),
+  );
+  const turn = async (i) => {
+    const block = new Block().run(1, [1, 2], [1, i]).bytes();
+    const [bytes] = await runtime.executeAndRead(block, [{ id: 2, offset: 0, nbytes: 4 }]);
+    assert.deepEqual([...new Float32Array(bytes.buffer)], [1 + i]);
+    runtime.execute(new Block().free(2).bytes());
+  };
+  await turn(0);
+  runtime.resetStats();
+  made.staging = 0;
+  for (let i = 1; i <= 50; i++) await turn(i);
+  const now = stats(runtime);
+  assert.deepEqual([now.submits, now.reads, now.maps, made.staging], [50, 50, 50, 0]);
+
+  // nothing to do: the copy alone is sent
+  runtime.resetStats();
+  const [all, part] = await runtime.executeAndRead(new Uint8Array(0), [
+    { id: 1, offset: 0, nbytes: 16 },
+    { id: 1, offset: 4, nbytes: 8 },
+  ]);
+  assert.deepEqual([all.byteLength, part.byteLength], [16, 8]);
+  assert.deepEqual([stats(runtime).submits, stats(runtime).maps], [1, 1]);
+
+  // several under way, each of which sees its point of the stream; as many staging buffers as were under way at once
+  const under = [];
+  for (let i = 0; i < 5; i++) {
+    const block = new Block().run(1, [1, 10 + i], [1, i]).bytes();
+    under.push(runtime.executeAndRead(block, [{ id: 10 + i, offset: 0, nbytes: 4 }]));
+    await Promise.resolve();
+  }
+  const found = await Promise.all(under);
+  assert.deepEqual(
+    found.map(([bytes]) => new Float32Array(bytes.buffer)[0]),
+    [1, 2, 3, 4, 5],
+  );
+  assert.ok(made.staging <= 5, `${made.staging}`);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
+test("what fails in the submit of a read is known when the read is over", async () => {
+  const runtime = await ready();
+  const plan = {
+    name: "scribble",
+    slots: 1,
+    steps: [{ kernel: 1, bind: [0, 0], words: [0, 0, 4, 0], grid: [1, 1, 1] }],
+  };
+  const scribble = new Block().plan(2, plan).run(2, [1]).bytes();
+  await runtime.executeAndRead(scribble, [{ id: 1, offset: 0, nbytes: 4 }]).catch(() => {});
+  assert.deepEqual(
+    errors(runtime).map(({ kind, operation }) => [kind, operation]),
+    [["validation", "scribble"]],
+  );
+  // a command that fails at once, and a buffer that is not there
+  const missing = runtime.executeAndRead(new Block().free(77).bytes(), [{ id: 78, offset: 0, nbytes: 4 }]);
+  await assert.rejects(missing, /no buffer 78/);
+  assert.match(errors(runtime)[0].message, /no buffer 77/);
+  // the device is lost while the read waits
+  const lost = runtime.executeAndRead(new Block().run(1, [1, 2], [1, 1]).bytes(), [{ id: 2, offset: 0, nbytes: 4 }]);
+  runtime.loseDevice();
+  await assert.rejects(lost, /the GPU device was lost/);
+  runtime.destroy();
+});
+
 test("reads asked for together share a map, and see their point of the stream", async () => {
   const runtime = await ready();
   const block = new Block();

@@ -370,7 +370,12 @@ export class GpuDevice implements Accelerator {
       await this.scopes.settled();
       return new Uint8Array(0);
     }
-    const bytes = await this.readback.read(handle, offset, nbytes);
+    // A buffer that may turn out not to be there takes its whole submit with it: the copy of it goes alone.
+    const unsure = handle.block.state === UNSURE;
+    if (unsure) this.submit();
+    const reading = this.readback.read(handle, offset, nbytes);
+    if (unsure) this.submit();
+    const bytes = await reading;
     if (handle.block.state === BAD && handle.block.reason !== null) throw new CommandError(handle.block.reason);
     return bytes;
   }

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
@@ -23,6 +23,8 @@ SEND_ABOVE = 1 << 23  # bytes of commands after which an upload sends what is th
 
 #: whether this thread has the LOCK
 owned: Callable[[], bool] = getattr(LOCK, "_is_owned")  # noqa: B009  # threading.pyi does not know it
+
+_T = TypeVar("_T")
 
 _WORDS = {
     "compile": "the kernel did not compile",
@@ -158,15 +160,17 @@ class Bridge:
     def send(self) -> str | None:
         """The same, in the LOCK: the errors are for `sent`, outside of it."""
         block = self.block
+        return self._carry(self._execute) if block.pos or block.freed or block.forgotten else None
+
+    def _carry(self, away: Callable[[int], _T]) -> _T:
+        """`away(nbytes)` sends `block.data[:nbytes]`, which may be nothing, and the block is empty then. In the LOCK."""
+        block = self.block
         if block.freed:
             block.write_frees()
         if block.forgotten:
             block.write_forgotten()
-        pos = block.pos
-        if not pos:
-            return None
         try:
-            return self._execute(pos)
+            return away(block.pos)
         finally:  # what was refused is not sent twice; nor, since no function is called here, what was interrupted after it
             block.count += 1
             block.pos = 0

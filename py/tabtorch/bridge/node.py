@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
 from tabtorch.base import interrupts
-from tabtorch.bridge.base import LOCK, Bridge, check_device, raise_errors, requested_device
+from tabtorch.bridge.base import LOCK, SEND_ABOVE, Bridge, check_device, raise_errors, requested_device
 
 __all__ = ["NodeBridge", "environment", "find_node", "real_gpu", "start"]
 
@@ -101,14 +101,14 @@ class NodeBridge(Bridge):
 
     # -- frames
 
-    def _send(self, kind: int, payload: Any, asks: int = 0) -> None:
-        """In the LOCK. asks: how many answers it will have, which are counted with the first byte that goes."""
+    def _send(self, kind: int, *payload: Any, asks: int = 0) -> None:
+        """In the LOCK. payload: in pieces. asks: how many answers it will have, which are counted with the first byte that goes."""
         if not self.alive:
             raise RuntimeError("this tabtorch runtime is gone, and with it the tensors it held")
-        size = len(payload)
+        size = sum(map(len, payload))
         if size > _LARGEST:
             raise RuntimeError(f"{size} bytes are too many for one message (4 GiB)")
-        parts = [memoryview(_header.pack(size, kind)), memoryview(payload)]
+        parts = [memoryview(part) for part in (_header.pack(size, kind), *payload)]
         if self._sending:
             raise _interrupted()
         self._sending = True
@@ -149,17 +149,20 @@ class NodeBridge(Bridge):
         self._answered += 1
         return status, payload
 
-    def _ask(self, kind: int, payload: bytes = b"", after: bool = False) -> bytes:
-        """Send a frame and wait for its answer. after: the block goes before it."""
+    def _ask(self, kind: int, payload: bytes = b"") -> bytes:
+        """Send a frame and wait for its answer. A READ takes the block with it, so that both are one submit of the device."""
         me = threading.get_ident()
         if self._reader == me:
             raise _interrupted()
         with LOCK:
-            if after:
+            if kind == READ and self.block.pos > SEND_ABOVE:
                 self.send()
             ticket = self._asked + 1
             try:
-                self._send(kind, payload, 1)
+                if kind == READ:
+                    self._carry(lambda nbytes: self._execute_and_ask(nbytes, payload))
+                else:
+                    self._send(kind, payload, asks=1)
             except KeyboardInterrupt:
                 if self._asked == ticket:
                     self._given_up.add(ticket)
@@ -195,17 +198,22 @@ class NodeBridge(Bridge):
         with memoryview(self.block.data) as view:
             self._send(EXECUTE, view[:nbytes])
 
+    def _execute_and_ask(self, nbytes: int, wanted: bytes) -> None:
+        with memoryview(self.block.data) as view:
+            self._send(READ, _header.pack(nbytes, 0), view[:nbytes], wanted, asks=1)
+
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""
         if not nbytes:
             self.flush()
             return b""
-        return self._ask(READ, b'{"id":%d,"offset":%d,"nbytes":%d}' % (ident, offset, nbytes), True)
+        return self._ask(READ, b'[{"id":%d,"offset":%d,"nbytes":%d}]' % (ident, offset, nbytes))
 
     def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
         """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""
-        self.flush()
         asked = [{"id": ident, "offset": offset, "nbytes": n} for ident, _, offset, n in wanted if n]
+        if not asked:
+            self.flush()
         view = memoryview(self._ask(READ, json.dumps(asked).encode()) if asked else b"")
         found, at = [], 0
         for *_, n in wanted:

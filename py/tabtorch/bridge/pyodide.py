@@ -18,7 +18,7 @@ from pyodide.ffi import run_sync as _run_sync
 
 from tabtorch.base import package_files, thread_state
 from tabtorch.base.errors import AcceleratorError
-from tabtorch.bridge.base import Bridge, check_device, owned, requested_device
+from tabtorch.bridge.base import LOCK, Bridge, check_device, owned, requested_device
 from tabtorch.bridge.block import CPU
 
 __all__ = ["PyodideBridge", "start", "start_async"]
@@ -38,6 +38,11 @@ GLUE = """
     view = held.data;
   };
   const nothing = new Uint8Array(0);
+  const block = (nbytes) => {
+    if (nbytes === 0) return nothing;
+    if (view.byteLength === 0) hold(); // wasm memory has grown, and the old view with it became empty
+    return view.subarray(0, nbytes);
+  };
   const checked = (bytes) => (runtime.execute(nothing) ? undefined : bytes);
   let refusal = "[]";
   const refused = (error) => {
@@ -53,21 +58,27 @@ GLUE = """
       hold();
     },
     execute(nbytes) {
-      if (view.byteLength === 0) hold(); // wasm memory has grown, and the old view with it became empty
-      return runtime.execute(view.subarray(0, nbytes)) || (runtime.behind ? -1 : 0);
+      return runtime.execute(block(nbytes)) || (runtime.behind ? -1 : 0);
     },
     read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
-    readAsync: async (id, offset, nbytes) => checked(await runtime.readAsync(id, offset, nbytes).catch(refused)),
+    // The block, and reads after it. What is read waits for the GPU, and so need not wait for room; but its speed is found so.
+    async executeAndRead(nbytes, id, offset, size) {
+      const reads = runtime.executeAndRead(block(nbytes), [{ id, offset, nbytes: size }]);
+      if (runtime.behind) void runtime.caughtUp();
+      return checked((await reads.catch(refused))[0]);
+    },
+    async executeAndReadAll(nbytes, wanted) {
+      const specs = JSON.parse(wanted).map(([id, dev, offset, nbytes]) => ({ id, offset, nbytes }));
+      const reads = runtime.executeAndRead(block(nbytes), specs);
+      if (runtime.behind) void runtime.caughtUp();
+      return checked(await reads.catch(refused));
+    },
     readCanvas(id, offset, nbytes) {
       try {
         return checked(runtime.readCanvas(id, offset, nbytes));
       } catch (error) {
         return refused(error);
       }
-    },
-    async readAll(wanted) {
-      const reads = JSON.parse(wanted).map(([id, dev, offset, nbytes]) => runtime.readAsync(id, offset, nbytes));
-      return checked(await Promise.all(reads).catch(refused));
     },
     async present(canvas, id, picture) {
       await runtime.present(canvas, id, JSON.parse(picture)).catch(refused);
@@ -115,8 +126,9 @@ class PyodideBridge(Bridge):
         self._bind_js = glue.bind
         self._execute_js = glue.execute
         self._read_js = glue.read
-        self._read_async_js = glue.readAsync
-        self._read_all_js = glue.readAll
+        self._read_async_js = glue.executeAndRead
+        self._read_all_js = glue.executeAndReadAll
+        self._portion_js = glue.portion
         self._read_canvas_js = glue.readCanvas
         self._synchronize_js = glue.synchronize
         self._caught_up_js = glue.caughtUp
@@ -124,14 +136,17 @@ class PyodideBridge(Bridge):
         self._canvas: bool | None = None
         self._bound: bytearray | None = None
         self.info = json.loads(self._call("info"))
-        self.portion = glue.portion()
+        self.portion = self._portion_js()
         check_device(self.info)
 
-    def _execute(self, nbytes: int) -> str | None:
+    def _bind(self) -> None:
         data = self.block.data
         if data is not self._bound:
             self._bind_js(data)
             self._bound = data
+
+    def _execute(self, nbytes: int) -> str | None:
+        self._bind()
         try:
             told = self._execute_js(nbytes)
             self.behind = told < 0
@@ -142,12 +157,33 @@ class PyodideBridge(Bridge):
                     return found
             return json.dumps([{"kind": "", "operation": "", "message": f"the runtime failed: {error}"}])
 
+    def _asked(self, promise: Callable[..., Any], *wanted: Any) -> Any:
+        """The promise of a read. The block goes in the same call: its work and the read are one submit of the device."""
+
+        def away(nbytes: int) -> Any:
+            self._bind()
+            return promise(nbytes, *wanted)
+
+        with LOCK:
+            return self._carry(away)
+
+    def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
+        """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""
+        if dev == CPU or not nbytes or not can_run_sync():
+            return super().read(ident, dev, offset, nbytes)
+        try:
+            found = run_sync(self._asked(self._read_async_js, ident, offset, nbytes))
+        except JsException as error:
+            self._failed("the read failed", error)
+        self._told()
+        return self._bytes(found)
+
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         try:
             if dev == CPU:
                 found = self._read_js(ident, offset, nbytes)
             elif can_run_sync():
-                found = run_sync(self._read_async_js(ident, offset, nbytes))
+                found = run_sync(self._asked(self._read_async_js, ident, offset, nbytes))
             elif self.canvas_works():
                 found = self._read_canvas_js(ident, offset, nbytes)
             else:
@@ -158,30 +194,33 @@ class PyodideBridge(Bridge):
 
     async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """As `read`, but never blocks."""
-        self.flush()
-        if not nbytes:
-            return b""
+        if dev == CPU or not nbytes:
+            self.flush()
+            return self._read(ident, dev, offset, nbytes) if nbytes else b""
         try:
-            if dev == CPU:
-                found = self._read_js(ident, offset, nbytes)
-            else:
-                found = await self._read_async_js(ident, offset, nbytes)
+            found = await self._asked(self._read_async_js, ident, offset, nbytes)
         except JsException as error:
             self._failed("the read failed", error)
+        self._told()
         return self._bytes(found)
 
     def read_many(self, wanted: Sequence[tuple[int, int, int, int]]) -> list[Any]:
         """As `read` for each `(ident, dev, offset, nbytes)`, with one wait for all of them."""
         if not can_run_sync():
             return super().read_many(wanted)
-        self.flush()
         try:
-            found = run_sync(self._read_all_js(json.dumps(wanted)))
+            found = run_sync(self._asked(self._read_all_js, json.dumps(wanted)))
         except JsException as error:
             self._failed("the read failed", error)
+        self._told()
         if found is None:
             self._bytes(None)
         return [each.to_bytes() for each in found]
+
+    def _told(self) -> None:
+        """After a read: nothing is in flight, and the speed of the device may have been found."""
+        self.behind = False
+        self.portion = self._portion_js()
 
     def present(self, canvas: Any, ident: int, picture: dict[str, int], shown: Callable[[Any], Any]) -> None:
         """Draw a buffer on an `OffscreenCanvas`; `picture` is what js/src/picture.ts says of it.
