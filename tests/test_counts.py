@@ -112,9 +112,9 @@ def test_an_item_is_one_submit_with_what_computes_it(reads: int) -> None:
     values = [(x + i).sum() for i in range(reads)]
     with counted() as count:  # which sends what waits
         pass
-    with counted() as count:
+    with counted() as count:  # of what was sent before, the copies
         assert [v.item() for v in values] == expected
-    assert (count.submits, count.maps) == (reads, reads)  # what was sent before is not waited for with a submit of its own
+    assert (count.submits, count.maps) == (reads, reads)
 
 
 def test_many_reads_are_one_submit_with_what_computes_them() -> None:
