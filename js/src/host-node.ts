@@ -213,13 +213,19 @@ function heap(): number {
   return process.memoryUsage().heapUsed;
 }
 
+/** Answers of at most so many bytes go in one piece: who waits for them wakes once. */
+const TOGETHER = 1 << 16;
+
 function send(status: number, payload: Uint8Array): void {
-  const head = new Uint8Array(8);
+  const { byteLength } = payload;
+  const together = byteLength <= TOGETHER;
+  const head = new Uint8Array(together ? 8 + byteLength : 8);
   const view = new DataView(head.buffer);
-  view.setUint32(0, payload.byteLength, true);
+  view.setUint32(0, byteLength, true);
   view.setUint32(4, status, true);
+  if (together) head.set(payload, 8);
   write(head);
-  write(payload);
+  if (!together) write(payload);
 }
 
 const pause = new Int32Array(new SharedArrayBuffer(4));
