@@ -60,6 +60,8 @@ export interface Accelerator extends Device {
   /** Takes over from one that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: Accelerator): void;
   forgetPlan(plan: Plan): void;
+  /** What a plan should wait for before it is run; null where there is nothing. */
+  waitsFor(plan: Plan): Promise<void> | null;
   /** Sends what was recorded. */
   flush(): void;
   /** Makes pipelines ahead of the plans that need them: of kernels of its own, by id, with so many parameter words. */
@@ -91,6 +93,11 @@ export interface RuntimeOptions {
   patience?: number;
   /** keep `behind` up to date */
   watch?: boolean;
+  /**
+   * whether pipelines are made side by side while the program goes on, and plans wait for theirs; by default where the adapter is
+   * hardware. Software compiles on the processors that everything else runs on. For callers that can wait for promises
+   */
+  sideBySide?: boolean;
   /** why there is no `gpu`, where the host knows */
   reason?: string;
 }

@@ -17,6 +17,8 @@ export const Op = {
   FORGET: 9,
   WRITE: 10,
   BIND: 11,
+  /** never sent: what was carried out before its turn */
+  DONE: 12,
 } as const;
 
 export type Access = "r" | "rw";
@@ -98,6 +100,16 @@ export class BlockReader {
     this.at = at;
     this.next = at + size / 4;
     return this.words[at] as number;
+  }
+
+  /** The command at hand and what comes after it, in the same memory. */
+  rest(): Uint8Array {
+    return this.bytes.subarray(this.at * 4, this.end * 4);
+  }
+
+  /** The command at hand is not to be carried out again. Only of memory that is the runtime's own. */
+  done(): void {
+    this.words[this.at] = Op.DONE;
   }
 
   /** Argument `i` of the command at hand. */

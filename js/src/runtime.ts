@@ -14,6 +14,7 @@ import type {
 } from "./device";
 import { CommandError, ErrorLog, type ErrorRecord, fail, recordOf } from "./errors";
 import { Faults } from "./faults";
+import { isDispatch } from "./params";
 import { type Picture, pixels } from "./picture";
 import { BlockReader, type KernelSpec, Op, type PlanSpec } from "./protocol";
 import { Stats } from "./stats";
@@ -24,6 +25,15 @@ export interface ReadSpec {
   offset: number;
   nbytes: number;
 }
+
+type Held = Uint8Array | (() => void);
+/** How a block is carried out: as it comes, in memory of the caller's; held until now; or with no more waiting. */
+type Manner = "new" | "held" | "forced";
+
+/** Bytes of blocks that may wait for pipelines: no more is copied for that. */
+const MOST_HELD = 64 * 2 ** 20;
+/** Held blocks after which Python had better wait, too. */
+const MANY_HELD = 16;
 
 type Context = GPUCanvasContext | OffscreenCanvasRenderingContext2D;
 
@@ -53,6 +63,10 @@ export class Runtime {
   /** called after each block of commands, by whoever shows what goes on */
   observer: (() => void) | null = null;
   private reviving: Promise<void> | null = null;
+  /** blocks, or what is left of them, and reads, that come after a plan whose pipelines are not there yet */
+  private readonly held: Held[] = [];
+  private heldBytes = 0;
+  private waking: Promise<void> | null = null;
   private all: (HostDevice | Accelerator)[] = [];
   private accelerators: Accelerator[] = [];
 
@@ -75,7 +89,7 @@ export class Runtime {
   execute(block: Uint8Array): number {
     const { errors } = this.host;
     if (block.byteLength === 0) return errors.count;
-    this.take(block);
+    this.accept(block);
     this.sendOff();
     return errors.count;
   }
@@ -85,28 +99,132 @@ export class Runtime {
    * with one wait. The bytes come once all work before is done and its errors are known; they hold only if there are none.
    */
   executeAndRead(block: Uint8Array, wanted: ReadSpec[]): Promise<Uint8Array<ArrayBuffer>[]> {
-    if (block.byteLength > 0) this.take(block);
+    if (block.byteLength > 0) this.accept(block);
     // The copies are recorded now, and only then is anything sent.
     const reads = wanted.map(({ id, offset, nbytes }) => this.readAsync(id, offset, nbytes));
     this.sendOff();
     return Promise.all(reads);
   }
 
+  private accept(block: Uint8Array): void {
+    this.host.counters.executes++;
+    if (this.held.length === 0) this.take(block, "new");
+    else this.hold(block.slice());
+  }
+
   /** The commands of a block, recorded and not yet sent. */
-  private take(block: Uint8Array): void {
-    const { errors, counters } = this.host;
+  private take(block: Uint8Array, manner: Manner): void {
+    const { errors } = this.host;
     const { reader } = this;
-    counters.executes++;
     reader.open(block);
     for (;;) {
       try {
-        this.carryOut(reader);
+        this.carryOut(reader, manner);
         break;
       } catch (error) {
         errors.add(recordOf(error, ""));
       }
     }
     reader.close();
+  }
+
+  // -- what waits for pipelines. All that comes after it waits too, so that the order stays
+
+  private hold(block: Uint8Array): void {
+    this.ahead(block);
+    this.held.push(block);
+    this.heldBytes += block.byteLength;
+    if (this.heldBytes > MOST_HELD) this.force();
+  }
+
+  /** Whether the command at hand has to wait: then it is held, and the rest of its block with it. */
+  private waits(reader: BlockReader, manner: Manner): boolean {
+    const plan = this.plans[reader.arg(0)];
+    if (plan === undefined || plan instanceof BrokenPlan) return false;
+    const device = this.devices.get(plan.spec.device);
+    const waiting = device === undefined || isHost(device) ? null : device.waitsFor(plan);
+    if (waiting === null) return false;
+    let rest = reader.rest();
+    if (manner === "new") {
+      if (rest.byteLength > MOST_HELD) return false;
+      rest = rest.slice();
+      this.ahead(rest);
+    }
+    this.held.unshift(rest);
+    this.heldBytes += rest.byteLength;
+    this.waking = waiting.then(() => this.resume());
+    return true;
+  }
+
+  /**
+   * Of a block that is held, defines the kernels and asks for the pipelines of the plans: those take time, and nothing before them
+   * matters to them. The plans have to wait, for their numbers may be those of others until then.
+   */
+  private ahead(block: Uint8Array): void {
+    const { reader } = this;
+    reader.open(block);
+    try {
+      for (let op = reader.advance(); op !== 0; op = reader.advance()) {
+        if (op === Op.KERNEL) this.kernelAhead(reader);
+        else if (op === Op.PLAN) this.pipelinesAhead(reader.json(2, reader.arg(1)) as PlanSpec);
+      }
+    } catch {
+      // malformed, which is noted when its turn comes
+    }
+    reader.close();
+  }
+
+  private kernelAhead(reader: BlockReader): void {
+    try {
+      this.defineKernel(reader);
+    } catch (error) {
+      this.host.errors.add(recordOf(error, ""));
+    }
+    reader.done();
+  }
+
+  private pipelinesAhead({ device, steps }: PlanSpec): void {
+    const on = this.devices.get(device);
+    if (on === undefined || isHost(on)) return;
+    const needed = steps.filter(isDispatch).map(({ kernel, words }): [number, number] => [kernel, words.length]);
+    on.prepare(needed).catch(() => {}); // what is wrong with a plan is noted when it is defined
+  }
+
+  private resume(): void {
+    this.waking = null;
+    while (this.held.length > 0 && this.waking === null) this.release("held");
+    this.sendOff();
+  }
+
+  /** Carries out all that is held, now: for callers that cannot wait. Pipelines that are not there yet are made here. */
+  private force(): void {
+    if (this.held.length === 0) return;
+    while (this.held.length > 0) this.release("forced");
+    this.waking = null;
+    this.sendOff();
+  }
+
+  private release(manner: Manner): void {
+    const next = this.held.shift() as Held;
+    if (typeof next === "function") {
+      next();
+      return;
+    }
+    this.heldBytes -= next.byteLength;
+    this.take(next, manner);
+  }
+
+  /** Does it at its place in the stream: now, or after what is held. */
+  private inTurn<T>(act: () => Promise<T>): Promise<T> {
+    if (this.held.length === 0) return act();
+    return new Promise((resolve, reject) => {
+      this.held.push(() => void act().then(resolve, reject));
+    });
+  }
+
+  /** Resolves when nothing is held any more. */
+  private async resumed(): Promise<void> {
+    while (this.waking !== null) await this.waking;
   }
 
   private sendOff(): void {
@@ -122,7 +240,12 @@ export class Runtime {
 
   /** Whether so much is in flight that its caller should wait for `caughtUp`, if it can. */
   get behind(): boolean {
-    return this.accelerators.some((each) => each.backlog?.behind);
+    return this.held.length > MANY_HELD || this.accelerators.some((each) => each.backlog?.behind);
+  }
+
+  /** Whether commands wait for pipelines. */
+  get holding(): boolean {
+    return this.held.length > 0;
   }
 
   /** How much work should be sent at once, as `PlanSpec.work` counts it. */
@@ -132,6 +255,7 @@ export class Runtime {
 
   /** Resolves when there is room for more. */
   async caughtUp(): Promise<void> {
+    await this.resumed();
     for (const each of this.accelerators) await each.backlog?.caughtUp();
   }
 
@@ -142,8 +266,13 @@ export class Runtime {
 
   /** Bytes of a buffer of a host device, as a copy. */
   read(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
+    this.force();
     const device = this.owner(id);
     if (!isHost(device)) fail("internal", "read", `buffer ${id} cannot be read at once`);
+    return this.peek(device, id, offset, nbytes);
+  }
+
+  private peek(device: HostDevice, id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
     const bytes = device.peek(id, offset, nbytes, "read").slice();
     this.host.counters.reads++;
     this.host.counters.readBytes += nbytes;
@@ -151,9 +280,13 @@ export class Runtime {
   }
 
   /** Bytes of a buffer of any device, once all work before is done and its errors are known. */
-  async readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
+  readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
+    return this.inTurn(() => this.readNow(id, offset, nbytes));
+  }
+
+  private async readNow(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
     const device = this.owner(id);
-    if (isHost(device)) return this.read(id, offset, nbytes);
+    if (isHost(device)) return this.peek(device, id, offset, nbytes);
     const bytes = device.read(id, offset, nbytes);
     if (this.host.faults.read()) this.loseDevice();
     return bytes;
@@ -161,15 +294,20 @@ export class Runtime {
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
+    this.force();
     const device = this.owner(id);
-    return isHost(device) ? this.read(id, offset, nbytes) : device.readCanvas(id, offset, nbytes);
+    return isHost(device) ? this.peek(device, id, offset, nbytes) : device.readCanvas(id, offset, nbytes);
   }
 
   /**
    * Draws a buffer of any device on a canvas of that size: by an accelerator where it is drawn to by one, and with no read of its
    * own buffers then. Else its bytes are read.
    */
-  async present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
+  present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
+    return this.inTurn(() => this.draw(canvas, id, picture));
+  }
+
+  private async draw(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
     const [painter] = this.accelerators;
     const context = this.contextOf(canvas, painter);
     const device = this.owner(id);
@@ -178,7 +316,7 @@ export class Runtime {
       painter.present(context, picture, bytes);
       return;
     }
-    const bytes = await this.readAsync(id, 0, picture.nbytes);
+    const bytes = await this.readNow(id, 0, picture.nbytes);
     this.host.counters.pictures++;
     (context as OffscreenCanvasRenderingContext2D).putImageData(pixels(bytes, picture), 0, 0);
   }
@@ -257,6 +395,7 @@ export class Runtime {
 
   /** Resolves when all work so far is done and its errors are known; rejects if the device is lost. */
   async synchronize(): Promise<void> {
+    await this.resumed();
     for (const each of this.accelerators) await each.synchronize();
   }
 
@@ -269,8 +408,12 @@ export class Runtime {
     return JSON.stringify({ ...found, reason, platform: platform() });
   }
 
-  /** JSON of the counters, and of the memory and the dispatches of all devices together and of each. */
-  stats(): string {
+  /**
+   * JSON of the counters, and of the memory and the dispatches of all devices together and of each. asItIs: what is held back until
+   * pipelines are there is not carried out for this.
+   */
+  stats(asItIs = false): string {
+    if (asItIs !== true) this.force();
     const sums: Record<string, number> = {};
     const each: Record<string, number> = {};
     for (const { number, prefix } of this.kinds) {
@@ -295,6 +438,7 @@ export class Runtime {
 
   /** Sets the counters to nought, and the peaks of memory to what is there. */
   resetStats(): void {
+    this.force();
     this.host.counters.reset();
     for (const each of this.all) {
       each.peakBytes = each.liveBytes;
@@ -304,11 +448,13 @@ export class Runtime {
 
   /** Times dispatches on accelerators until `takeTimes`: "true", or "false" where none can. */
   startTimes(): string {
+    this.force();
     return String(this.accelerators.map((each) => each.startTimes()).includes(true));
   }
 
   /** When each began and how long it took, in ns, as a JSON list of pairs. Call `synchronize` before. */
   takeTimes(): string {
+    this.force();
     return JSON.stringify(this.accelerators.flatMap((each) => each.takeTimes()));
   }
 
@@ -329,6 +475,7 @@ export class Runtime {
 
   /** Fails where `spec` (JSON, see `FaultSpec`) says, from now on. Returns what was counted so far. For tests. */
   fault(spec: string): string {
+    this.force();
     return JSON.stringify(this.host.faults.arm(JSON.parse(spec)));
   }
 
@@ -339,11 +486,13 @@ export class Runtime {
 
   destroy(): void {
     for (const each of this.all) each.destroy();
+    for (const each of this.held.splice(0)) if (typeof each === "function") each(); // reads, which fail now
   }
 
-  private carryOut(reader: BlockReader): void {
+  private carryOut(reader: BlockReader, manner: Manner): void {
     for (;;) {
       const op = reader.advance();
+      if (op === Op.RUN && manner !== "forced" && this.waits(reader, manner)) return;
       // FREE is not counted: how many there are, and whether one comes after a program's last read, is up to Python's collector.
       if (op !== 0 && op !== Op.FREE && this.host.faults.command()) this.loseDevice();
       switch (op) {
@@ -376,11 +525,11 @@ export class Runtime {
         case Op.ALIAS:
           this.owner(reader.arg(1)).alias(reader.arg(0), reader.arg(1), reader.arg(2), reader.arg(3));
           break;
-        case Op.KERNEL: {
-          const spec = reader.json(2, reader.arg(1)) as KernelSpec;
-          this.on(spec.device).defineKernel(reader.arg(0), spec);
+        case Op.KERNEL:
+          this.defineKernel(reader);
           break;
-        }
+        case Op.DONE:
+          break;
         case Op.PLAN: {
           const spec = reader.json(2, reader.arg(1)) as PlanSpec;
           this.templates.set(reader.arg(0), spec);
@@ -400,6 +549,11 @@ export class Runtime {
           fail("internal", "execute", `unknown command ${op}`);
       }
     }
+  }
+
+  private defineKernel(reader: BlockReader): void {
+    const spec = reader.json(2, reader.arg(1)) as KernelSpec;
+    this.on(spec.device).defineKernel(reader.arg(0), spec);
   }
 
   /** like: the plan of whose template this one is, or nothing. */

@@ -317,6 +317,174 @@ test("what fails in the submit of a read is known when the read is over", async 
   runtime.destroy();
 });
 
+// -- pipelines side by side
+
+/** A `gpu` whose pipelines are made side by side when `release` is called, and not before. */
+function slowPipelines() {
+  const waiting = [];
+  const made = { sync: 0, async: 0 };
+  const slow = {
+    async requestAdapter(options) {
+      const adapter = await gpu.requestAdapter(options);
+      const requestDevice = adapter.requestDevice.bind(adapter);
+      adapter.requestDevice = async (wanted) => {
+        const device = await requestDevice(wanted);
+        const { createComputePipeline, createComputePipelineAsync } = device;
+        device.createComputePipeline = (spec) => {
+          made.sync++;
+          return createComputePipeline.call(device, spec);
+        };
+        device.createComputePipelineAsync = async (spec) => {
+          made.async++;
+          await new Promise((resolve) => waiting.push(resolve));
+          return createComputePipelineAsync.call(device, spec);
+        };
+        return device;
+      };
+      return adapter;
+    },
+  };
+  const release = () => {
+    for (const resolve of waiting.splice(0)) resolve();
+  };
+  return { slow, made, release };
+}
+
+const turns = () => new Promise((resolve) => setTimeout(resolve, 5));
+
+/** out = a * s + t, as kernel and plan `id`: each a text of its own, so that none is compiled already. */
+const another = (block, id) =>
+  block.kernel(id, { ...scaleAdd(0), source: `${scaleAdd(0).source}\n// ${id}` }).plan(id, scaleAddPlan(0, id, 4));
+
+test("pipelines are asked for together; what needs one waits, and all that comes after it, in order", async () => {
+  const { slow, made, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  runtime.execute(
+    another(new Block().upload(1, 0, ones(4)), 1)
+      .run(1, [1, 2], [2, 1])
+      .bytes(),
+  );
+  const early = readAs(runtime, Float32Array, 2, 4); // 3, before what comes next
+  const second = another(new Block(), 2)
+    .run(2, [2, 3], [10, 0])
+    .free(2)
+    .upload(4, 0, Float32Array.of(7, 7, 7, 7));
+  runtime.execute(second.run(1, [4, 2], [1, 1]).bytes());
+  const late = runtime.executeAndRead(another(new Block(), 3).run(3, [3, 5], [1, 1]).bytes(), [
+    { id: 5, offset: 0, nbytes: 16 },
+    { id: 2, offset: 0, nbytes: 16 },
+  ]);
+  let over = false;
+  late.then(() => {
+    over = true;
+  });
+  await turns();
+  assert.deepEqual([over, made.sync, made.async], [false, 0, 3], "those of blocks that wait are asked for, too");
+  release();
+  assert.deepEqual(await early, [3, 3, 3, 3]);
+  for (let i = 0; i < 10 && !over; i++) {
+    release();
+    await turns();
+  }
+  const [five, two] = await late;
+  assert.deepEqual([...new Float32Array(five.buffer)], [31, 31, 31, 31]);
+  assert.deepEqual([...new Float32Array(two.buffer)], [8, 8, 8, 8]);
+  assert.deepEqual([made.sync, made.async], [0, 3]);
+  assert.deepEqual(runtime.compiling, { asked: 3, ready: 3 });
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
+test("the pipelines of a block are asked for at once", async () => {
+  const { slow, made, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  const block = new Block().upload(1, 0, ones(4));
+  for (let id = 1; id <= 8; id++) another(block, id);
+  for (let id = 1; id <= 8; id++) block.run(id, [id, id + 1], [1, 1]);
+  const reading = runtime.executeAndRead(block.bytes(), [{ id: 9, offset: 0, nbytes: 4 }]);
+  assert.deepEqual([made.sync, made.async, runtime.compiling.asked, runtime.compiling.ready], [0, 8, 8, 0]);
+  release();
+  const [bytes] = await reading;
+  assert.deepEqual([...new Float32Array(bytes.buffer)], [9]);
+  runtime.destroy();
+});
+
+test("numbers of plans that are used again while blocks wait mean what they meant", async () => {
+  const { slow, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  const add = (n) => ({
+    slots: 2,
+    outputs: { 1: 16 },
+    steps: [{ kernel: 1, bind: [0, 1], words: [0x3f800000, n, 4, 0], grid: [1, 1, 1] }],
+  });
+  runtime.execute(
+    another(new Block().upload(1, 0, ones(4)), 1)
+      .plan(5, add(10))
+      .run(5, [1, 2])
+      .forget(5)
+      .bytes(),
+  );
+  runtime.execute(new Block().plan(5, add(20)).run(5, [1, 3]).forget(5).bytes());
+  runtime.execute(new Block().plan(6, add(30)).bind(5, 6, 0, 0x3f800000, 40, 4, 0, 1, 1, 1, 16).run(5, [1, 4]).bytes());
+  const found = Promise.all([2, 3, 4].map((id) => readAs(runtime, Float32Array, id, 1)));
+  release();
+  assert.deepEqual(await found, [[11], [21], [41]]);
+  assert.deepEqual(errors(runtime), []);
+  runtime.destroy();
+});
+
+test("who cannot wait has them made at once, and they are not made twice", async () => {
+  const { slow, made, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  runtime.execute(
+    another(new Block().upload(1, 0, ones(4)), 1)
+      .run(1, [1, 2], [2, 1])
+      .bytes(),
+  );
+  assert.equal(JSON.parse(runtime.stats(true)).gpuDispatches, 0);
+  assert.equal(stats(runtime).gpuDispatches, 1);
+  assert.equal(made.sync, 1);
+  release();
+  assert.deepEqual(await readAs(runtime, Float32Array, 2, 4), [3, 3, 3, 3]);
+  runtime.execute(new Block().run(1, [2, 3], [2, 1]).bytes());
+  assert.deepEqual(await readAs(runtime, Float32Array, 3, 4), [7, 7, 7, 7]);
+  assert.deepEqual([made.sync, made.async], [1, 1]);
+  runtime.destroy();
+});
+
+test("side by side: a kernel that does not compile, a device that is lost, an end", async () => {
+  const { slow, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  const bad = { ...scaleAdd(0), name: "bad", source: scaleAdd(0).source.replace("P[0].z", "Q[0].z") };
+  const block = new Block()
+    .upload(1, 0, ones(4))
+    .kernel(1, bad)
+    .plan(1, scaleAddPlan(0, 1, 4))
+    .run(1, [1, 2], [1, 1]);
+  runtime.execute(block.bytes());
+  const failing = runtime.readAsync(2, 0, 4);
+  setTimeout(release, 5);
+  await assert.rejects(failing, /kernel bad did not compile/);
+  assert.ok(errors(runtime).every(({ kind, operation }) => kind === "compile" && operation === "bad"));
+
+  runtime.execute(another(new Block(), 3).run(3, [1, 4], [1, 1]).bytes());
+  const lost = runtime.readAsync(4, 0, 4);
+  runtime.loseDevice();
+  await assert.rejects(lost, /lost/);
+  assert.ok(errors(runtime).some(({ kind }) => kind === "lost"));
+  await runtime.revive();
+  runtime.execute(new Block().upload(5, 0, ones(4)).run(3, [5, 6], [1, 1]).bytes());
+  const found = readAs(runtime, Float32Array, 6, 1);
+  await turns();
+  release();
+  assert.deepEqual(await found, [2]);
+
+  runtime.execute(another(new Block(), 7).run(7, [5, 8], [1, 1]).bytes());
+  const ended = runtime.readAsync(8, 0, 4);
+  runtime.destroy();
+  await assert.rejects(ended);
+});
+
 test("reads asked for together share a map, and see their point of the stream", async () => {
   const runtime = await ready();
   const block = new Block();

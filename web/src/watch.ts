@@ -7,7 +7,7 @@
 export interface Watched {
   observer: (() => void) | null;
   readonly compiling: { asked: number; ready: number };
-  stats(): string;
+  stats(asItIs?: boolean): string;
   compileTimes(): [kernel: number, ms: number][];
 }
 
@@ -84,6 +84,6 @@ export class Watch {
     const at = performance.now();
     if (at - this.#told < FIGURES_MS) return;
     this.#told = at;
-    this.emit({ event: "figures", at, counters: JSON.parse(this.runtime.stats()), heap: this.heap() });
+    this.emit({ event: "figures", at, counters: JSON.parse(this.runtime.stats(true)), heap: this.heap() });
   }
 }

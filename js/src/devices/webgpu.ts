@@ -12,7 +12,9 @@ const webgpu: AcceleratorKind = {
   async open({ options, errors, counters, faults }) {
     const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
     if (!gpu) throw new Error(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
-    const device = new GpuDevice(await openDevice(gpu, options.patience ?? 5000), errors, counters, faults);
+    const opened = await openDevice(gpu, options.patience ?? 5000);
+    const sideBySide = options.sideBySide ?? !opened.adapter.isFallback;
+    const device = new GpuDevice(opened, errors, counters, faults, sideBySide);
     if (options.watch) device.watch();
     return device;
   },

@@ -55,6 +55,8 @@ export class GpuDevice implements Accelerator {
     private readonly errors: ErrorLog,
     private readonly stats: Stats,
     faults: Faults,
+    /** whether pipelines are made beside others, and plans wait for theirs: see `waitsFor` */
+    private readonly sideBySide = false,
   ) {
     const { device } = opened;
     this.device = device;
@@ -67,7 +69,7 @@ export class GpuDevice implements Accelerator {
       for (const plan of this.plans) plan.reset();
     });
     this.groups = new BindGroups(device, stats, this.uniforms);
-    this.pipelines = new Pipelines(device, this.groups, this.scopes, errors, stats);
+    this.pipelines = new Pipelines(device, this.groups, this.scopes, errors, stats, () => this.lost !== null);
     this.buffers = new Buffers(device, this.scopes, errors, stats, faults, submit, () => this.groups.sweep());
     this.readback = new Readback(
       device,
@@ -178,9 +180,24 @@ export class GpuDevice implements Accelerator {
   definePlan(spec: PlanSpec, like?: GpuPlan): GpuPlan {
     this.use(spec.name);
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);
-    const plan = new GpuPlan(spec, kernelOf, this.pipelines, this.uniforms.alignment, this.device.limits, like);
+    const plan = new GpuPlan(
+      spec,
+      kernelOf,
+      this.pipelines,
+      this.uniforms.alignment,
+      this.device.limits,
+      this.sideBySide,
+      like,
+    );
     this.plans.add(plan);
     return plan;
+  }
+
+  /** Null: it can run. It can be run before, too, and then what is not there is made first. */
+  waitsFor(plan: GpuPlan): Promise<void> | null {
+    const { waiting } = plan;
+    if (waiting === null || this.lost !== null) return null;
+    return Promise.race([waiting, this.deviceLost.then(() => {})]);
   }
 
   forgetPlan(plan: GpuPlan): void {
@@ -473,6 +490,7 @@ export class GpuDevice implements Accelerator {
     for (const step of plan.steps) {
       if (step.kind === "dispatch") {
         if (!same || step.group === null) this.rebind(plan, step);
+        step.pipeline ??= this.pipelines.pipeline(step.kernel, step.layout);
         const pass = this.stream.compute();
         if (this.stream.pipeline !== step.pipeline) {
           this.stream.pipeline = step.pipeline;

@@ -13,6 +13,8 @@ export const SMALL_PARAMS = 4096;
 class Program {
   failure: string | null = null;
   readonly pipelines = new Map<Layout, GPUComputePipeline>();
+  /** those that are being made beside others */
+  readonly making = new Map<Layout, Promise<void>>();
   /** how long after the first of them was asked for the browser said that it was ready */
   ms: number | null = null;
   constructor(readonly module: GPUShaderModule) {}
@@ -47,6 +49,7 @@ export class Pipelines {
     private readonly scopes: ErrorScopes,
     private readonly errors: ErrorLog,
     private readonly stats: Stats,
+    private readonly lost: () => boolean,
   ) {}
 
   kernel(spec: KernelSpec): Kernel {
@@ -86,10 +89,25 @@ export class Pipelines {
     return made;
   }
 
-  /** Makes it beside others: `pipeline` finds it then. What fails is noted, as there. */
-  async prepare(kernel: Kernel, layout: Layout): Promise<void> {
+  /**
+   * Has it made beside others: `pipeline` finds it then, and makes it at once before that. What fails is noted, as there. Null:
+   * nothing is to be waited for.
+   */
+  prepare(kernel: Kernel, layout: Layout): Promise<void> | null {
+    const { program } = kernel;
+    if (program.pipelines.has(layout) || program.failure !== null) return null;
+    let making = program.making.get(layout);
+    if (making === undefined) {
+      making = this.make(kernel, layout).then(() => {
+        program.making.delete(layout);
+      });
+      program.making.set(layout, making);
+    }
+    return making;
+  }
+
+  private async make(kernel: Kernel, layout: Layout): Promise<void> {
     const { program, spec } = kernel;
-    if (program.pipelines.has(layout)) return;
     this.asked++;
     const asked = performance.now();
     try {
@@ -98,7 +116,10 @@ export class Pipelines {
       program.pipelines.set(layout, made);
       this.stats.kernels++;
     } catch (error) {
-      this.fail(program, spec.name, (error as Error).message);
+      // Of a module that failed others tell, and of a lost device, whose news may come a moment later.
+      await this.scopes.settled();
+      if (program.failure === null) await new Promise((resolve) => setTimeout(resolve, 20));
+      if (!this.lost()) this.fail(program, spec.name, (error as Error).message);
     } finally {
       this.made(program, asked);
     }

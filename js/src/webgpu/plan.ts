@@ -11,7 +11,9 @@ import type { Kernel, Pipelines } from "./pipelines";
 
 export interface Dispatch {
   kind: "dispatch";
-  pipeline: GPUComputePipeline;
+  kernel: Kernel;
+  /** null while it is being made */
+  pipeline: GPUComputePipeline | null;
   layout: Layout;
   bind: number[];
   /** byte offset of its parameters in the template */
@@ -71,6 +73,8 @@ export class GpuPlan implements Plan {
   /** how many pieces it has taken from the pool */
   leased = 0;
   readonly dispatches: number;
+  /** pipelines that have to be there before it runs; shared by those that are alike */
+  private readonly making: { pipelines: Promise<void>[]; done: Promise<void> | null };
   /** the slots that a step binds: what lies in the others need not be there */
   readonly needed: boolean[];
 
@@ -80,9 +84,12 @@ export class GpuPlan implements Plan {
     pipelines: Pipelines,
     private readonly alignment: number,
     private readonly limits: GPUSupportedLimits,
+    /** whether pipelines are made beside others and beside Python, and not one after the other */
+    private readonly sideBySide: boolean,
     /** a plan of the same steps, of which this one differs in numbers alone */
     like?: GpuPlan,
   ) {
+    this.making = like?.making ?? { pipelines: [], done: null };
     this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment, like?.params);
     this.outputs = Object.entries(spec.outputs).map(([slot, nbytes]) => ({
       slot: Number(slot),
@@ -107,6 +114,18 @@ export class GpuPlan implements Plan {
     });
     this.needed = like?.needed ?? neededSlots(spec);
     this.dispatches = this.steps.filter((step) => step.kind === "dispatch").length;
+    const { making } = this;
+    if (making.pipelines.length > 0) {
+      making.done = Promise.all(making.pipelines).then(() => {
+        making.done = null;
+      });
+      making.pipelines = [];
+    }
+  }
+
+  /** What it waits for: its pipelines, some of which are not there yet. */
+  get waiting(): Promise<void> | null {
+    return this.making.done;
   }
 
   get failed(): boolean {
@@ -137,10 +156,10 @@ export class GpuPlan implements Plan {
     }
   }
 
-  private dispatchLike({ pipeline, layout, bind, params, label }: Dispatch, step: DispatchSpec): Dispatch {
+  private dispatchLike({ kernel, pipeline, layout, bind, params, label }: Dispatch, step: DispatchSpec): Dispatch {
     const [x, y, z] = this.gridOf(step, label);
     const keys = new Array(bind.length).fill(0);
-    return { kind: "dispatch", pipeline, layout, bind, params, x, y, z, label, group: null, keys };
+    return { kind: "dispatch", kernel, pipeline, layout, bind, params, x, y, z, label, group: null, keys };
   }
 
   private gridOf(step: DispatchSpec, label: string): [number, number, number] {
@@ -168,8 +187,11 @@ export class GpuPlan implements Plan {
     const [x, y, z] = this.gridOf(step, label);
     this.kernels.push(kernel);
     const layout = pipelines.layout(kernel, step.words.length);
-    const pipeline = pipelines.pipeline(kernel, layout);
-    const keys = step.bind.map(() => 0);
-    return { kind: "dispatch", pipeline, layout, bind: step.bind, params, x, y, z, label, group: null, keys };
+    const made = this.sideBySide ? pipelines.prepare(kernel, layout) : null;
+    if (made !== null) this.making.pipelines.push(made);
+    const pipeline = made === null ? pipelines.pipeline(kernel, layout) : null;
+    const { bind } = step;
+    const keys = bind.map(() => 0);
+    return { kind: "dispatch", kernel, pipeline, layout, bind, params, x, y, z, label, group: null, keys };
   }
 }

@@ -27,7 +27,8 @@ __all__ = ["PyodideBridge", "start", "start_async"]
 run_sync = thread_state.apart(_run_sync)
 setattr(asyncio.Handle, "_run", thread_state.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
-# `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind.
+# `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind, or -2 if it waits for
+# pipelines.
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
 GLUE = """
 (runtime) => {
@@ -58,7 +59,7 @@ GLUE = """
       hold();
     },
     execute(nbytes) {
-      return runtime.execute(block(nbytes)) || (runtime.behind ? -1 : 0);
+      return runtime.execute(block(nbytes)) || (runtime.behind ? -1 : runtime.holding ? -2 : 0);
     },
     read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
     // The block, and reads after it. What is read waits for the GPU, and so need not wait for room; but its speed is found so.
@@ -107,9 +108,11 @@ GLUE = """
 """
 
 CREATE = """
-async (device) => {
+async (device, waits) => {
   const gpu = globalThis.__tabtorch_gpu ?? globalThis.navigator?.gpu;
-  return await globalThis.tabtorchRuntime({ gpu, preferCpu: device === "cpu", watch: true });
+  // Pipelines that are made while Python goes on are there when it waits: where it never does, they are made one by one.
+  const sideBySide = waits ? {} : { sideBySide: false };
+  return await globalThis.tabtorchRuntime({ gpu, preferCpu: device === "cpu", watch: true, ...sideBySide });
 }
 """
 
@@ -134,6 +137,7 @@ class PyodideBridge(Bridge):
         self._caught_up_js = glue.caughtUp
         self._call_js = glue.call
         self._canvas: bool | None = None
+        self._holding = False  # commands wait for pipelines, and who reads had better wait with them
         self._bound: bytearray | None = None
         self.info = json.loads(self._call("info"))
         self.portion = self._portion_js()
@@ -149,7 +153,8 @@ class PyodideBridge(Bridge):
         self._bind()
         try:
             told = self._execute_js(nbytes)
-            self.behind = told < 0
+            self.behind = told == -1
+            self._holding = told < 0
             return self._call("takeErrors") if told > 0 else None
         except JsException as error:
             for found in (self._call("takeErrors"), self._glue.refusal()):
@@ -180,7 +185,7 @@ class PyodideBridge(Bridge):
 
     def _read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         try:
-            if dev == CPU:
+            if dev == CPU and not (self._holding and can_run_sync()):
                 found = self._read_js(ident, offset, nbytes)
             elif can_run_sync():
                 found = run_sync(self._asked(self._read_async_js, ident, offset, nbytes))
@@ -321,7 +326,7 @@ def load_runtime() -> None:
 def _create() -> Any:
     """A promise of the runtime."""
     load_runtime()
-    return run_js(CREATE)(requested_device())
+    return run_js(CREATE)(requested_device(), can_run_sync())
 
 
 def start() -> Bridge:
