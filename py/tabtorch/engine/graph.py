@@ -80,6 +80,73 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
     return n
 
 
+class Script:
+    """Instructions that are emitted together, again and again: see ops/machinery/recorded.py.
+
+    steps: (instruction, what takes its sources of a list of the inputs and all nodes before: a function, a place, or None for
+    none, scalars). ends: places of what is wanted in the end.
+    """
+
+    __slots__ = ("bytes", "ends", "queue", "reads", "steps", "work")
+
+    def __init__(
+        self, inputs: int, steps: list[tuple], ends: list[int], read: list[tuple[Inst, tuple[int, ...]]]
+    ) -> None:
+        """read: of each step the instruction, and the places of its sources."""
+        self.steps = steps
+        self.ends = ends
+        self.queue = steps[0][0].queue
+        # what `emit` adds up for the watermark
+        large = [(i, srcs) for i, srcs in read if i.work > LITTLE]
+        self.work = sum(i.work for i, _ in large)
+        self.bytes = sum(
+            i.out.numel * i.out.dtype.itemsize for i, _ in large if not i.op.fused and i.out.numel > LITTLE
+        )
+        self.reads = [s for _, srcs in large for s in srcs if s < inputs]
+
+
+def run_script(script: Script, nodes: list[Node]) -> list[Node]:
+    """Emits the instructions over these inputs; the nodes at its ends. The list is used up."""
+    q = script.queue
+    put = q.nodes.append
+    more = nodes.append
+    for i, get, scalars in script.steps:
+        if get is None:
+            n = Node(i, (), scalars)
+        elif type(get) is int:
+            n = Node(i, (nodes[get],), scalars)
+        else:
+            n = Node(i, get(nodes), scalars)
+        put(n)
+        more(n)
+    found = [nodes[k] for k in script.ends]
+    if script.work:
+        q.work += script.work
+        q.bytes += script.bytes
+        for k in script.reads:
+            b = nodes[k].buf
+            if type(b) is Buffer:
+                q.bytes += b.nbytes
+    nodes.clear()  # what nobody else holds need not be stored
+    n = None  # type: ignore[assignment]
+    waiting = len(q.nodes)
+    if waiting >= WINDOW and (STATE.held is None or waiting >= HELD):
+        if not planning or planning != get_ident():
+            flush_queue(q)
+            bridge().flush()
+    elif (
+        script.work
+        and STATE.held is None
+        and (
+            (q.bytes > WATERMARK and _weight(q) > WATERMARK)
+            or (q.device.type == "webgpu" and q.work > bridge().portion)
+        )
+    ):
+        flush_queue(q)
+        bridge().flush()
+    return found
+
+
 def _weight(q: Queue) -> int:
     """Bytes that wait with a window, because sending it would free them: the inputs that nobody else holds, and what lies in a
     buffer between kernels. Values that are held take their memory sooner or later, and fused ones none. The window's count
@@ -306,6 +373,7 @@ __all__ = [
     "Op",
     "Queue",
     "Reduce",
+    "Script",
     "Window",
     "Write",
     "all_queues",
@@ -331,6 +399,7 @@ __all__ = [
     "read_many",
     "read_now",
     "reserve",
+    "run_script",
     "share_queue",
     "undisturbed",
 ]

@@ -132,5 +132,6 @@ class Layer:
                 self.meet_name(name)
         self.on = on
         now = _on()
+        registry.exchanged[0] = bool(now)
         for record in self.met:
             record.f.__code__ = record.codes.get(now) or record.make(now)

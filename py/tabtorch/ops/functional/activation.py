@@ -4,11 +4,12 @@ import warnings
 
 import tabtorch as torch
 from tabtorch import ops as _ops
-from tabtorch.autograd.grad_mode import quiet
+from tabtorch.autograd.grad_mode import STATE
 from tabtorch.autograd.tape import record
 from tabtorch.base.dtypes import given_dtype
 from tabtorch.ops.functional._common import named, scalar_type, widened, wrapped_dim
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel, not_implemented
+from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.shaping.convert import in_order, keep_strides
 
 #: what `torch.nn.functional` shows
@@ -279,22 +280,53 @@ def _row_by_row(input, dim):
     return in_order(input) if dim == input.dim() - 1 else input
 
 
+def _softmax_forward(input, dim):
+    x = widened(_row_by_row(input, dim))
+    e = (x - x.amax(dim, keepdim=True)).exp()
+    return in_order((e / e.sum(dim, keepdim=True)).to(input.dtype))
+
+
+def _softmax_back(g, y, dim):
+    gy = widened(g) * widened(y)
+    return (gy - widened(y) * gy.sum(dim, keepdim=True)).to(g.dtype)
+
+
+def _log_softmax_forward(input, dim):
+    x = widened(_row_by_row(input, dim))
+    z = x - x.amax(dim, keepdim=True)
+    return in_order((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype))
+
+
+def _log_softmax_back(g, y, dim):
+    wide = widened(g)
+    return (wide - widened(y).exp() * wide.sum(dim, keepdim=True)).to(g.dtype)
+
+
+def _along(name, formula, back):
+    """`formula(input, dim)` recorded as `name`, with the gradient ``back(g, result, dim)``."""
+    forward, gradient = Recorded(formula), Recorded(back)
+
+    def along(input, dim):
+        if input.numel() == 0:
+            return named(input.clone(memory_format=torch.contiguous_format), name, input)
+        r = forward((input,), (dim,))
+
+        def backward(g, y):
+            return back(g, y, dim) if STATE.grad else gradient((g, y), (dim,))
+
+        record(name, (input,), r, backward, (r,))
+        return r
+
+    return along
+
+
+_softmax = _along("SoftmaxBackward0", _softmax_forward, _softmax_back)
+_log_softmax = _along("LogSoftmaxBackward0", _log_softmax_forward, _log_softmax_back)
+
+
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) / sum(exp(x)) along ``dim``, with the maximum taken out first."""
-    input, dim = _to_softmax("softmax", input, dim, dtype, _stacklevel)
-    if input.numel() == 0:
-        return named(input.clone(memory_format=torch.contiguous_format), "SoftmaxBackward0", input)
-    with quiet():
-        x = widened(_row_by_row(input, dim))
-        e = (x - x.amax(dim, keepdim=True)).exp()
-        r = in_order((e / e.sum(dim, keepdim=True)).to(input.dtype))
-
-    def backward(g, y):
-        gy = widened(g) * widened(y)
-        return (gy - widened(y) * gy.sum(dim, keepdim=True)).to(g.dtype)
-
-    record("SoftmaxBackward0", (input,), r, backward, (r,))
-    return r
+    return _softmax(*_to_softmax("softmax", input, dim, dtype, _stacklevel))
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
@@ -306,20 +338,7 @@ def softmin(input, dim=None, _stacklevel=3, dtype=None):
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)) along ``dim``: x - max - log(sum(exp(x - max)))."""
-    input, dim = _to_softmax("log_softmax", input, dim, dtype, _stacklevel)
-    if input.numel() == 0:
-        return named(input.clone(memory_format=torch.contiguous_format), "LogSoftmaxBackward0", input)
-    with quiet():
-        x = widened(_row_by_row(input, dim))
-        z = x - x.amax(dim, keepdim=True)
-        r = in_order((z - z.exp().sum(dim, keepdim=True).log()).to(input.dtype))
-
-    def backward(g, y):
-        wide = widened(g)
-        return (wide - widened(y).exp() * wide.sum(dim, keepdim=True)).to(g.dtype)
-
-    record("LogSoftmaxBackward0", (input,), r, backward, (r,))
-    return r
+    return _log_softmax(*_to_softmax("log_softmax", input, dim, dtype, _stacklevel))
 
 
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):

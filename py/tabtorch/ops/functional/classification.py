@@ -4,6 +4,7 @@ import warnings
 
 import tabtorch as torch
 from tabtorch import ops as _ops
+from tabtorch.autograd.tape import record
 from tabtorch.ops.functional._common import (
     assert_between,
     check_reduction,
@@ -18,7 +19,8 @@ from tabtorch.ops.functional.linear import linear
 from tabtorch.ops.indexing.gather import index_prepared
 from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.promotion import FLOATING, check_kernel
-from tabtorch.ops.shaping.convert import recorded_in_order
+from tabtorch.ops.machinery.recorded import Recorded
+from tabtorch.ops.shaping.convert import in_order, recorded_in_order
 
 #: what `torch.nn.functional` shows
 __all__ = [
@@ -85,13 +87,18 @@ def _picked(input, target, dim):
 
     A class out of range picks zero.
     """
-    classes = torch.arange(input.size(dim), device=input.device, dtype=torch.int32)
-    classes = classes.reshape((-1,) + (1,) * (input.dim() - 1 - dim))
-    return torch.where(classes == target.to(torch.int32).unsqueeze(dim), input, 0.0).sum(dim)
+    return torch.where(_is_class(input.shape, target, dim), input, 0.0).sum(dim)
 
 
-def _nll(input, target, weight, ignore_index, reduction, dim):
-    """(loss, count): the reduced loss, and what "mean" divided by."""
+def _is_class(shape, target, dim):
+    """Where in a tensor of that shape the target class is."""
+    classes = torch.arange(shape[dim], device=target.device, dtype=torch.int32)
+    classes = classes.reshape((-1,) + (1,) * (len(shape) - 1 - dim))
+    return classes == target.to(torch.int32).unsqueeze(dim)
+
+
+def _looked_at(input, target, ignore_index, dim):
+    """PyTorch's errors for types and classes. Returns the target, in the shape and where it is needed."""
     if input.dim() == 1 and target.dim() == 1:
         target = target.reshape(())
     kernel = "nll_loss_forward" if input.dim() <= 2 else "nll_loss2d_forward"
@@ -99,6 +106,54 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     check_kernel(frame, input.dtype, FLOATING)
     target = on_device_of(input, target, ("target", kernel))
     _check_classes(target, input.size(dim), ignore_index)
+    return target
+
+
+def _nll_name(ndim, reduction):
+    if ndim not in (1, 2, 4) and reduction == "none":
+        return "ViewBackward0"
+    return "NllLossBackward0" if ndim <= 2 else "NllLoss2DBackward0"
+
+
+def _unweighted_forward(input, target, ignore_index, reduction, dim):
+    kept = target != ignore_index
+    # `where`, not a product: an ignored position may hold an infinity.
+    loss = torch.where(kept, -_picked(input, target, dim), 0.0)
+    if reduction != "mean":
+        return (in_order(reduced(loss, reduction)),)
+    total = kept.to(input.dtype).sum()
+    return loss.sum() / total, total
+
+
+def _unweighted_gradient(g, target, total, shape, ignore_index, dim):
+    """Of the log-probabilities, of that shape."""
+    if total is not None:
+        g = g / total
+    g = -torch.where(target != ignore_index, g, 0.0)
+    return torch.where(_is_class(shape, target, dim), g.unsqueeze(dim), 0.0)
+
+
+_unweighted, _of_unweighted = Recorded(_unweighted_forward), Recorded(_unweighted_gradient)
+
+
+def _nll_unweighted(input, target, ignore_index, reduction, dim):
+    """The loss without weights of classes: recorded as one function, with its gradient in closed form."""
+    target = _looked_at(input, target, ignore_index, dim)
+    loss, *total = _unweighted((input, target), (ignore_index, reduction, dim))
+    others = tuple(input.shape), ignore_index, dim
+
+    def back(g, target, total=None):
+        if torch.is_grad_enabled():
+            return _unweighted_gradient(g, target, total, *others)
+        return _of_unweighted((g, target, total), others)
+
+    record(_nll_name(input.dim(), reduction), (input,), loss, back, (target, *total))
+    return loss
+
+
+def _nll(input, target, weight, ignore_index, reduction, dim):
+    """(loss, count): the reduced loss, and what "mean" divided by."""
+    target = _looked_at(input, target, ignore_index, dim)
     kept = target != ignore_index
     loss = -_picked(input, target, dim)
     if weight is None:
@@ -111,10 +166,7 @@ def _nll(input, target, weight, ignore_index, reduction, dim):
     loss = torch.where(kept, loss if weight is None else loss * scale, 0.0)
     loss = loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
     loss = recorded_in_order(loss)
-    name = "NllLossBackward0" if input.dim() <= 2 else "NllLoss2DBackward0"
-    if input.dim() not in (1, 2, 4) and reduction == "none":
-        name = "ViewBackward0"
-    return named(loss, name, input), scale
+    return named(loss, _nll_name(input.dim(), reduction), input), scale
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
@@ -125,6 +177,8 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
     reduction = legacy_reduction(size_average, reduce, reduction)
     check_reduction(reduction)
     dim = _check_nll(input, target, weight)
+    if weight is None:
+        return _nll_unweighted(input, target, ignore_index, reduction, dim)
     return _nll(input, target, weight, ignore_index, reduction, dim)[0]
 
 
@@ -152,6 +206,8 @@ def cross_entropy(
         log_softmax(input, dim)  # raises
     _check_nll(input, target, weight)
     logp = log_softmax(input, dim)
+    if weight is None and label_smoothing == 0.0:
+        return _nll_unweighted(logp, target, ignore_index, reduction, dim)
     loss, scale = _nll(logp, target, weight, ignore_index, reduction, dim)
     if label_smoothing == 0.0:
         return loss

@@ -17,6 +17,8 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch.base.errors import Refused
 
+#: whether functions are led elsewhere now, on any thread (interception/code_swapping.py): whoever leaves calls out asks
+exchanged = [False]
 #: torch.NAME and Tensor.NAME of what is registered, and of the rows that have been asked for
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 METHODS: dict[str, Callable[..., Any]] = {}
