@@ -538,12 +538,25 @@ def record(
     """
     if not STATE.grad:
         return None
-    edges = tuple([(t._tab_grad_fn or edge(t)) if t is not None and t._tab_requires_grad else None for t in inputs])
-    if not any(e is not None for e in edges):
+    edges = []
+    metas: list[Any] = []
+    nowhere = True
+    for t in inputs:
+        e = None
+        if t is None:
+            metas.append(None)
+        else:
+            metas.append(t._tab_meta)
+            if t._tab_requires_grad:
+                e = t._tab_grad_fn or edge(t)
+                if e is not None:
+                    nowhere = False
+        edges.append(e)
+    if nowhere:
         return None
-    fn: Any = _new(grad_class(name))
-    fn.edges = edges
-    fn.metas = tuple([t._tab_meta if t is not None else None for t in inputs])
+    fn: Any = _new(_classes.get((name, OpFn)) or grad_class(name))
+    fn.edges = tuple(edges)
+    fn.metas = tuple(metas)
     fn.backward = backward
     fn.seq = next_seq()
     single = isinstance(outputs, Tensor)
@@ -552,7 +565,8 @@ def record(
         if o._base is not None and not any(t is not None and t._tab_storage is o._tab_storage for t in inputs):
             own(o)
     if saved:
-        fn.saved = tuple([None if s is None else _save(s, outs) for s in saved])
+        kind = Packed if STATE.hooks else Saved
+        fn.saved = tuple([None if s is None else _save(kind, s, outs) for s in saved])
     if noticed:
         fn.noticed = tuple([Noticed(t) for t in noticed if t is not None])
     if single:
@@ -578,8 +592,7 @@ def own(t: Tensor) -> Tensor:
     return t
 
 
-def _save(s: Tensor, outs: Sequence[Tensor]) -> Saved:
-    kind: Any = Packed if STATE.hooks else Saved
+def _save(kind: Any, s: Tensor, outs: Sequence[Tensor]) -> Any:
     for i, o in enumerate(outs):
         if o is s:
             return kind(s, True, i)

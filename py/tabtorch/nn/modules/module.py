@@ -195,9 +195,16 @@ class Module(_Traverse, _StateDict):
 
     def __getattr__(self, name):
         own = self.__dict__
-        for members in ("_parameters", "_buffers", "_modules"):
-            if members in own and name in own[members]:
-                return own[members][name]
+        # written out: every layer asks for its parameters here in each call
+        members = own.get("_parameters")
+        if members is not None and name in members:
+            return members[name]
+        members = own.get("_modules")
+        if members is not None and name in members:
+            return members[name]
+        members = own.get("_buffers")
+        if members is not None and name in members:
+            return members[name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def _forget(self, name, *members):

@@ -4,11 +4,16 @@ import math
 import warnings
 
 import tabtorch as torch
-from tabtorch.autograd.tape import named
+from tabtorch.autograd.tape import named, record
+from tabtorch.core.shapes import remembered
+from tabtorch.engine.graph import Map, inst
+from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.functional._common import scalar_type, widened
 from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
 from tabtorch.ops.functional.linear import linear
+from tabtorch.ops.machinery.operation import run
+from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.neural.attention import attention, served
 from tabtorch.ops.random_numbers.dropout import dropout_numbers, dropout_of
 from tabtorch.ops.shaping.pad import pad
@@ -20,6 +25,34 @@ __all__ = [
 ]
 
 
+@remembered
+def _default_scale(query, key, value, masked, is_causal, enable_gqa):
+    """1/√E, of the Metas; PyTorch's errors for what does not belong together."""
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be  at least 2 dimensional, but got "
+            f"query.dim(): {query.ndim}, key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
+        )
+    if not query.dtype == key.dtype == value.dtype:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got "
+            f"query.dtype: {_dtype_word(query)} key.dtype: {_dtype_word(key)} and "
+            f"value.dtype: {_dtype_word(value)} instead."
+        )
+    if query.dtype.category < 2:
+        raise RuntimeError(f"expected scalar type Float but found {scalar_type(query.dtype)}")
+    if masked and is_causal:
+        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    if enable_gqa:
+        heads = query.shape[-3]
+        for t in (key, value):
+            if heads % t.shape[-3]:
+                raise RuntimeError(
+                    "Number of heads in key and value must divide the number of heads in query when enable_gqa=True"
+                )
+    return 1.0 / math.sqrt(query.shape[-1]) if query.shape[-1] else 1.0
+
+
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ):
@@ -28,30 +61,10 @@ def scaled_dot_product_attention(
     ``attn_mask`` broadcasts to (*, H, L, S): bool, True takes part; or a float that is added. ``scale``: 1/√E.
     ``enable_gqa``: fewer heads of keys and values, each shared by a group of query heads. Returns (*, H, L, Ev).
     """
-    if min(query.dim(), key.dim(), value.dim()) < 2:
-        raise RuntimeError(
-            "Expected query, key, and value to all be  at least 2 dimensional, but got "
-            f"query.dim(): {query.dim()}, key.dim(): {key.dim()} and value.dim(): {value.dim()} instead."
-        )
-    if not query.dtype == key.dtype == value.dtype:
-        raise RuntimeError(
-            "Expected query, key, and value to have the same dtype, but got "
-            f"query.dtype: {_dtype_word(query)} key.dtype: {_dtype_word(key)} and "
-            f"value.dtype: {_dtype_word(value)} instead."
-        )
-    if not (query.is_floating_point() or query.is_complex()):
-        raise RuntimeError(f"expected scalar type Float but found {scalar_type(query.dtype)}")
-    if attn_mask is not None and is_causal:
-        raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
-    if enable_gqa:
-        heads = query.size(-3)
-        for t in (key, value):
-            if heads % t.size(-3):
-                raise RuntimeError(
-                    "Number of heads in key and value must divide the number of heads in query when enable_gqa=True"
-                )
+    metas = query._tab_meta, key._tab_meta, value._tab_meta
+    own = _default_scale(*metas, attn_mask is not None, bool(is_causal), bool(enable_gqa))
     if scale is None:
-        scale = 1.0 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+        scale = own
     if dropout_p < 1.0 and served(query, key, value, attn_mask, enable_gqa):
         numbers = dropout_numbers(dropout_p) if dropout_p > 0.0 else ()
 
@@ -59,6 +72,8 @@ def scaled_dot_product_attention(
             return _gradients(g, q, k, v, mask, is_causal, scale, numbers)
 
         return attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers)
+    if dropout_p == 0.0 and attn_mask is None and _simple(*metas):
+        return _attention(query, key, value, bool(is_causal), float(scale))
     if enable_gqa:
         key, value = _for_heads(key, query), _for_heads(value, query)
     dtype = query.dtype
@@ -74,6 +89,64 @@ def scaled_dot_product_attention(
     return out
 
 
+@remembered
+def _simple(query, key, value):
+    """Whether these (Metas) are (N, H, L, E), (N, H, S, E) and (N, H, S, E), real, and not empty: as PyTorch's kernel has them."""
+    return (
+        query.ndim == 4
+        and query.shape[:2] == key.shape[:2]
+        and key.shape == value.shape
+        and query.shape[3] == key.shape[3]
+        and query.dtype.category == 2
+        and query.numel > 0
+        and key.numel > 0
+    )
+
+
+def _attention_forward(query, key, value, is_causal, scale):
+    weights = _weights(widened(query), widened(key), None, is_causal, scale)
+    return torch.matmul(weights, widened(value)).to(query.dtype), weights
+
+
+def _attention_back(g, query, key, value, weights, is_causal, scale, needs):
+    """The gradients that are wanted of query, key and value."""
+    g, dtype = widened(g), query.dtype
+    found = []
+    if needs[0] or needs[1]:
+        d = torch.matmul(g, widened(value).transpose(-2, -1)) * weights
+        d = d - weights * d.sum(-1, keepdim=True)
+        if is_causal:
+            d = d.masked_fill(_later(query, key), 0.0)
+        d = d * scale
+        if needs[0]:
+            found.append(torch.matmul(d, widened(key)).to(dtype))
+        if needs[1]:
+            # turned, as a gradient of the transposed keys lies: heads that are joined again need no copy then
+            found.append(torch.matmul(widened(query).transpose(-2, -1), d).transpose(-2, -1).to(dtype))
+    if needs[2]:
+        found.append(torch.matmul(weights.transpose(-2, -1), g).to(dtype))
+    return tuple(found)
+
+
+_simple_attention, _of_attention = Recorded(_attention_forward), Recorded(_attention_back)
+
+
+def _attention(query, key, value, is_causal, scale):
+    """The dot product of what is `_simple`, recorded as one function."""
+    out, weights = _simple_attention((query, key, value), (is_causal, scale))
+    needs = tuple([t._tab_requires_grad for t in (query, key, value)])
+
+    def back(g, query, key, value, weights):
+        if torch.is_grad_enabled():
+            return _gradients(g, query, key, value, None, is_causal, scale, ())[:3]
+        found = iter(_of_attention((g, query, key, value, weights), (is_causal, scale, needs)))
+        return [next(found) if need else None for need in needs]
+
+    name = "ScaledDotProductFlashAttentionForCpuBackward0"
+    record(name, (query, key, value), out, back, (query, key, value, weights))
+    return out
+
+
 def _for_heads(t, query):
     """Keys or values with each head as often as it has heads of queries."""
     if t.dim() < 3 or t.size(-3) == query.size(-3):
@@ -85,14 +158,26 @@ def _weights(query, key, mask, is_causal, scale):
     """softmax(Q Kᵀ · scale + mask), (*, H, L, S)."""
     scores = torch.matmul(query, key.transpose(-2, -1)) * scale
     if is_causal:
-        rows = torch.arange(query.size(-2), device=query.device).unsqueeze(-1)
-        columns = torch.arange(key.size(-2), device=query.device)
-        return softmax(scores.masked_fill(columns > rows, -math.inf), -1)
+        return softmax(scores.masked_fill(_later(query, key), -math.inf), -1)
     if mask is None:
         return softmax(scores, -1)
     if mask.dtype == torch.bool:
         return _safe_softmax(scores.masked_fill(mask.logical_not(), -math.inf))
     return _safe_softmax(scores + mask)
+
+
+def _follows(p):
+    rows, columns = p.coords
+    return columns > rows
+
+
+_FOLLOWS = Map("follows", _follows, indexed=True)
+
+
+def _later(query, key):
+    """Which keys (S) come after which query (L), (L, S)."""
+    m = contiguous_meta((query.size(-2), key.size(-2)), torch.bool, query._tab_meta.device)
+    return run(inst(_FOLLOWS, (), m), m)
 
 
 def _gradients(g, query, key, value, mask, is_causal, scale, numbers):

@@ -5,6 +5,7 @@ import warnings
 import tabtorch as torch
 from tabtorch import ops as _ops
 from tabtorch.autograd.tape import record
+from tabtorch.core.shapes import remembered
 from tabtorch.ops.functional._common import (
     assert_between,
     check_reduction,
@@ -43,23 +44,24 @@ def _check_class_dtype(target):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {scalar_type(target.dtype)}")
 
 
-def _check_nll(input, target, weight):
-    """Shapes and types of input (N, C, …) or (C,) and target (N, …) or (); PyTorch's errors. Returns the class dim."""
-    ndim = input.dim()
+@remembered
+def _class_dim(input, target, weight):
+    """Metas: shapes and types of input (N, C, …) or (C,) and target (N, …) or (); PyTorch's errors. Returns the class dim."""
+    ndim = input.ndim
     if ndim == 0:
         raise ValueError(f"Expected 1 or more dimensions (got {ndim})")
-    if ndim != 1 and input.size(0) != (target.size(0) if target.dim() else 0):
+    if ndim != 1 and input.shape[0] != (target.shape[0] if target.ndim else 0):
         raise ValueError(
-            f"Expected input batch_size ({input.size(0)}) to match target batch_size "
-            f"({target.size(0) if target.dim() else 0})."
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.ndim else 0})."
         )
     if ndim <= 2:
-        if target.dim() > 1:
+        if target.ndim > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     elif ndim == 4:
-        if target.dim() != 3:
+        if target.ndim != 3:
             raise RuntimeError(
-                f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {target.dim()}"
+                f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {target.ndim}"
             )
         _check_class_dtype(target)
         if target.shape[1:] != input.shape[2:]:
@@ -67,12 +69,12 @@ def _check_nll(input, target, weight):
                 f"size mismatch (got input: {size_list(input.shape)} , target: {size_list(target.shape)}"
             )
     elif target.shape[1:] != input.shape[2:]:
-        expected = (input.size(0), *input.shape[2:])
+        expected = (input.shape[0], *input.shape[2:])
         raise RuntimeError(f"Expected target size {size_list(expected)}, got {size_list(target.shape)}")
     _check_class_dtype(target)
     dim = 0 if ndim == 1 else 1
-    classes = input.size(dim)
-    if weight is not None and (weight.dim() != 1 or weight.numel() != classes):
+    classes = input.shape[dim]
+    if weight is not None and (weight.ndim != 1 or weight.numel != classes):
         raise RuntimeError(
             f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
             f"of shape: {size_list(weight.shape)}"
@@ -80,6 +82,11 @@ def _check_nll(input, target, weight):
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"expected scalar type {scalar_type(input.dtype)} but found {scalar_type(weight.dtype)}")
     return dim
+
+
+def _check_nll(input, target, weight):
+    metas = input._tab_meta, target._tab_meta, weight if weight is None else weight._tab_meta
+    return _class_dim(*metas)
 
 
 def _picked(input, target, dim):

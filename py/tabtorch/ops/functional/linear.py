@@ -11,7 +11,6 @@ from tabtorch.ops.machinery.operand_devices import on_device_of
 from tabtorch.ops.machinery.operation import into
 from tabtorch.ops.machinery.out_types import EXACT
 from tabtorch.ops.machinery.promotion import SINGLE_DOUBLE, check_kernel
-from tabtorch.ops.reductions.norms import distances
 from tabtorch.ops.shaping.convert import in_order, recorded_in_order
 
 #: what `torch.nn.functional` shows
@@ -30,17 +29,22 @@ __all__ = [
 
 def linear(input, weight, bias=None, *, out=None):
     """x Wᵀ + b. ``input`` (*, in), ``weight`` (out, in) or (in,), ``bias`` (out,). Returns (*, out) or (*)."""
-    if bias is not None and weight.dim() == 2 and bias.dim() == 1 and bias.size(0) not in (1, weight.size(0)):
-        n = weight.size(0)
-        raise RuntimeError(
-            f"The expanded size of the tensor ({n}) must match the existing size ({bias.size(0)}) at "
-            f"non-singleton dimension 1.  Target sizes: [{math.prod(input.shape[:-1])}, {n}].  "
-            f"Tensor sizes: [{bias.size(0)}]"
-        )
+    if bias is not None:
+        w, b = weight._tab_meta, bias._tab_meta
+        if w.ndim == 2 and b.ndim == 1 and b.shape[0] not in (1, w.shape[0]):
+            n = w.shape[0]
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) must match the existing size ({b.shape[0]}) at "
+                f"non-singleton dimension 1.  Target sizes: [{math.prod(input.shape[:-1])}, {n}].  "
+                f"Tensor sizes: [{b.shape[0]}]"
+            )
     result = _linear(input, weight, bias)
     if out is not None:
         return into(out, result, rule=EXACT)
-    return result if bias is None or input.dim() < 3 or input.is_contiguous() else named(result, "AddBackward0")
+    if bias is None:
+        return result
+    m = input._tab_meta
+    return result if m.ndim < 3 or m.contiguous else named(result, "AddBackward0")
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
@@ -161,4 +165,4 @@ def pdist(input, p=2.0):
     if input.numel():
         check_kernel("pdist", input.dtype, SINGLE_DOUBLE)
     i, j = torch.triu_indices(n, n, 1, device=input.device)
-    return named(distances(input[i] - input[j], p), "PdistBackward0")
+    return named(_lazy.norms.distances(input[i] - input[j], p), "PdistBackward0")

@@ -4,6 +4,7 @@ import math
 
 import tabtorch as torch
 from tabtorch.core.layout import suggested_order
+from tabtorch.core.shapes import remembered
 from tabtorch.ops.functional._common import named, size_list, widened
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
 from tabtorch.ops.neural import standardize
@@ -53,7 +54,7 @@ def _check_normalized_shape(input, shape, weight, bias, star):
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape "
                 f"{size_list(t.shape)} and normalized_shape = {size_list(shape)}"
             )
-    if input.dim() < len(shape) or tuple(input.shape[-len(shape) :]) != shape:
+    if input.ndim < len(shape) or tuple(input.shape[-len(shape) :]) != shape:
         expected = star + ", ".join(str(s) for s in shape)
         raise RuntimeError(
             f"Given normalized_shape={size_list(shape)}, expected input with shape [{expected}], "
@@ -68,13 +69,22 @@ def _check_norm_kernel(kernel, input, *parameters):
     check_kernel(kernel, input.dtype, FLOATING)
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """(x - mean) / sqrt(var + eps) · weight + bias over the last dimensions (Ba et al., 2016)."""
-    shape = tuple(normalized_shape)
+@remembered
+def _layer_dims(input, shape, weight, bias):
+    """The dimensions over which a layer is normalized, of the Metas; PyTorch's errors."""
     _check_normalized_shape(input, shape, weight, bias, "*, ")
     _check_norm_kernel("LayerNormKernelImpl", input, weight, bias)
-    dims = tuple(range(-len(shape), 0))
-    y = standardize.layer_norm(input.contiguous(), dims, weight, bias, eps).to(input.dtype)
+    return tuple(range(-len(shape), 0))
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) · weight + bias over the last dimensions (Ba et al., 2016)."""
+    m = input._tab_meta
+    w, b = weight if weight is None else weight._tab_meta, bias if bias is None else bias._tab_meta
+    dims = _layer_dims(m, tuple(normalized_shape), w, b)
+    if m.contiguous and m.dtype.itemsize > 2:
+        return standardize.layer_norm(input, dims, weight, bias, eps)
+    y = standardize.layer_norm(input.contiguous(), dims, weight, bias, eps).to(m.dtype)
     return named(y, "NativeLayerNormBackward0", input, weight, bias)
 
 

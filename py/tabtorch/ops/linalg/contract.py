@@ -20,6 +20,7 @@ from tabtorch.engine.graph import Contract, Inst, Map, inst
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from tabtorch.ops.machinery.operand_devices import device_of, together
 from tabtorch.ops.machinery.operation import run, view_meta
+from tabtorch.ops.machinery.recorded import Recorded
 
 #: labels of the first operand, of the second, and of the output
 Spec = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -108,8 +109,8 @@ def contract(a: Tensor, b: Tensor, spec: Spec, name: str = "BmmBackward0") -> Te
             (a, b),
             r,
             (
-                lambda g, a, b: _back(g, lo, b, lb, la, shape_a),
-                lambda g, a, b: _back(g, lo, a, la, lb, shape_b),
+                lambda g, a, b: gradient(g, b, (lo, lb, la, shape_a)),
+                lambda g, a, b: gradient(g, a, (lo, la, lb, shape_b)),
             ),
             # what the other one's gradient does not need is not kept
             (a if b._tab_requires_grad else None, b if a._tab_requires_grad else None),
@@ -117,10 +118,20 @@ def contract(a: Tensor, b: Tensor, spec: Spec, name: str = "BmmBackward0") -> Te
     return r
 
 
-def _back(
-    g: Tensor, lg: tuple[int, ...], other: Tensor, lo: tuple[int, ...], want: tuple[int, ...], shape: Any
-) -> Tensor:
+#: labels of the gradient, of the other operand, of the operand whose gradient is wanted, and the shape of that
+How = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], Any]
+
+
+def gradient(g: Tensor, other: Tensor, how: How) -> Tensor:
     """The gradient of one operand: of `g` and the other operand, in the shape of the operand."""
+    found: Tensor = back(g, other, *how) if STATE.grad else _of_one((g, other), how)
+    return found
+
+
+def back(
+    g: Tensor, other: Tensor, lg: tuple[int, ...], lo: tuple[int, ...], want: tuple[int, ...], shape: Any
+) -> Tensor:
+    """The same as a formula."""
     if other.is_complex():
         other = other.conj()
     elif g.is_complex():
@@ -136,6 +147,9 @@ def _back(
         if x in thin or x not in have:
             r = r.unsqueeze(d)
     return r if tuple(r.shape) == tuple(shape) else r.expand(shape)
+
+
+_of_one = Recorded(back)
 
 
 _PLUS = {

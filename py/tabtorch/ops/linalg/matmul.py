@@ -6,18 +6,20 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.grad_mode import STATE
+from tabtorch.autograd.match_input import sum_to
 from tabtorch.autograd.tape import named, record
 from tabtorch.base.dtypes import cxx_name
 from tabtorch.core.layout import contiguous_format
 from tabtorch.core.shapes import type_name, unsqueezed, wrap_dim
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.compatibility.deprecated_overloads import beta_and_alpha_among
-from tabtorch.ops.linalg.contract import _back, contract, plan, plus, product, same_types, wide_dtype
+from tabtorch.ops.linalg.contract import back, contract, gradient, plan, plus, product, same_types, wide_dtype
 from tabtorch.ops.machinery.dispatch import layout_of
 from tabtorch.ops.machinery.operand_devices import together
 from tabtorch.ops.machinery.operation import in_place, into, operation
 from tabtorch.ops.machinery.out_types import EXACT, safely, same
 from tabtorch.ops.machinery.promotion import NUMBERS, SINGLE_DOUBLE, check_kernel
+from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.machinery.registry import function, register
 from tabtorch.ops.rows.row_helpers import conj
 from tabtorch.ops.shaping.convert import in_order
@@ -273,8 +275,8 @@ def _added(name: str, c: Tensor, a: Tensor, b: Tensor, spec: Any, beta: Any, alp
             r,
             (
                 lambda g, a, b: times(g, beta),
-                lambda g, a, b: times(_back(g, lo, b, lb, la, shape_a), alpha),
-                lambda g, a, b: times(_back(g, lo, a, la, lb, shape_b), alpha),
+                lambda g, a, b: times(gradient(g, b, (lo, lb, la, shape_a)), alpha),
+                lambda g, a, b: times(gradient(g, a, (lo, la, lb, shape_b)), alpha),
             ),
             (a if b._tab_requires_grad else None, b if a._tab_requires_grad else None),
         )
@@ -408,10 +410,50 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         return contract(
             input, weight, spec, "MmBackward0" if nd == 2 else "UnsafeViewBackward0" if nd > 2 else "SqueezeBackward4"
         )
-    return _added("AddmmBackward0" if nd == 2 else "ViewBackward0", bias, input, weight, spec, 1, 1)
+    name = "AddmmBackward0" if nd == 2 else "ViewBackward0"
+    if bias._tab_meta.shape != w.shape[:1]:
+        return _added(name, bias, input, weight, spec, 1, 1)
+    r = _with_bias((input, weight, bias), (spec,))
+    needs = input._tab_requires_grad, weight._tab_requires_grad, bias._tab_requires_grad
+    if STATE.grad and True in needs:
+        how = spec, x.shape, w.shape
+
+        def of_all(g: Tensor, x: Any, w: Any) -> Any:
+            if STATE.grad:
+                found = iter(_linear_back(g, x, w, *how, needs))
+            else:
+                found = iter(_of_linear((g, x, w), (*how, needs)))
+            gx, gw, gb = [next(found) if need else None for need in needs]
+            return gb, gx, gw
+
+        saved = input if needs[1] else None, weight if needs[0] else None
+        record(name, (bias, input, weight), r, of_all, saved)
+    return r
 
 
 _LINEAR: dict[int, Any] = {}
+
+
+def _linear_forward(x: Tensor, w: Tensor, b: Tensor, spec: Any) -> Tensor:
+    return plus(b, product(x, w, spec, wide_dtype(x._tab_meta.dtype)))
+
+
+def _linear_back(
+    g: Tensor, x: Tensor, w: Tensor, spec: Any, shape: Any, shape_w: Any, needs: tuple[bool, ...]
+) -> tuple[Any, ...]:
+    """The gradients that are wanted of input, weight and bias."""
+    la, lb, lo = spec
+    found: list[Any] = []
+    if needs[0]:
+        found.append(back(g, w, lo, lb, la, shape))
+    if needs[1]:
+        found.append(back(g, x, lo, la, lb, shape_w))
+    if needs[2]:
+        found.append(sum_to(g, shape_w[:1]))
+    return tuple(found)
+
+
+_with_bias, _of_linear = Recorded(_linear_forward), Recorded(_linear_back)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
