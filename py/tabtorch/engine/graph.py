@@ -108,7 +108,7 @@ class Script:
 def run_script(script: Script, nodes: list[Node]) -> list[Node]:
     """Emits the instructions over these inputs; the nodes at its ends. The list is used up."""
     q = script.queue
-    put = q.nodes.append
+    waiting = q.nodes  # whose `append` is asked for each time: another thread may begin to watch
     more = nodes.append
     for i, get, scalars in script.steps:
         if get is None:
@@ -117,7 +117,7 @@ def run_script(script: Script, nodes: list[Node]) -> list[Node]:
             n = Node(i, (nodes[get],), scalars)
         else:
             n = Node(i, get(nodes), scalars)
-        put(n)
+        waiting.append(n)
         more(n)
     found = [nodes[k] for k in script.ends]
     if script.work:
@@ -128,9 +128,8 @@ def run_script(script: Script, nodes: list[Node]) -> list[Node]:
             if type(b) is Buffer:
                 q.bytes += b.nbytes
     nodes.clear()  # what nobody else holds need not be stored
-    n = None  # type: ignore[assignment]
-    waiting = len(q.nodes)
-    if waiting >= WINDOW and (STATE.held is None or waiting >= HELD):
+    n = b = None  # type: ignore[assignment]
+    if len(waiting) >= WINDOW and (STATE.held is None or len(waiting) >= HELD):
         if not planning or planning != get_ident():
             flush_queue(q)
             bridge().flush()
