@@ -72,8 +72,14 @@ def _page(browser: Any, script: str, data: bytes = b"") -> Any:
     return page
 
 
+#: while the browser's GPU process starts, there is no adapter
 _ADAPTER = """async () => {
-  const { vendor, architecture, device, description } = (await navigator.gpu.requestAdapter()).info;
+  let adapter = null;
+  for (let i = 0; adapter === null && i < 50; i++) {
+    adapter = await navigator.gpu.requestAdapter();
+    if (adapter === null) await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  const { vendor, architecture, device, description } = adapter.info;
   return { vendor, architecture, device, description };
 }"""
 
@@ -94,6 +100,7 @@ def measure(torch: Any, script: str, row: Row, small: bool) -> dict[str, Any]:
     entries, data = inputs(torch, row, sizes)
     with alone("chromium") as browser:
         page = _page(browser, script, data)
+        page.evaluate(_ADAPTER)
         page.evaluate(_START, [row.name, sizes, entries])
         try:
             done = page.wait_for_function("globalThis.found", polling=500, timeout=_LIMIT * 1000)
