@@ -41,7 +41,7 @@ SITE := web/dist/index.html
 files = $(shell find $(1) -type f -not -path '*/__pycache__/*' -not -path 'web/dist/*' -not -path '*/.*' 2>/dev/null)
 JS_SOURCES := js/build.mjs js/devices.mjs $(call files,js/src)
 PY_SOURCES := $(filter-out $(RUNTIME) $(HOST),$(call files,py/tabtorch)) $(call files,wgsl)
-WEB_SOURCES := $(call files,web) $(call files,docs) py/pytest_tabtorch.py $(wildcard COMPATIBILITY.md)
+WEB_SOURCES := $(call files,web) $(call files,docs) py/pytest_tabtorch.py $(wildcard COMPATIBILITY.md BENCHMARKS.md)
 
 .DEFAULT_GOAL := help
 PY_TESTS = cd tests && $(CURDIR)/$(PY)
@@ -98,7 +98,7 @@ bench: .venv/.dev $(SITE) browsers
 	$(PY_TESTS) -m bench --small --no-native
 
 bench-gpu: .venv/.dev $(SITE) browsers
-	$(PY_TESTS) -m bench --page ../BENCHMARKS.md
+	$(PY_TESTS) -m bench --rivals --page ../BENCHMARKS.md
 
 screenshots: .venv/.dev $(SITE) browsers
 	$(PY_TESTS) -m browser.screenshots

@@ -48,6 +48,7 @@ const folder = join(root, "docs");
 /** Where a link between files of the repository leads in the site, which has pages of these too. */
 const ELSEWHERE: Record<string, string> = {
   "../COMPATIBILITY.md": "../compatibility.html",
+  "../BENCHMARKS.md": "../benchmarks.html",
   "../web/draw.html": "../draw.html",
   "../web/write.html": "../write.html",
   "../web/chat.html": "../chat.html",

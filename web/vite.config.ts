@@ -133,14 +133,14 @@ function contentPolicy(): Plugin {
   };
 }
 
-/** Puts COMPATIBILITY.md, which `make conformance` writes, into the page of that name. */
-function compatibility(): Plugin {
+/** Puts what `make conformance` and `make bench-gpu` write, COMPATIBILITY.md and BENCHMARKS.md, into the pages of those names. */
+function written(): Plugin {
   return {
-    name: "tabtorch-compatibility",
+    name: "tabtorch-written",
     transformIndexHtml: (html) =>
-      html.replace("<!-- COMPATIBILITY.md -->", () =>
+      html.replace(/<!-- ([A-Z]+\.md) -->/, (_, file) =>
         marked
-          .parse(readFileSync(join(root, "COMPATIBILITY.md"), "utf8"), { async: false })
+          .parse(readFileSync(join(root, file), "utf8"), { async: false })
           .split(/(?=<h2>)/)
           .map(section)
           .join(""),
@@ -202,13 +202,13 @@ function section(html: string): string {
 }
 
 const TEMPLATE = "docs/template.html";
-const PAGES = ["index", "embed", "cells", "run", "compatibility", "draw", "write", "chat"];
+const PAGES = ["index", "embed", "cells", "run", "compatibility", "benchmarks", "draw", "write", "chat"];
 const TAG = "tabtorch-cell";
 
 export default defineConfig({
   root: here,
   base: "./",
-  plugins: [documentation(), siteFiles(), compatibility(), preview(), contentPolicy()],
+  plugins: [documentation(), siteFiles(), written(), preview(), contentPolicy()],
   worker: { format: "es" },
   build: {
     target: "es2022",

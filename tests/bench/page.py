@@ -47,7 +47,7 @@ def _rate(row: dict[str, Any], unit: str) -> str:
 
 
 HEAD = (
-    "",
+    "step",
     "done",
     "called",
     "GPU",
@@ -58,7 +58,9 @@ HEAD = (
     "dispatches",
     "submits",
     "new buffers",
-    "",
+    "first",
+    "peak MB",
+    "notes",
 )
 
 
@@ -98,6 +100,8 @@ def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
         *("failed" if "failed" in other else number(other.get("done")) for other in beside),
         _rate(ours, ROWS[name].unit) if name in ROWS else "",
         *(f"{counts.get(k, 0):.0f}" for k in ("dispatches", "submits", "buffersCreated")),
+        "" if ours.get("first") is None else f"{ours['first']:.0f}",
+        "" if ours.get("peak") is None else f"{ours['peak'] / 1e6:.0f}",
         ", ".join(notes),
     )
 
@@ -134,8 +138,13 @@ def document(found: dict[str, Any]) -> str:
         "",
         "Made by `make bench-gpu`. Milliseconds a step, medians of five rounds, after half a second of the same work: *done*, until",
         "the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
-        "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better.",
-        *(f"*{o}*: until the GPU is done, in the same browser, from the same inputs." for o in others),
+        "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better. *first*: the first step, with what it",
+        "compiles, as far as a row before has not; *peak MB*: bytes on the device, the most so far.",
+        *(
+            [f"{' and '.join(f'*{o}*' for o in others)}: done, in the same browser, from the same inputs."]
+            if others
+            else []
+        ),
         "",
         heading(found),
         "",

@@ -17,10 +17,10 @@ from bench.rows import ROWS
 from bench.timing import Clock, OwnClock, measure
 
 
-def about(torch: Any, device: str) -> dict[str, Any]:
+def about(torch: Any, device: str, native: bool) -> dict[str, Any]:
     """What the figures depend on."""
     found: dict[str, Any] = {"version": torch.__version__, "device": device, "python": sys.version.split()[0]}
-    if torch.__name__ == "tabtorch":
+    if not native:
         from tabtorch.bridge import get_bridge
 
         info = get_bridge().info
@@ -49,7 +49,7 @@ def main() -> None:
         torch, device = tabtorch, str(tabtorch.ones(()).device).split(":")[0]
         tabtorch.set_default_device("cpu")  # inputs are made there, as in the other library
         clock = OwnClock(torch, device)
-    print(json.dumps({"about": about(torch, device)}), flush=True)
+    print(json.dumps({"about": about(torch, device, options.native)}), flush=True)
     for name in options.names or ROWS:
         begin = time.perf_counter()
         try:

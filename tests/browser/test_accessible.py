@@ -231,6 +231,14 @@ def test_the_compatibility_page(compatibility: Any) -> None:
     assert findings(compatibility) == {}
 
 
+def test_the_page_of_benchmarks(running: Any, address: str) -> None:
+    page = running.new_page()
+    page.goto(f"{address}benchmarks.html")
+    assert page.locator("tbody tr").count() > 40
+    assert findings(page) == {}
+    page.close()
+
+
 def test_its_search_knows_the_names_that_code_has(compatibility: Any) -> None:
     everything = compatibility.locator("#count").inner_text()
     for written, found in {
