@@ -369,3 +369,18 @@ fn main() {
         "out[0u] += first(0u);", "out[0u] += first(1u);", "out[1u] += first(1u);"
     ]  # fmt: skip
     assert t.text({"N": 3}).count("first") == 6
+    assert t.text({"N": 3}) is t.text({"N": 3}), "it takes as long as to write all the rest of a kernel"
+
+
+def test_a_template_keeps_arrays_in_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """const N = 2u;
+fn main() {
+  var a: array<vec4<f32>, N * 2u>;  // registers
+  for (var i = 0u; i < N; i++) {  // unroll
+    a[i + N] = f32(a[i].x) * b[i];
+  }
+}"""
+    monkeypatch.setattr("tabtorch.engine.template.kernel", lambda name: text)
+    found = [x.strip() for x in Template("any").text().split("\n")]
+    assert [x for x in found if "var a" in x] == [f"var a_{i} = vec4<f32>();" for i in range(4)]
+    assert "a_3 = f32(a_1.x) * b[1u];" in found

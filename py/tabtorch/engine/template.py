@@ -44,6 +44,9 @@ _LOOP = re.compile(r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// u
 def _number(text: str, known: Mapping[str, int]) -> int:
     """The value of a constant expression of unsigned integers, or of `true` and `false`."""
 
+    if text.rstrip("u").isdigit():
+        return int(text.rstrip("u"))
+
     def value(e: Any) -> int:
         if isinstance(e, ast.Constant) and isinstance(e.value, int):
             return e.value
@@ -71,9 +74,17 @@ class Template:
         )  # those are the renderer's
         self.overrides = tuple(re.findall(r"^override (\w+)", code, flags=re.M))
         self.constants = dict(_CONST.findall(code))
+        self._texts: dict[tuple[tuple[str, int], ...], str] = {}
 
     def text(self, constants: Mapping[str, int] = {}) -> str:  # never written
         """The algorithm with these values in its `const` lines, and its loops written out. Without its last brace."""
+        key = tuple(sorted(constants.items()))
+        found = self._texts.get(key)
+        if found is None:
+            found = self._texts[key] = self._written(constants)
+        return found
+
+    def _written(self, constants: Mapping[str, int]) -> str:
         unknown = constants.keys() - self.constants.keys()
         if unknown:
             raise AssertionError(f"{self.stem}.wgsl has no constant {', '.join(unknown)}")
