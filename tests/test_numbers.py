@@ -105,6 +105,20 @@ def test_division_is_correctly_rounded(device: str, own: bool, monkeypatch: pyte
         assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all(), name
 
 
+def test_division_by_a_constant_is_correctly_rounded() -> None:
+    """SPIR-V's optimizer makes products of such, and 0 of what is divided of 0."""
+    from kernels import run_all
+    from tabtorch.engine.expr import const
+
+    x = np.concatenate([RNG.uniform(-9, 9, 5000), np.float32([0, -0.0, np.inf, np.nan, 1e-38])]).astype(np.float32)
+    cases: Any = [(f"by {c}", lambda v, c=c: v / const(c, "f32"), [x], "float32", "f32") for c in (3.0, 7.0, 1e-3)]
+    cases += [(f"of {c}", lambda v, c=c: const(c, "f32") / v, [x], "float32", "f32") for c in (0.0, 1.0)]
+    with np.errstate(all="ignore"):
+        wants = [x / np.float32(c) for c in (3.0, 7.0, 1e-3)] + [np.float32(c) / x for c in (0.0, 1.0)]
+    for got, want in zip(run_all(0, cases), wants, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_order_is_kept() -> None:
     """Compilers of GPUs reorder a * b * a and fold (a + b) - a, unless what they get is out of their sight."""
     from tabtorch.engine.expr import const, variable, where

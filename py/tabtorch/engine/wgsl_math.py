@@ -189,11 +189,16 @@ PRELUDE = {
 #: helpers in the place of those above where native quotients and roots are exact
 EXACT = {
     "tt_long_quotient": PRELUDE["tt_quotient"].replace("fn tt_quotient", "fn tt_long_quotient"),
+    # `none` is 0, but SPIR-V's optimizer does not see that: it would take (a * b) / b for a, and a division for a product
     "tt_quotient": """fn tt_quotient(x: f32, y: f32) -> f32 {
   let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
-  var q = x / y;
-  let flushed = (bitcast<u32>(q) & 0x7fffffffu) < 0x800000u && a != 0u && b != 0x7f800000u;
-  if (a - 1u < 0x7fffffu || b - 1u < 0x7fffffu || flushed) { q = tt_long_quotient(x, y); }
+  let none = min(bitcast<u32>(x), 0u);
+  var q = bitcast<f32>(bitcast<u32>(x) ^ none) / bitcast<f32>(bitcast<u32>(y) ^ none);
+  if (a == 0u) {
+    q = bitcast<f32>(select((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u, 0x7fc00000u, b == 0u || b > 0x7f800000u));
+  } else if (a < 0x800000u || b - 1u < 0x7fffffu || ((bitcast<u32>(q) & 0x7fffffffu) < 0x800000u && b != 0x7f800000u)) {
+    q = tt_long_quotient(x, y);
+  }
   return q;
 }""",
     "tt_long_root": PRELUDE["tt_root"].replace("fn tt_root", "fn tt_long_root"),
