@@ -53,7 +53,7 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
   return {
     device,
-    exact: SOFTWARE.test(words) && (await exact(device)),
+    exact: SOFTWARE.test(words) && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
     adapter: {
       vendor: info.vendor,
       architecture: info.architecture,
