@@ -24,6 +24,7 @@ from tabtorch.backend.tensors import (
 )
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
+from tabtorch.nn.utils import rnn as packing
 from tabtorch.ops.indexing.scatter import put_at
 from tabtorch.storage import Storage
 
@@ -240,6 +241,18 @@ def _ours_or_uploaded(t: torch.Tensor | None) -> Tensor | None:
     if t is None:
         return None
     return upload(t) if t.device.type == "cpu" else unwrap(t)
+
+
+@special("_pack_padded_sequence")
+def _pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Lengths are on the CPU, and so are the sizes of the batches."""
+    if lengths.device.type != "cpu":
+        kind = {torch.int64: "Long", torch.int32: "Int"}.get(lengths.dtype, str(lengths.dtype))
+        raise RuntimeError(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {kind} tensor"
+        )
+    packed = packing.pack_padded_sequence(unwrap(x), lengths.tolist(), batch_first)
+    return wrap(packed.data), torch.tensor(packed.batch_sizes.tolist(), dtype=torch.int64)
 
 
 def _places(indices: Any) -> tuple[Any, ...]:
