@@ -90,7 +90,7 @@ def parts(t: Target, batch: int, m: int, n: int, k: int) -> Parts:
     if t.software:
         return Parts(4, 4, 1, k)
     x, y, cut = _laid_out(batch, m, n, k)
-    if cut <= 1:
+    if cut <= 2:  # half as long is not worth another launch
         return Parts(x, y, 1, k)
     length = -(-k // cut // _STEP) * _STEP
     return Parts(x, y, -(-k // length), length)

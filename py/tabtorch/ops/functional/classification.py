@@ -124,11 +124,12 @@ def _nll_name(ndim, reduction):
 
 def _unweighted_forward(input, target, ignore_index, reduction, dim):
     kept = target != ignore_index
+    # first, so that the kernel over the classes can make the gradient, which needs it, too
+    total = kept.to(input.dtype).sum() if reduction == "mean" else None
     # `where`, not a product: an ignored position may hold an infinity.
     loss = torch.where(kept, -_picked(input, target, dim), 0.0)
-    if reduction != "mean":
+    if total is None:
         return (in_order(reduced(loss, reduction)),)
-    total = kept.to(input.dtype).sum()
     return loss.sum() / total, total
 
 
