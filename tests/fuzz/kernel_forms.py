@@ -120,7 +120,13 @@ def reached() -> Iterator[Counter[str]]:
         i = b.nodes[tiles.contraction(b, g)].inst
         if not b.target.barriers:
             return "tiles"
-        return "parts of k" if tiles.parts(b.target, *tiles.sizes(i)).cut > 1 else "ragged tiles" if tiles.sizes(i)[3] % 8 else "tiles"
+        return (
+            "parts of k"
+            if tiles.parts(b.target, *tiles.sizes(i)).cut > 1
+            else "ragged tiles"
+            if tiles.sizes(i)[3] % 8
+            else "tiles"
+        )
 
     with (
         noting(row_kernel.RowKernel, "__init__", row),

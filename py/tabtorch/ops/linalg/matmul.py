@@ -399,7 +399,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
         return r if bias is None else r + bias
     if bias is not None and bias._tab_meta.dtype is not w.dtype:
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {_type(bias)} and {_type(weight)}")
-    if bias is not None and x.device.number != w.device.number:
+    if bias is not None and not (x.device.number == w.device.number == bias._tab_meta.device.number):
         bias, input, weight = together((bias, input, weight), (("self", "mat1", "mat2"), "addmm"))
     input, weight = same_types("mm" if bias is None else "addmm", input, weight)
     spec = _LINEAR.get(nd)
