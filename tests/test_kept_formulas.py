@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,10 +17,11 @@ from tabtorch.ops.machinery import recorded, registry
 
 
 @pytest.fixture(autouse=True)
-def no_symbols(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_symbols() -> Iterator[None]:
     """As in a process that has recorded nothing for sizes that vary: from then on formulas are not kept."""
-    flag: Any = symbols.given
-    monkeypatch.setitem(flag, 0, False)
+    before, symbols.given[0] = symbols.given[0], False
+    yield
+    symbols.given[0] = before
 
 
 def emitted(f: Callable[[], Any]) -> Counter[str]:
