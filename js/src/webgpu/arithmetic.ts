@@ -3,6 +3,8 @@
  * own, in integers, which take a software adapter as long as all the rest of an optimizer's step.
  */
 
+import { nudged } from "./nudge";
+
 const PAIRS = 1 << 14;
 const STORAGE = 128;
 const COPY_SRC = 4;
@@ -55,7 +57,7 @@ export async function exact(device: GPUDevice): Promise<boolean> {
   const [from, to, read] = buffers;
   device.queue.writeBuffer(from, 0, given);
   const module = device.createShaderModule({ code: CODE });
-  const pipeline = await device.createComputePipelineAsync({ layout: "auto", compute: { module, entryPoint: "main" } });
+  const pipeline = device.createComputePipeline({ layout: "auto", compute: { module, entryPoint: "main" } });
   const entries = [from, to].map((buffer, binding) => ({ binding, resource: { buffer } }));
   const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
   const encoder = device.createCommandEncoder();
@@ -66,7 +68,7 @@ export async function exact(device: GPUDevice): Promise<boolean> {
   pass.end();
   encoder.copyBufferToBuffer(to, 0, read, 0, nbytes);
   device.queue.submit([encoder.finish()]);
-  await read.mapAsync(MAP_READ);
+  await nudged(device, read.mapAsync(MAP_READ));
   const found = new Float32Array(read.getMappedRange().slice(0));
   for (const buffer of buffers) buffer.destroy();
   for (let i = 0; i < 2 * PAIRS; i += 2) {
