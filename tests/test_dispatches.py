@@ -197,6 +197,22 @@ def adamw(parameters: Any) -> Any:
     return torch.optim.AdamW(parameters, lr=1e-3)
 
 
+def test_a_batch_of_many_images_fits_a_grid(sent: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is folded into the columns of a product, as far as a grid has workgroups: 65535 in each direction."""
+    grids: list[Any] = []
+
+    def send(self: plan.Plan, ids: list[int], scalars: list[Any]) -> None:
+        grids.extend(s.grid for s in self.steps if type(s) is Dispatch and "matmul" in s.label)
+
+    monkeypatch.setattr(plan.Plan, "send", send)
+    for images in (8, 8200):
+        found = F.conv2d(torch.ones(images, 4, 32, 32), torch.ones(16, 4, 1, 1))
+        graph.flush()
+        del found
+    assert len(grids) == 2 and max(map(max, grids)) <= 65535, grids
+    assert grids[0][2] == 1, "folded"
+
+
 # most bytes: of native PyTorch on CUDA, and a tenth more
 @pytest.mark.parametrize(
     ("model", "optim", "shape", "labels", "most", "most_bytes"),

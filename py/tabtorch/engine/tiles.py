@@ -35,12 +35,16 @@ def serves(t: Target, inst: Any) -> bool:
     return matvec.serves(t, inst) or does(t, inst.compute, *sizes(inst))
 
 
+#: rows, or columns, of which a grid has workgroups enough: 65535 in each direction
+_MOST = 1 << 21
+
+
 def does(t: Target, compute: str, batch: int, m: int, n: int, k: int) -> bool:
     """The same of what is to be a contraction of these sizes."""
     if t.serial:
         return compute in ("f32", "f64") and n >= 4 and k >= 4
     least = 4 if t.software else 16
-    return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < 2**21 and n < 2**21
+    return compute == "f32" and m >= least and n >= least and k >= 4 and batch <= 65535 and m < _MOST and n < _MOST
 
 
 #: what a large GPU has. WebGPU does not tell how many; a smaller device is given more workgroups than it needs
@@ -139,8 +143,10 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     filled = Filled(k)
     function = filled.function
 
-    # where all of a batch read the same of one operand, it is more rows, or columns, of the other
-    fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb)), None) if batch > 1 and b.target.barriers else None
+    # where all of a batch read the same of one operand, it is more rows, or columns, of the other, as many as a grid has room for
+    fold = None
+    if batch > 1 and b.target.barriers:
+        fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb) and batch * (n, m)[i] < _MOST), None)
     copies, rows, columns = ((batch, m, n), (1, batch * m, n), (1, m, batch * n))[0 if fold is None else 1 + fold]
     laid = Parts(1, 1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk)
     cut, length = laid.cut, laid.length
