@@ -1,7 +1,8 @@
-"""Short rows whose elements lie in several dimensions, such as the windows of a convolution by groups: a thread for each row.
+"""Products over short windows, of a convolution by groups: a thread for each result.
 
 All elements are written out, and where each lies beside the first is a constant: what would be asked of a division for each of them
-is worked out here. So the lengths of the dimensions along a row are constants of the kernel, and guards of the schedule.
+is worked out here. So a window's sizes stand in the text, and are guards of the schedule: they are a layer's, and no data's.
+Other short rows, whose lengths may be data's, have no such form.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _ROWS = 1 << 16
 
 
 def serves(b: Builder, g: Group) -> bool:
-    """Whether the rows of a group are such."""
+    """Whether a group is such a product."""
     if not b.target.barriers or g.K > _MOST or g.O < _ROWS:
         return False
     for p in g.nodes:
         n = b.nodes[p].inst
-        for m in n.ins if n.op.reduces else ():
+        for m in n.ins if n.op.rereads else ():
             parts = None if m.flat else split_dims(m.shape, m.strides, [g.O, g.K])
             if parts is not None and any(
                 size * step != before for (_, before), (size, step) in zip(parts[1], parts[1][1:])
@@ -38,7 +39,7 @@ def serves(b: Builder, g: Group) -> bool:
 
 
 class WindowKernel(RowKernel):
-    """A row a thread."""
+    """A result a thread."""
 
     def __init__(self, b: Builder, g: Group, k: Kernel) -> None:
         super().__init__(b, g, k)
