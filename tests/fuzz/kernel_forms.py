@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tabtorch.bridge import get_bridge
-from tabtorch.engine import builder, graph, plan, row_chunks, row_kernel, row_registers, share, tiles
+from tabtorch.engine import builder, graph, plan, row_chunks, row_kernel, row_registers, row_windows, share, tiles
 from tabtorch.ops.fourier import fft_kernels
 from tabtorch.ops.neural import attention_kernels
 from tabtorch.ops.reductions import scan_kernel, sort_kernel
@@ -76,6 +76,19 @@ THEMES = {
     ),
     "parts of k": Theme(_shaped((16, 20, 33), (700, 1024, 2600)), ("{a} @ ({a} * 0.1).T", "({a} @ {a}.T).half()")),
     "tiles": Theme(_shaped((16, 33, 50, 130), (16, 64, 128)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")),
+    "tiles by vectors": Theme(
+        _shaped((16, 36, 52, 132), (16, 64, 132)),
+        (
+            "{a} @ ({a} * 0.1).T",
+            "(({a} @ {a}.T) * 0.1).relu()",
+            "({a} @ {a}.T).half()",
+            "({a}.half().T @ {a}.half()) > 0",
+        ),
+    ),
+    "windows": Theme(
+        _shaped((3, 8), (9, 16), (8, 13)),
+        ("(lambda a: F.conv2d(a[None], a[:, None, :3, :3] * 0.1, padding=1, groups=len(a)))({a})",),
+    ),
     "ragged tiles": Theme(
         _shaped((16, 33, 50, 130), (17, 33, 100, 130, 257)), ("{a} @ ({a} * 0.1).T", "(({a} @ {a}.T) * 0.1).relu()")
     ),
@@ -83,9 +96,9 @@ THEMES = {
         _shaped((1, 3, 5), (60, 128, 700, 1000, 2048)),
         ("torch.fft.rfft({a}, norm='ortho').abs()", "torch.fft.irfft(torch.fft.rfft({a} + 1)) + 0"),
     ),
-    "attention": Theme(lambda r: [4, r.choice((5, 17, 33, 64)) * 8], _ATTENTION),
+    "attention": Theme(lambda r: [4, r.choice((17, 33, 64)) * 8], _ATTENTION),
     "merge": Theme(_shaped((1, 2), (2600, 4100, 9000)), ("{a}.sort(-1)[0]", "{a}.long().sort(dim=-1, stable=True)[1]")),
-    "attention gradient": Theme(lambda r: [4, r.choice((5, 17, 33)) * 8], _ATTENTION_GRADIENT),
+    "attention gradient": Theme(lambda r: [4, r.choice((17, 33)) * 8], _ATTENTION_GRADIENT),
     "scan": Theme(
         _shaped((1, 3, 5), (700, 2600, 9000)),
         ("{a}.cumsum(-1)", "{a}.cummax(-1)[0]", "({a} * 0.1).logcumsumexp(-1)", "{a}.long().cumsum(-1)"),
@@ -114,23 +127,22 @@ def reached() -> Iterator[Counter[str]]:
             return "chunks" if near else "chunked columns"
         if isinstance(self, row_registers.RegisterKernel):
             return "short rows" if g.K < 128 else "registers"
+        if isinstance(self, row_windows.WindowKernel):
+            return "windows"
         return ("rows" if near else "columns") if type(self) is row_kernel.RowKernel else ""
 
     def tile(b: Any, g: Any) -> str:
         i = b.nodes[tiles.contraction(b, g)].inst
         if not b.target.barriers:
             return "tiles"
-        return (
-            "parts of k"
-            if tiles.parts(b.target, *tiles.sizes(i)).cut > 1
-            else "ragged tiles"
-            if tiles.sizes(i)[3] % 8
-            else "tiles"
-        )
+        if tiles.parts(b.target, *tiles.sizes(i)).cut > 1:
+            return "parts of k"
+        return "ragged tiles" if tiles.sizes(i)[3] % 8 else "tiles"
 
     with (
         noting(row_kernel.RowKernel, "__init__", row),
         noting(tiles, "emit", tile),
+        noting(tiles, "_emit", lambda b, g, fours: "tiles by vectors" if fours else ""),
         noting(share, "together", lambda *x: "shared launches"),
         noting(scan_kernel.ScanKernel, "lower", lambda *x: "scan"),
         noting(sort_kernel.SortKernel, "launch", lambda self, name, *x: "merge" if name == "merge" else "sort"),
