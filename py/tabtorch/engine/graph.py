@@ -71,10 +71,7 @@ def emit(i: Inst, srcs: tuple[Node, ...], scalars: tuple = ()) -> Node:
         for s in srcs:
             if type(s.buf) is Buffer:  # one example of a batch has no memory of its own
                 q.bytes += s.buf.nbytes
-        if STATE.held is None and (
-            (q.bytes > WATERMARK and _weight(q) > WATERMARK)
-            or (q.device.type == "webgpu" and q.work > bridge().portion)
-        ):
+        if STATE.held is None and _is_due(q):
             flush_queue(q)
             bridge().flush()
     return n
@@ -133,17 +130,15 @@ def run_script(script: Script, nodes: list[Node]) -> list[Node]:
         if not planning or planning != get_ident():
             flush_queue(q)
             bridge().flush()
-    elif (
-        script.work
-        and STATE.held is None
-        and (
-            (q.bytes > WATERMARK and _weight(q) > WATERMARK)
-            or (q.device.type == "webgpu" and q.work > bridge().portion)
-        )
-    ):
+    elif script.work and STATE.held is None and _is_due(q):
         flush_queue(q)
         bridge().flush()
     return found
+
+
+def _is_due(q: Queue) -> bool:
+    """Whether a window should be sent: for its memory, or because it is work enough for the device."""
+    return (q.bytes > WATERMARK and _weight(q) > WATERMARK) or (q.device.type == "webgpu" and q.work > bridge().portion)
 
 
 def _weight(q: Queue) -> int:
