@@ -24,8 +24,9 @@ from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.dispatch import table
 from tabtorch.ops.machinery.registry import exchanged
 
-#: a formula that has been called with so many kinds of arguments forgets them: a program may meet each size once
-_LIMIT = 10_000
+#: a formula that has been called with so many kinds of arguments forgets them: a program may meet each size once, and each takes
+#: some kilobytes
+_LIMIT = 512
 #: what is no longer than this fits into a window that has room for it, so that it can be kept
 _LONGEST = 64
 
