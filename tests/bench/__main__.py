@@ -70,7 +70,7 @@ def native(names: list[str], small: bool) -> Iterator[dict[str, Any]]:
 
 def rival(name: str, names: list[str], small: bool) -> Iterator[dict[str, Any]]:
     """What those of them that it has take in another library, in the same browser."""
-    path = os.pathsep.join([str(ROOT / "py"), str(HERE.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    path = os.pathsep.join(filter(None, [str(ROOT / "py"), str(HERE.parent), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     yield from _lines([sys.executable, "-m", "bench.rivals", name, *["--small"] * small, *names], env=env)
 

@@ -246,7 +246,7 @@ def _ours_or_uploaded(t: torch.Tensor | None) -> Tensor | None:
 @special("_pack_padded_sequence")
 def _pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Lengths are on the CPU, and so are the sizes of the batches."""
-    if lengths.device.type != "cpu":
+    if lengths.dim() != 1 or lengths.device.type != "cpu" or lengths.dtype != torch.int64:
         kind = {torch.int64: "Long", torch.int32: "Int"}.get(lengths.dtype, str(lengths.dtype))
         raise RuntimeError(
             f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {kind} tensor"

@@ -31,7 +31,7 @@ def _default_scale(query, key, value, masked, is_causal, enable_gqa):
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise RuntimeError(
             "Expected query, key, and value to all be  at least 2 dimensional, but got "
-            f"query.dim(): {query.ndim}, key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
+            f"query.dim: {query.ndim} key.dim: {key.ndim} and value.dim: {value.ndim} instead."
         )
     if not query.dtype == key.dtype == value.dtype:
         raise RuntimeError(
