@@ -75,6 +75,15 @@ def rival(name: str, names: list[str], small: bool) -> Iterator[dict[str, Any]]:
     yield from _lines([sys.executable, "-m", "bench.rivals", name, *["--small"] * small, *names], env=env)
 
 
+def commit() -> str:
+    """The checkout's; nothing where there is none, as on a machine that was given the files alone."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--browser", choices=["chromium", "firefox", "node", "python"], default="chromium")
@@ -91,6 +100,7 @@ def main() -> int:
     ]
     found: dict[str, Any] = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "host": options.browser,
         "small": options.small,

@@ -109,6 +109,8 @@ def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
 def heading(found: dict[str, Any]) -> str:
     """Where and with what."""
     parts = [f"{found['host']}, {found['machine']}, {found['time']}"]
+    if found.get("commit"):
+        parts.append(f"commit {found['commit']}")
     for side, about in found["sides"].items():
         parts.append(
             f"{side} {about['version']} on {about['device']} ({_adapter(about)})"
@@ -136,8 +138,8 @@ def document(found: dict[str, Any]) -> str:
     lines = [
         "# What tensor programs cost",
         "",
-        "Made by `make bench-gpu`. Milliseconds a step, medians of five rounds, after half a second of the same work: *done*, until",
-        "the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
+        "Made by `python -m bench` (`make bench-gpu`). Milliseconds a step, medians of five rounds, after half a second of the",
+        "same work: *done*, until the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
         "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better. *first*: the first step, with what it",
         "compiles, as far as a row before has not; *peak MB*: bytes on the device, the most so far.",
         *(
