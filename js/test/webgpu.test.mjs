@@ -222,25 +222,32 @@ test("a parameter block of more than 4096 bytes, and one too large", async () =>
   runtime.destroy();
 });
 
-/** A `gpu` whose devices count the buffers that can be mapped for reading, as they are made. */
-function countingStaging() {
-  const made = { staging: 0 };
-  const counting = {
+/** A `gpu` whose devices `change` has had first. */
+function withDevices(change) {
+  return {
     async requestAdapter(options) {
       const adapter = await gpu.requestAdapter(options);
       const requestDevice = adapter.requestDevice.bind(adapter);
       adapter.requestDevice = async (wanted) => {
         const device = await requestDevice(wanted);
-        const createBuffer = device.createBuffer.bind(device);
-        device.createBuffer = (spec) => {
-          if (spec.usage & 1) made.staging++;
-          return createBuffer(spec);
-        };
+        change(device);
         return device;
       };
       return adapter;
     },
   };
+}
+
+/** A `gpu` whose devices count the buffers that can be mapped for reading, as they are made. */
+function countingStaging() {
+  const made = { staging: 0 };
+  const counting = withDevices((device) => {
+    const createBuffer = device.createBuffer.bind(device);
+    device.createBuffer = (spec) => {
+      if (spec.usage & 1) made.staging++;
+      return createBuffer(spec);
+    };
+  });
   return { made, counting };
 }
 
@@ -319,31 +326,25 @@ test("what fails in the submit of a read is known when the read is over", async 
 
 // -- pipelines side by side
 
+/** The pipeline by which a software adapter's arithmetic is tried as it is opened. */
+const PROBE = "exact arithmetic";
+
 /** A `gpu` whose pipelines are made side by side when `release` is called, and not before. */
 function slowPipelines() {
   const waiting = [];
   const made = { sync: 0, async: 0 };
-  const slow = {
-    async requestAdapter(options) {
-      const adapter = await gpu.requestAdapter(options);
-      const requestDevice = adapter.requestDevice.bind(adapter);
-      adapter.requestDevice = async (wanted) => {
-        const device = await requestDevice(wanted);
-        const { createComputePipeline, createComputePipelineAsync } = device;
-        device.createComputePipeline = (spec) => {
-          made.sync++;
-          return createComputePipeline.call(device, spec);
-        };
-        device.createComputePipelineAsync = async (spec) => {
-          made.async++;
-          await new Promise((resolve) => waiting.push(resolve));
-          return createComputePipelineAsync.call(device, spec);
-        };
-        return device;
-      };
-      return adapter;
-    },
-  };
+  const slow = withDevices((device) => {
+    const { createComputePipeline, createComputePipelineAsync } = device;
+    device.createComputePipeline = (spec) => {
+      if (spec.label !== PROBE) made.sync++;
+      return createComputePipeline.call(device, spec);
+    };
+    device.createComputePipelineAsync = async (spec) => {
+      made.async++;
+      await new Promise((resolve) => waiting.push(resolve));
+      return createComputePipelineAsync.call(device, spec);
+    };
+  });
   const release = () => {
     for (const resolve of waiting.splice(0)) resolve();
   };

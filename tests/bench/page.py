@@ -139,9 +139,10 @@ def document(found: dict[str, Any]) -> str:
         "# What tensor programs cost",
         "",
         "Made by `python -m bench` (`make bench-gpu`). Milliseconds a step, medians of five rounds, after half a second of the",
-        "same work: *done*, until the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel. Native PyTorch runs on the same",
-        "card in the same hour, with TF32 off. *ratio*: done to native's done, less is better. *first*: the first step, with what it",
-        "compiles, as far as a row before has not; *peak MB*: bytes on the device, the most so far.",
+        "same work: *done*, until the GPU is done; *called*, until Python went on; *GPU*, by timestamps around each kernel.",
+        "Native PyTorch runs on the same card in the same hour, with TF32 off. *ratio*: done to native's done, less is better.",
+        "*first*: the first step, with what it compiles, as far as a row before has not; *peak MB*: bytes on the device, the",
+        "most so far.",
         *(
             [f"{' and '.join(f'*{o}*' for o in others)}: done, in the same browser, from the same inputs."]
             if others

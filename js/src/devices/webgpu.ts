@@ -13,7 +13,7 @@ const webgpu: AcceleratorKind = {
     const gpu = options.gpu ?? (typeof navigator === "object" ? navigator.gpu : undefined);
     if (!gpu) throw new Error(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
     const opened = await openDevice(gpu, options.patience ?? 5000);
-    const sideBySide = options.sideBySide ?? !opened.adapter.isFallback;
+    const sideBySide = options.sideBySide ?? !opened.software;
     const device = new GpuDevice(opened, errors, counters, faults, sideBySide);
     if (options.watch) device.watch();
     return device;

@@ -11,6 +11,8 @@ export interface Opened {
   adapter: { vendor: string; architecture: string; device: string; description: string; isFallback: boolean };
   limits: Record<string, number>;
   features: string[];
+  /** whether it computes on the processor */
+  software: boolean;
   /** whether its quotients and square roots are correctly rounded; asked of software adapters alone, whose are a processor's */
   exact: boolean;
 }
@@ -51,9 +53,11 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const device = await adapter.requestDevice({ label: "tabtorch", requiredLimits, requiredFeatures });
   const info = adapter.info as GPUAdapterInfo & { isFallbackAdapter?: boolean };
   const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
+  const software = info.isFallbackAdapter === true || SOFTWARE.test(words);
   return {
     device,
-    exact: SOFTWARE.test(words) && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
+    software,
+    exact: software && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
     adapter: {
       vendor: info.vendor,
       architecture: info.architecture,

@@ -57,7 +57,8 @@ export async function exact(device: GPUDevice): Promise<boolean> {
   const [from, to, read] = buffers;
   device.queue.writeBuffer(from, 0, given);
   const module = device.createShaderModule({ code: CODE });
-  const pipeline = device.createComputePipeline({ layout: "auto", compute: { module, entryPoint: "main" } });
+  const compute = { module, entryPoint: "main" };
+  const pipeline = device.createComputePipeline({ label: "exact arithmetic", layout: "auto", compute });
   const entries = [from, to].map((buffer, binding) => ({ binding, resource: { buffer } }));
   const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
   const encoder = device.createCommandEncoder();
