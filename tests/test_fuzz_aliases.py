@@ -48,7 +48,7 @@ def test_a_difference_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> Non
     if what == "write":
         monkeypatch.setattr(tabtorch.Tensor, "mul_", lambda self, other: self)
     elif what == "version":
-        monkeypatch.setattr(tabtorch.storage.Storage, "written", lambda self: None)
+        monkeypatch.setattr(tabtorch.core.storage.Storage, "written", lambda self: None)
     else:
         monkeypatch.setattr(tabtorch.Tensor, "transpose", lambda self, a, b: self.clone())
     with tabtorch.device("cpu"):

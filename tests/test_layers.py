@@ -13,14 +13,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "py" / "tabtorch"
 #: from the bottom to the top: a layer's name, and its modules (the longest name that fits counts). A module imports from its
 #: own layer and from those before it
 LAYERS = (
-    ("base", "tabtorch.base tabtorch._archive tabtorch._lazy tabtorch.version"),
+    ("base", "tabtorch.base tabtorch._archive tabtorch._extras tabtorch._lazy tabtorch.version"),
     ("bridge", "tabtorch.bridge"),
     ("engine", "tabtorch.engine"),
     ("registry", "tabtorch.ops tabtorch.ops.machinery tabtorch.ops.machinery.registry"),
     (
         "tensor",
         "tabtorch.core.tensor tabtorch.core.tensor_base tabtorch.core.shapes tabtorch.core.reinterpreted tabtorch.core.layout "
-        "tabtorch.storage tabtorch.core",
+        "tabtorch.core.storage tabtorch.storage tabtorch.core",
     ),
     ("autograd", "tabtorch.autograd"),
     ("operations", "tabtorch.ops.* tabtorch.core.* tabtorch.random tabtorch.return_types"),
@@ -53,6 +53,7 @@ UPWARD = {
 }
 #: import statements inside functions, on_device_of those of the commands: file -> how many, and why they are no `_lazy`
 LATE = {
+    "_archive.py": (1, "it is loaded before the package, which is in the archive that it opens"),
     "engine/expr.py": (3, "expressions build complex ones, which are expressions; functions fill a table of both"),
     "bridge/__init__.py": (3, "one of two bridges: the other's imports do not exist where it runs"),
     "bridge/node.py": (1, "asks whether the process was forked, of the package that imports it"),

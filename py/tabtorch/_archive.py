@@ -66,78 +66,14 @@ class Library:
             return None
         if k == 0:
             if not os.path.exists(self._more):
-                _fetch_extras(self._more, name)
+                from tabtorch import _extras
+
+                _extras.fetch(self._more, name)
             return _library(self._more).read(name)
         text = self._part(k)
         for code, word in self._words:
             text = text.replace(code, word)
         return text.replace(b"\t", b"    ")
-
-
-def _fetch_extras(path: str, name: str) -> None:
-    """Fetches EXTRAS out of its wheel. ModuleNotFoundError, for the sake of the file `name`, where that cannot be."""
-    address = os.environ.get("TABTORCH_EXTRAS") or _beside(os.path.dirname(path))
-    wheel = address.rpartition("/")[2].partition("?")[0] or "tabtorch_extras-….whl"
-    why = f"{name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')} is in {wheel}, "
-    try:
-        if not address:
-            raise OSError("it is not known where tabtorch came from")
-        import io
-        import zipfile
-
-        with zipfile.ZipFile(io.BytesIO(_bytes(address))) as file:
-            data = file.read("tabtorch/" + EXTRAS)
-    except Exception as error:
-        raise ModuleNotFoundError(
-            f"{why}which lies beside tabtorch's wheel and could not be fetched ({error}); install it, too"
-        ) from None
-    with open(path, "wb") as file:
-        file.write(data)
-
-
-def _beside(package: str) -> str:
-    """The address of the wheel with EXTRAS, beside the one that this package came from; nothing if none is on record."""
-    import json
-
-    site = os.path.dirname(package)
-    for folder in sorted(os.listdir(site)):
-        if folder.startswith("tabtorch-") and folder.endswith(".dist-info"):
-            for record in ("PYODIDE_URL", "direct_url.json", "PYODIDE_SOURCE"):
-                try:
-                    with open(os.path.join(site, folder, record), encoding="utf-8") as file:
-                        text = file.read().strip()
-                except OSError:
-                    continue
-                address = json.loads(text)["url"] if record.endswith(".json") else text
-                head, slash, last = address.rpartition("/")
-                if last.startswith("tabtorch-"):
-                    return f"{head}{slash}tabtorch_extras-{last.removeprefix('tabtorch-')}"
-    return ""
-
-
-def _bytes(address: str) -> bytes:
-    """What lies at an address, at once: nobody waits in an import. In Node it may be a path."""
-    if address.startswith("emfs:"):
-        with open(address.removeprefix("emfs:"), "rb") as file:
-            return file.read()
-    import js
-    from pyodide.code import run_js
-
-    if not hasattr(js, "XMLHttpRequest"):
-        read = (
-            "(a) => new Uint8Array(process.getBuiltinModule('fs').readFileSync(a.startsWith('file:') ? new URL(a) : a))"
-        )
-    else:  # a page's own thread gets no bytes, but characters for them
-        read = """(a) => {
-            const request = new XMLHttpRequest();
-            request.open("GET", a, false);
-            request.overrideMimeType("text/plain; charset=x-user-defined");
-            request.send();
-            if (request.status !== 200) throw new Error(`HTTP ${request.status}`);
-            return Uint8Array.from(request.responseText, (c) => c.charCodeAt(0) & 0xff);
-        }"""
-    data: bytes = run_js(read)(address).to_bytes()
-    return data
 
 
 #: where an archive lies -> what is in it

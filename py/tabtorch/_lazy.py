@@ -27,6 +27,7 @@ _MODULES = {
     "autograd_grad_dtype": "tabtorch.autograd.grad_dtype",
     "autograd_hooks": "tabtorch.autograd.hooks",
     "autograd_views": "tabtorch.autograd.views",
+    "backward_hooks": "tabtorch.utils._backward_hooks",
     "bags": "tabtorch.ops.functional.bags",
     "batch": "tabtorch.func.batch",
     "batch_kernels": "tabtorch.func.batch_kernels",

@@ -114,6 +114,7 @@ from tabtorch.ops.shaping import resizing as resizing
 from tabtorch.optim import _fused as _fused
 from tabtorch.profiler import schedules as schedules
 from tabtorch.serialization import legacy_format as legacy_format
+from tabtorch.utils import _backward_hooks as backward_hooks
 from tabtorch.utils import fetch as fetch
 from tabtorch.utils import hooks as utils_hooks
 from tabtorch.utils.benchmark import compare as compare
@@ -132,6 +133,7 @@ __all__ = [
     "autograd_grad_dtype",
     "autograd_hooks",
     "autograd_views",
+    "backward_hooks",
     "bags",
     "batch",
     "batch_kernels",

@@ -8,11 +8,12 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base.dtypes import dtype as Dtype
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import INSIDE, TensorBase
 from tabtorch.engine.view import CONJ, NEG, contiguous_strides, meta
 from tabtorch.nn.parameter import Parameter
-from tabtorch.storage import Storage, TypedStorage
+from tabtorch.storage import TypedStorage
 
 
 class UnsupportedDtype(TypeError):

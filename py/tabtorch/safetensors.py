@@ -18,10 +18,10 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
 from tabtorch.serialization.transfer import Span, pour, read_back, reserve
-from tabtorch.storage import Storage
 from tabtorch.utils.fetch import (
     Reader,
     Work,

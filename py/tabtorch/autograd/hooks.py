@@ -9,9 +9,9 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.autograd.tape import GradFn
+from tabtorch.core.storage import UNRECORDED
 from tabtorch.core.tensor import Tensor
 from tabtorch.ops.machinery.registry import register
-from tabtorch.storage import UNRECORDED
 
 #: how often a hook was added to anything: who remembers that there is none looks again
 added = [0]

@@ -21,10 +21,10 @@ from tabtorch.autograd.tape import (
     short_name,
     unsupported,
 )
+from tabtorch.core.storage import UNRECORDED, Storage
 from tabtorch.core.tensor import DATA, Tensor
 from tabtorch.engine.view import CONJ, NEG, Meta, contiguous_strides
 from tabtorch.ops.machinery import registry
-from tabtorch.storage import UNRECORDED, Storage
 
 _new = object.__new__
 _ref = weakref.ref

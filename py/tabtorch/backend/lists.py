@@ -16,11 +16,11 @@ from tabtorch.backend.tensors import over_whole, unwrap, unwrap_operand
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
 from tabtorch.bridge.base import LOCK
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import multi
 from tabtorch.engine.graph import Node
 from tabtorch.engine.view import Meta, contiguous_meta
-from tabtorch.storage import Storage
 
 #: operations that are of each element alone
 MAPS = frozenset(

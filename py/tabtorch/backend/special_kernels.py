@@ -22,11 +22,11 @@ from tabtorch.backend.tensors import (
     upload,
     wrap,
 )
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta, contiguous_strides
 from tabtorch.nn.utils import rnn as packing
 from tabtorch.ops.indexing.scatter import put_at
-from tabtorch.storage import Storage
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKey.CPU

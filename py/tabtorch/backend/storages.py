@@ -14,7 +14,7 @@ from torch.storage import UntypedStorage
 
 from tabtorch import _lazy
 from tabtorch.backend.tensors import DEVICE, NAME, check_index, place, storage_over, upload
-from tabtorch.storage import Storage
+from tabtorch.core.storage import Storage
 
 
 def of_bytes(t: torch.Tensor) -> Any:

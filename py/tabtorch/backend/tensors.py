@@ -24,10 +24,10 @@ from tabtorch.base.device import device as Device
 from tabtorch.base.device import resolve
 from tabtorch.bridge import get_bridge
 from tabtorch.bridge.base import LOCK, requested_device
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 from tabtorch.engine.view import CONJ, NEG, Meta, contiguous_meta, contiguous_strides, meta
-from tabtorch.storage import Storage
 
 NAME = "webgpu"
 #: real PyTorch's device

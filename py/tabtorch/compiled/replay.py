@@ -15,6 +15,7 @@ from tabtorch.compiled.results import Made
 from tabtorch.compiled.storage_offsets import shifted
 from tabtorch.compiled.symbolic_numbers import Numbers
 from tabtorch.compiled.tree import build
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
 from tabtorch.engine.graph import Buffer, Inst, Node
@@ -22,7 +23,6 @@ from tabtorch.engine.liveness import Known, by, held_beyond
 from tabtorch.engine.schedules import of_inst
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import asserts
-from tabtorch.storage import Storage
 
 if TYPE_CHECKING:
     from tabtorch.compiled.history import Histories

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from tabtorch.core.storage import UNRECORDED, Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import inside
-from tabtorch.storage import UNRECORDED, Storage
 
 #: what a tensor may consist of that is made again
 _PLAIN = frozenset(

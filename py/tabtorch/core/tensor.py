@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
+from tabtorch.core.storage import UNRECORDED, Storage
 from tabtorch.core.tensor_base import Attributes, TensorBase, inside
 from tabtorch.engine.graph import Node
 from tabtorch.engine.view import Meta
 from tabtorch.ops.machinery import registry
-from tabtorch.storage import UNRECORDED, Storage
 
 if TYPE_CHECKING:
     from tabtorch.autograd.tape import GradFn

@@ -13,9 +13,9 @@ from tabtorch import _lazy
 from tabtorch.base import dtypes
 from tabtorch.base.thread_state import STATE
 from tabtorch.core.shapes import wrap_dim
+from tabtorch.core.storage import Storage
 from tabtorch.engine.graph import share_queue
 from tabtorch.engine.view import CONJ, NEG, Meta, Size
-from tabtorch.storage import Storage, TypedStorage, UntypedStorage, first_warning
 
 _devices: Any = importlib.import_module("tabtorch.base.device")  # by its name: the package's `device` is the class
 share_queue(_devices.implicit_cpu, _devices.cpu)
@@ -183,17 +183,17 @@ class TensorBase:
         """A number that tells tensors apart: no two have the same at one time."""
         return id(self)
 
-    def untyped_storage(self) -> UntypedStorage:
+    def untyped_storage(self) -> _lazy.storage.UntypedStorage:
         """The memory that the tensor and its views share."""
-        return UntypedStorage.of(self._tab_storage)
+        return _lazy.storage.UntypedStorage.of(self._tab_storage)
 
-    def storage(self) -> TypedStorage:
+    def storage(self) -> _lazy.storage.TypedStorage:
         """The memory as numbers of this type. Deprecated: use `untyped_storage`."""
-        first_warning()
+        _lazy.storage.first_warning()
         return self._typed_storage()
 
-    def _typed_storage(self) -> TypedStorage:
-        return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._tab_meta.dtype)
+    def _typed_storage(self) -> _lazy.storage.TypedStorage:
+        return _lazy.storage.TypedStorage(wrap_storage=self.untyped_storage(), dtype=self._tab_meta.dtype)
 
 
 #: (tensor) -> its own dict, of which `Tensor.__dict__` shows a part

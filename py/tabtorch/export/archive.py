@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tabtorch import _lazy
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.export.fields import SerializeError, bad, boolean, field, integer, parse_json, shown, table, text
@@ -17,7 +18,6 @@ from tabtorch.export.graphs import TensorMeta
 from tabtorch.nn.parameter import Parameter
 from tabtorch.serialization import zip_archive
 from tabtorch.serialization.transfer import Span, pour, reserve
-from tabtorch.storage import Storage
 from tabtorch.utils.fetch import Work
 
 #: the major version of the schema that is read

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from tabtorch import _lazy
 from tabtorch.base import dtypes
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.memory import largest
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.gguf.header import Entry, GGUFError, Header, read_header
 from tabtorch.packed import Packed
 from tabtorch.serialization.transfer import Span, pour, reserve
-from tabtorch.storage import Storage
 from tabtorch.utils.fetch import Progress, Reader, Work, drive, drive_async, open_reader, open_reader_async
 
 

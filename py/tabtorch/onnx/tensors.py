@@ -10,6 +10,7 @@ from typing import Any
 
 from tabtorch.core.creation import placed
 from tabtorch.core.from_host import tensor as make_tensor
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import contiguous_meta
 from tabtorch.onnx.proto import FormatError, Message, Place
@@ -27,7 +28,6 @@ from tabtorch.onnx.values import (
     wrap,
 )
 from tabtorch.serialization.transfer import Span, reserve
-from tabtorch.storage import Storage
 from tabtorch.utils.fetch import is_url
 
 #: types of fewer than 8 bits -> bits, and whether signed

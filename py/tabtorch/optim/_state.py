@@ -5,10 +5,10 @@ from typing import Any
 
 import tabtorch as torch
 from tabtorch.base.device import resolve
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Node, from_host
 from tabtorch.engine.view import Meta, contiguous_meta
-from tabtorch.storage import Storage
 
 #: the entries of a state that PyTorch keeps as 0-dim tensors and reads at each step
 NUMBERS = frozenset(("step", "mu_product", "eta", "mu"))

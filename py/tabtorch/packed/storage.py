@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tabtorch.core.storage import Storage
 from tabtorch.engine.expr import cast, idiv, imod, minimum, where
 from tabtorch.engine.graph import Inst, Map, Node
 from tabtorch.engine.kinds import Blocks
 from tabtorch.engine.view import Meta
 from tabtorch.packed.formats import FORMATS, Block, Format, u
 from tabtorch.packed.schemes import SEPARATE, unpacking
-from tabtorch.storage import Storage
 
 
 class Unpack(Map):

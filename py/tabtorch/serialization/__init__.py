@@ -23,10 +23,11 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import cpu, implicit_cpu, meta
 from tabtorch.base.device import device as Device
 from tabtorch.core.creation import empty, placed
+from tabtorch.core.storage import Storage
 from tabtorch.serialization import zip_archive
 from tabtorch.serialization.pickler import Storages, pickler
 from tabtorch.serialization.transfer import Span, pour, read_back, reserve
-from tabtorch.storage import Storage, StorageType, TypedStorage, UntypedStorage
+from tabtorch.storage import StorageType, TypedStorage, UntypedStorage
 from tabtorch.utils.fetch import PIECE, Reader, Work, drive, drive_async, open_reader
 
 __all__ = [

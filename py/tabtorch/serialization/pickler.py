@@ -13,10 +13,11 @@ from tabtorch.base import dtypes
 from tabtorch.base.device import device as Device
 from tabtorch.core.layout import layout as Layout
 from tabtorch.core.layout import strided
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import CONJ, NEG
 from tabtorch.nn.parameter import Parameter, is_lazy
-from tabtorch.storage import Storage, TypedStorage, UntypedStorage
+from tabtorch.storage import TypedStorage, UntypedStorage
 
 #: modules whose files PyTorch has cut otherwise -> where PyTorch has their classes
 MOVED = {

@@ -20,11 +20,11 @@ from tabtorch.autograd.tape import needs_record, record
 from tabtorch.base import dtypes
 from tabtorch.base.errors import Refused
 from tabtorch.core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor, disabled_torch_function
 from tabtorch.core.tensor_base import TensorBase, inside
 from tabtorch.engine.view import Meta, Size
 from tabtorch.ops.machinery import registry
-from tabtorch.storage import Storage
 
 COO, CSR, CSC, BSR, BSC = sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc
 BLOCKED = (BSR, BSC)

@@ -7,6 +7,7 @@ from types import FunctionType
 from typing import Any
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.core.tensor import Tensor
 from tabtorch.nn.modules import _global_hooks as _g
 from tabtorch.nn.modules._global_hooks import (
@@ -23,7 +24,7 @@ from tabtorch.nn.modules._global_hooks import (
 from tabtorch.nn.modules._state import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, _StateDict
 from tabtorch.nn.modules._traverse import _Traverse
 from tabtorch.nn.parameter import Buffer, Parameter
-from tabtorch.utils.hooks import BackwardHook, RemovableHandle
+from tabtorch.utils.hooks import RemovableHandle
 
 __all__ = [
     "Module",
@@ -415,7 +416,7 @@ class Module(_Traverse, _StateDict):
 
             full = self._backward_hooks_of_kind(True)
             pre = [*_g._backward_pre.values(), *self._backward_pre_hooks.values()]
-            gates = BackwardHook(self, full, pre) if full or pre else None
+            gates = _lazy.backward_hooks.BackwardHook(self, full, pre) if full or pre else None
             if gates:
                 args = gates.setup_input_hook(args)
 

@@ -14,6 +14,7 @@ from tabtorch.autograd.grad_mode import STATE
 from tabtorch.base import dtypes
 from tabtorch.base.device import check_has
 from tabtorch.base.errors import Refused
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.expr import const, fit
 from tabtorch.engine.graph import Inst, Map, emit, inst
@@ -33,7 +34,6 @@ from tabtorch.ops.machinery.out_types import CASTABLE
 from tabtorch.ops.machinery.promotion import promoted, types_of
 from tabtorch.ops.machinery.registry import NOTHING, ROWS, Row, overridden
 from tabtorch.ops.machinery.row_tape import record_binary, record_binary_named, record_nary, record_unary, row_class
-from tabtorch.storage import Storage
 
 _new = object.__new__
 #: a table that has grown to this is begun anew: programs that meet every size once must not grow without end

@@ -15,10 +15,11 @@ from tabtorch.core.creation import fill_node
 from tabtorch.core.layout import format_strides, preserve_format, strided
 from tabtorch.core.layout import memory_format as memory_format_type
 from tabtorch.core.shapes import ints, type_name
+from tabtorch.core.storage import Storage
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides, meta
 from tabtorch.ops.machinery.registry import missing, register
-from tabtorch.storage import Storage, TypedStorage, UntypedStorage
+from tabtorch.storage import TypedStorage, UntypedStorage
 
 # ---- size and storage
 
