@@ -84,3 +84,17 @@ def test_at_any_moment(device: str) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert [x.tolist() for x in kept] == [[float(i)] * 4 for i in range(30)]
+
+
+@pytest.mark.parametrize("name", ["write_frees", "_execute", "_execute_and_ask"])
+def test_a_block_is_sent_whole(interrupted: Any, device: str, name: str) -> None:
+    runtime = graph.bridge()
+    x = tt.arange(5.0, device=device) * 3
+    gone = (x + 2).sum()
+    graph.flush()
+    del gone
+    y = x + 1
+    interrupted(type(runtime.block) if name == "write_frees" else type(runtime), name)
+    with pytest.raises(KeyboardInterrupt):
+        y.tolist() if name == "_execute_and_ask" else graph.flush()
+    assert y.tolist() == [1, 4, 7, 10, 13] and x.tolist() == [0, 3, 6, 9, 12]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from tabtorch.base import interrupts
 from tabtorch.base.errors import AcceleratorError, OutOfMemoryError
 from tabtorch.bridge.block import CPU, SHRINK_ABOVE, WEBGPU, BlockWriter
 
@@ -165,17 +166,21 @@ class Bridge:
     def _carry(self, away: Callable[[int], _T]) -> _T:
         """`away(nbytes)` sends `block.data[:nbytes]`, which may be nothing, and the block is empty then. In the LOCK."""
         block = self.block
-        if block.freed:
-            block.write_frees()
-        if block.forgotten:
-            block.write_forgotten()
+        handler = interrupts.hold()  # what is no longer in the block, and not yet on its way, would be lost
         try:
-            return away(block.pos)
-        finally:  # what was refused is not sent twice; nor, since no function is called here, what was interrupted after it
-            block.count += 1
-            block.pos = 0
-            if block.capacity > SHRINK_ABOVE:
-                block.shrink()
+            if block.freed:
+                block.write_frees()
+            if block.forgotten:
+                block.write_forgotten()
+            try:
+                return away(block.pos)
+            finally:  # what was refused is not sent twice
+                block.count += 1
+                block.pos = 0
+                if block.capacity > SHRINK_ABOVE:
+                    block.shrink()
+        finally:
+            interrupts.release(handler)
 
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""

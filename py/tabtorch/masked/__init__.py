@@ -6,6 +6,8 @@ from typing import Any
 
 from tabtorch import _lazy
 from tabtorch.masked._ops import (
+    _input_mask,  # noqa: F401
+    _output_mask,  # noqa: F401
     amax,
     amin,
     argmax,

@@ -34,6 +34,10 @@ _IDENTITY = {
 }
 
 
+_REDUCTIONS = frozenset("sum prod amax amin argmax argmin mean median norm var std logsumexp".split())
+_NORMALIZATIONS = frozenset("softmax log_softmax softmin normalize cumsum cumprod".split())
+
+
 def _identity(name: str, d: Any) -> Any:
     value = _IDENTITY[name]
     if not isinstance(value, str):
@@ -47,13 +51,40 @@ def _identity(name: str, d: Any) -> Any:
     return info.min if sign < 0 else info.max
 
 
-def _input_mask(input: Tensor, mask: Tensor) -> Tensor:
-    """`mask` as bool, in the shape of `input`. IndexError where it has more dimensions."""
+def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+    """`mask` as bool, in the shape and the layout of `input`; arguments of the masked operation may follow, as in PyTorch.
+
+    ValueError without a mask, or for a layout that has none. IndexError where the mask has more dimensions.
+    """
+    if input.layout is not strided:
+        return _lazy.sparse_masked.input_mask(input, mask)
+    if mask is None:
+        raise ValueError("_input_mask requires explicit mask")
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
     if mask.layout is not strided:
         mask = _lazy.sparse_masked.dense_mask(mask, input.shape)
     return mask.to(dtypes.bool_).expand(input.shape)
+
+
+def _output_mask(op: Any, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Which elements of `op(input, *args, **kwargs)` have a value: for a reduction those of which some element is let through.
+
+    op: an operation of `torch.masked`; ValueError for another.
+    """
+    if not callable(op):
+        raise ValueError(f"_output_mask expected masked operation (got {type(op).__name__} object)")
+    if op.__name__ in _NORMALIZATIONS:
+        return _input_mask(input, *args, **kwargs)
+    if op.__name__ not in _REDUCTIONS:
+        raise ValueError(f"_output_mask expected masked operation (got callable {op.__module__}.{op.__name__})")
+    if op.__name__ == "norm":
+        args = args[1:]
+    mask = _input_mask(input, *args, **kwargs)
+    dims = _dims(args[0] if args else kwargs.get("dim"), input.ndim)
+    for d in reversed(dims):
+        mask = mask.any(d, bool(kwargs.get("keepdim", False)))
+    return mask
 
 
 def _only_strided(name: str, input: Tensor, mask: Any = None) -> None:
@@ -65,7 +96,7 @@ def _filled(name: str, input: Tensor, mask: Tensor | None, value: Any = None) ->
     if mask is None:
         return input
     value = _identity(name, input.dtype) if value is None else value
-    return torch.where(_input_mask(input, mask), input, value)
+    return torch.where(_input_mask(input, mask=mask), input, value)
 
 
 def _dims(dim: Any, ndim: int) -> tuple[int, ...]:
@@ -161,7 +192,7 @@ softmin = _along("softmin", "amin", "softmax(-x) along `dim`.")
 def _count(input: Tensor, dim: Any, keepdim: bool, mask: Any) -> Any:
     dims = _dims(dim, input.ndim)
     if mask is not None:
-        return _input_mask(input, mask).sum(dims, keepdim)
+        return _input_mask(input, mask=mask).sum(dims, keepdim)
     n = math.prod(input.shape[d] for d in dims) if input.ndim else 1
     return torch.full((), n, dtype=dtypes.int64, device=input.device)
 

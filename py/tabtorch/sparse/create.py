@@ -88,7 +88,7 @@ def sparse_coo_tensor(
         raise RuntimeError(f"values has incorrect size, expected {[nnz, *size[sd:]]}, got {list(values.shape)}")
     if check:
         check_indices(indices, size, is_coalesced)
-    t = made("SparseCooTensorWithDimsAndTensors", COO, (indices,), values, size, bool(is_coalesced))
+    t = made("SparseCooTensorWithDimsAndTensors", COO, (indices,), values, size, is_coalesced)
     return _finished(t, requires_grad)
 
 

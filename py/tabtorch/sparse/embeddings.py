@@ -1,9 +1,10 @@
-"""Rows of a table whose gradient is sparse: one slice for each index that was looked up."""
+"""What is looked up in a tensor whose gradient is sparse: one element, or one row, for each index."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.autograd.tape import needs_record, record
 from tabtorch.sparse.tensor import COO, made
 
@@ -18,6 +19,20 @@ def gradient(g: Any, indices: Any, rows: int, padding_idx: int = -1, scale_grad_
         kept = (at != padding_idx).nonzero().reshape(-1)
         at, g = at.index_select(0, kept), g.index_select(0, kept)
     return made("EmbeddingSparse", COO, (at.unsqueeze(0),), g, (rows, wide))
+
+
+def gathered_gradient(g: Any, dim: int, index: Any, shape: Any) -> Any:
+    """The gradient, of this shape, of what `gather(dim, index, sparse_grad=True)` took from, of that of what it gave."""
+    if not shape:
+        at = index.new_empty((0, g.numel()))
+    elif not index.ndim:
+        at = index.reshape(1, 1)
+    else:
+        own = [index.new_tensor(range(n)).reshape(-1, *[1] * (index.ndim - 1 - d)) for d, n in enumerate(index.shape)]
+        at = _lazy.torch.stack(
+            [(index if d == dim else rows.expand(index.shape)).reshape(-1) for d, rows in enumerate(own)]
+        )
+    return made("Gather", COO, (at.long(),), g.reshape(-1), shape)
 
 
 def looked_up(weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False) -> Any:

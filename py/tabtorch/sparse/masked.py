@@ -26,10 +26,11 @@ from tabtorch.sparse.convert import (
     sparse_dims,
     to_coo,
     to_dense,
+    to_layout,
     to_sparse,
 )
 from tabtorch.sparse.rows import broadcast
-from tabtorch.sparse.tensor import COO, CSR, is_sparse, made
+from tabtorch.sparse.tensor import COO, CSR, is_sparse, made, refused
 
 #: of a CSR tensor: those that PyTorch reduces by scattering, with gradients; its sums and products are operations without one
 _SCATTERED = ("amax", "amin", "mean")
@@ -75,6 +76,18 @@ def _input_mask(x: Any, mask: Any) -> tuple[Any, Any]:
         raise AssertionError(f"mask.dense_dim() must match input.dense_dim(): {dense[0]} vs {dense[1]}")
     at, let = parts(m)
     return at, let.to(dtypes.bool_)
+
+
+def input_mask(x: Any, mask: Any) -> Any:
+    """A mask as bool, in the shape and the layout of a sparse tensor."""
+    if x.layout not in (COO, CSR):
+        raise ValueError(f"_input_mask expects strided or sparse COO or sparse CSR tensor but got {x.layout!r}")
+    if mask is None:
+        raise ValueError("_input_mask requires explicit mask")
+    mask = _shaped(mask, x.shape)
+    if x.layout is CSR:
+        return to_layout(mask, CSR).to(dtypes.bool_)
+    return coalesce(to_coo(mask) if is_sparse(mask) else to_sparse(mask, sparse_dims(x))).to(dtypes.bool_)
 
 
 def _only_matrices(x: Any) -> None:
@@ -180,6 +193,15 @@ def _coo(name: str, x: Any, at: Any, v: Any, dims: Any, keepdim: bool, to: Any) 
     shape = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
     # its elements are in order, but PyTorch does not say so of more than one
     return made("SparseCooTensorWithDimsAndTensors", COO, (some,), v, shape, v.shape[0] < 2)
+
+
+def csr(name: str, x: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
+    """`torch._sparse_csr_sum` and `_sparse_csr_prod`. RuntimeError without `keepdim`; NotImplementedError for other layouts."""
+    if x.layout is not CSR:
+        raise refused(f"_sparse_csr_{name}.dim_dtype", x)
+    if not keepdim:
+        raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
+    return _csr(name, x, *coo(x.detach()), dims, dtype)
 
 
 def _csr(name: str, x: Any, at: Any, v: Any, dims: Any, dtype: Any) -> Any:

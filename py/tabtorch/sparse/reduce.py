@@ -77,6 +77,18 @@ def _compressed(x: Any, dims: list[int], keepdim: bool, dtype: Any) -> Any:
     return to_compressed(r.shape, at, v, x.layout)
 
 
+@op("_sparse_csr_sum")
+def csr_sum(x: Any, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The sums of a CSR tensor's elements along dimensions, which have to be kept, in that layout; without a gradient."""
+    return _lazy.sparse_masked.csr("sum", x, _dims(x, dim), keepdim, dtype)
+
+
+@op("_sparse_csr_prod")
+def csr_prod(x: Any, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The products of a CSR tensor's elements along dimensions, which have to be kept, in that layout; without a gradient."""
+    return _lazy.sparse_masked.csr("prod", x, _dims(x, dim), keepdim, dtype)
+
+
 @op("_sparse_sum")
 def sparse_sum(x: Any, dim: Any = None, dtype: Any = None) -> Any:
     """`torch.sparse.sum`."""

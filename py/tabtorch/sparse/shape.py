@@ -44,7 +44,7 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
         rows = list(parts(x)[0].unbind(0))
         rows[a], rows[b] = rows[b], rows[a]
         name = "T" if x.ndim == 2 else "Transpose"
-        return made(name, COO, (_lazy.torch.stack(rows),), values_of(x), shape)
+        return made(name, COO, (_lazy.torch.stack(rows),), values_of(x), shape, False)
     p = parts(x)
     nb = p[1].ndim - 1
     if (a, b) == (nb, nb + 1):

@@ -254,9 +254,14 @@ def is_sparse(x: Any) -> bool:
     return isinstance(x, SparseTensor)
 
 
-def new(layout: Any, parts: Any, shape: Any, coalesced: bool = False) -> Any:
-    """A sparse tensor over these tensors, as they are, with no history. Nothing is checked."""
+def new(layout: Any, parts: Any, shape: Any, coalesced: bool | None = None) -> Any:
+    """A sparse tensor over these tensors, as they are, with no history. Nothing is checked.
+
+    coalesced: None: as far as one can tell without looking, which of fewer than two elements one can.
+    """
     values = parts[-1]
+    if coalesced is None:
+        coalesced = layout is COO and parts[0].shape[1] < 2
     t: Any = object.__new__(SparseTensor)
     t._tab_storage = SparseStorage(tuple([p.detach() for p in parts]), coalesced)
     t._tab_meta = SparseMeta(shape, values._tab_meta.dtype, values._tab_meta.device, layout)
@@ -274,7 +279,7 @@ def alias(t: Any, storage: SparseStorage) -> Any:
     return r
 
 
-def made(name: str, layout: Any, indices: Any, values: Tensor, shape: Any, coalesced: bool = False) -> Any:
+def made(name: str, layout: Any, indices: Any, values: Tensor, shape: Any, coalesced: bool | None = None) -> Any:
     """A sparse tensor of index tensors and of values, whose history becomes its own, under the name of the operation."""
     t = new(layout, (*indices, values), shape, coalesced)
     if needs_record(values):

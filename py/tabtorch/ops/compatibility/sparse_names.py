@@ -23,7 +23,7 @@ for _name in (
     "sparse_resize_and_clear_ _nnz _indices _values _coalesced_ _dimI _dimV"
 ).split():
     _of(_name, False, True)
-for _name in ("hspmm", "smm", "sspaddmm", "resize_as_sparse_"):
+for _name in "hspmm smm sspaddmm resize_as_sparse_ _sparse_broadcast_to _sparse_csr_sum _sparse_csr_prod".split():
     _of(_name, True, _name in ("smm", "sspaddmm"))
 for _name in (
     "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor"

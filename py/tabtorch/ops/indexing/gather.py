@@ -237,6 +237,8 @@ def range_error(d: int, error: type[Exception] = RuntimeError, who: str = "") ->
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """`out[i][j][k] = input[i][index[i][j][k]][k]` for dim=1; the result has the shape of `index`.
 
+    sparse_grad: whether the gradient of `input` is a sparse COO tensor.
+
     Raises RuntimeError where shapes do not agree, or for an index known to be out of range.
     """
     _no_grad("gather", out, input, index)
@@ -270,7 +272,13 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
         r = Tensor._wrap(emit(i, (input._tab_storage.node, index._tab_storage.node)), shown)
     if input._tab_requires_grad:
         shape = input._tab_meta.shape
-        record("GatherBackward0", (input,), r, lambda g, i: g.new_zeros(shape).scatter_add(d, i, g), (index,), (input,))
+
+        def backward(g: Any, i: Any) -> Any:
+            if sparse_grad:
+                return _lazy.sparse_embeddings.gathered_gradient(g, d, i, shape)
+            return g.new_zeros(shape).scatter_add(d, i, g)
+
+        record("GatherBackward0", (input,), r, backward, (index,), (input,))
     return _out(r, out, input, index, rule=EXACT)
 
 
