@@ -76,6 +76,23 @@ torch.masked.argmax(s) | torch.masked.norm(s) | torch.masked.var(c)
 torch.masked.median(s) | torch.masked.softmax(s, 0) | torch.masked.cumsum(s, 0)
 torch.masked.normalize(s, 2, 0) | torch.masked.logsumexp(s) | torch.masked.logaddexp(s, d) | torch.masked.sum(s.requires_grad_(), 0)
 torch.masked.amax(c.requires_grad_(), 0, keepdim=True, mask=d > 0)
+torch._sparse_csr_sum(c, 0, True) | torch._sparse_csr_sum(c, dim=(0, 1), keepdim=True) | torch._sparse_csr_sum(c, 1)
+torch._sparse_csr_prod(c, 1, True) | torch._sparse_csr_prod(c.int(), (0, 1), True, dtype=torch.float32)
+torch._sparse_csr_sum(c.int(), 1, True)
+torch._sparse_broadcast_to(s, (2, 3)) | torch._sparse_broadcast_to(s, (4, 2, 3)).coalesce()
+torch.masked._input_mask(d, mask=T([1, 0, 2])) | torch.masked._input_mask(s, mask=d > 1)
+torch.masked._input_mask(c, mask=(d > 1).to_sparse())
+torch.masked._input_mask(d) | torch.masked._input_mask(s.to_sparse_csc(), mask=d) | torch.masked._input_mask(d, mask=d[None])
+torch.masked._output_mask(torch.masked.sum, d, 1, mask=T([1, 0, 2]) > 1) | torch.masked._output_mask(torch.masked.softmax, d, 0, mask=d > 1)
+torch.masked._output_mask(torch.masked.norm, d, 2, (0, 1), mask=d > 9, keepdim=True) | torch.masked._output_mask(3, d)
+torch.masked._output_mask(torch.masked.amax, d, mask=d > 9) | torch.masked._output_mask(abs, d)
+[torch.sparse_coo_tensor(T([[1] * n]), torch.ones(n), (3,)).is_coalesced() for n in (0, 1, 2)]
+torch.sparse_coo_tensor(i[:, :1], v[:1], (2, 3), is_coalesced=False).is_coalesced() | s.narrow_copy(0, 0, 1).is_coalesced()
+torch.sparse_coo_tensor(i[:, :1], v[:1], (2, 3)).t().is_coalesced() | (s * 0).is_coalesced()
+torch.autograd.grad((x := d.clone().requires_grad_()).gather(1, T([[0, 2], [1, 1]]), sparse_grad=True).sum(), x)[0]
+torch.autograd.grad((x := d.clone().requires_grad_()).gather(0, T([[1, 0, 1]]), sparse_grad=True).sin().sum(), x)[0]
+torch.autograd.grad((x := d[0, 0].clone().requires_grad_()).gather(0, T(0), sparse_grad=True) * 3, x)[0]
+torch.autograd.grad((x := d[0].clone().requires_grad_()).gather(0, T([2, 2]), sparse_grad=True).sum(), x)[0].coalesce()
 """
 
 #: functions of (t, a, d): a sparse leaf, a dense one
@@ -86,6 +103,8 @@ d.sparse_mask(a.detach()) | d.to_sparse() | d.to_sparse_csr() | a ** 2 | a.neg()
 t.sparse.mm(a.to_sparse_csr(), d.t()) | a @ d[0] | d - a | t.masked.amax(a.to_sparse_csr(), 0, keepdim=True, mask=d > 0)
 t.masked.amin(a.to_sparse_csr(), 1, keepdim=True, mask=d > 0) | t.masked.mean(a.to_sparse_csr(), 0, keepdim=True, mask=d > 0)
 t.masked.mean(a.to_sparse_csr(), (0, 1), keepdim=True, mask=d > 0) | t.masked.sum(d, 0, mask=a.detach())
+(d * 2).gather(1, t.tensor([[0, 2], [1, 1]]), sparse_grad=True) + a.to_dense()[:, :2]
+d.gather(0, t.tensor([[1, 0, 1]]), sparse_grad=True) * d[0]
 """
 
 
