@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ import torch
 import tabtorch
 from gradients import check_all
 from sidebyside import DEVICES
+from tabtorch.engine.view import contiguous_meta
+from tabtorch.ops.sliding import phases
 
 
 def inputs() -> dict[str, Any]:
@@ -172,3 +176,48 @@ def test_padding_is_the_lowest_of_the_type(device: str, dtype: str) -> None:
         tabtorch.tensor(x.tolist(), dtype=getattr(tabtorch, dtype), device=device), **options
     )
     assert got.tolist() == torch.nn.functional.max_pool2d(x, **options).tolist()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_strided_gradients_by_phases(device: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random geometries, whose products are too small to go by phases if they were not made to."""
+    monkeypatch.setattr(phases, "_SAVED", 0)
+    monkeypatch.setattr(phases, "_SAVED_ELSEWHERE", 0)
+    product, used = phases.product, []
+    monkeypatch.setattr(phases, "product", lambda *args: (used.append(1), product(*args))[1])
+    rng = Random(n)
+    torch.manual_seed(n)
+    for _ in range({1: 24, 2: 16, 3: 6}[n]):
+        groups = rng.choice([1, 1, 2])
+        kernel, stride, pad, out = (
+            tuple(rng.choice(some) for _ in range(n))
+            for some in ([1, 2, 3, 4, 5], [1, 2, 2, 3, 4], [0, 1, 2], [2, 3, 5])
+        )
+        size = tuple((o - 1) * s - 2 * p + k for o, s, p, k in zip(out, stride, pad, kernel))
+        if min(size) < 1:
+            continue
+        extra = tuple(rng.randrange(s) for s in stride)
+        g = torch.randn(2, 2 * groups, *out, requires_grad=True)
+        w = torch.randn(2 * groups, 3, *kernel, requires_grad=True)
+        b = torch.randn(3 * groups, requires_grad=True)
+        space = {"g": g, "w": w, "b": b, "geo": (stride, pad, extra, groups)}
+        check_all(f"F.conv_transpose{n}d(g, w, b, *geo)", lambda space=space: space, device, tol=1e-4, named=False)
+    assert len(used) > 2
+
+
+def test_phases_leave_out_the_zeros() -> None:
+    def left(kernel: int, stride: int, padding: int, size: int) -> float:
+        """Which part of the multiplications of a spread gradient is left."""
+        out = (size + 2 * padding - kernel) // stride + 1
+        g, w = (
+            contiguous_meta(s, tabtorch.float32, tabtorch.device("cpu"))
+            for s in ((8, 64, out, out), (64, 64, kernel, kernel))
+        )
+        how = phases.by_phases(g, w, (size, size), (stride, stride), (padding, padding), (1, 1), 1)
+        return 1.0 if how is None else prod(d.phases * d.taps * d.count for d in how.dims) / (size * kernel) ** 2
+
+    assert left(2, 2, 0, 64) == left(1, 2, 0, 64) == 1 / 4
+    assert left(4, 2, 1, 64) < 0.27
+    assert left(3, 2, 1, 64) < 0.48
+    assert left(3, 1, 1, 64) == left(2, 3, 0, 64) == 1

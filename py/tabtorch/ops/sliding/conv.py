@@ -28,6 +28,7 @@ from tabtorch.ops.machinery.promotion import FLOATING_COMPLEX, NUMBERS, check_ke
 from tabtorch.ops.machinery.registry import function, register
 from tabtorch.ops.rows.row_helpers import conj
 from tabtorch.ops.shaping.convert import in_order
+from tabtorch.ops.sliding import phases
 from tabtorch.ops.sliding.sliding_views import (
     Frame,
     Ints,
@@ -175,7 +176,10 @@ def _bias_inst(y: Meta, b: Meta, order: Ints) -> tuple[Inst, Meta]:
 def _finished(product: tuple[Inst, Meta, bool], w: Tensor, x: Tensor, b: Tensor | None, order: Ints) -> Tensor:
     """What `_product` says, with the bias added, laid out in `order` of dimensions (none: row-major)."""
     i, shown, turned = product
-    y = run(i, shown, x, w) if turned else run(i, shown, w, x)
+    return _with_bias(run(i, shown, x, w) if turned else run(i, shown, w, x), b, order)
+
+
+def _with_bias(y: Tensor, b: Tensor | None, order: Ints) -> Tensor:
     if b is None:
         return in_order(y, order)
     i, shown = _bias_inst(y._tab_meta, b._tab_meta, order)
@@ -254,14 +258,18 @@ def input_gradient(
     stride, padding, dilation, groups = geo
     m = g._tab_meta
     kernel = w._tab_meta.shape[2:]
-    frame: Frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
-        (n + d * (k - 1), d * (k - 1) - p, s)
-        for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
-    )
-    gp = _laid(g, frame, m.shape[0] * groups, w._tab_meta.shape[1], prod(size), m.shape[1] // groups * prod(kernel))
     order = _order(m, w._tab_meta, geo, tuple(size))
-    product = _input_inst(gp._tab_meta, w._tab_meta, tuple(size), geo, _first_dtype(g, b), order)
-    y = _finished(product, w, gp, b, order)
+    dtype = _first_dtype(g, b)
+    by_phases = phases.by_phases(m, w._tab_meta, tuple(size), *geo)
+    if by_phases is not None:
+        y = _with_bias(phases.product(by_phases, g, w, stride, dilation, groups, dtype), b, order)
+    else:
+        frame: Frame = ((m.shape[0], 0, 1), (m.shape[1], 0, 1)) + tuple(
+            (n + d * (k - 1), d * (k - 1) - p, s)
+            for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
+        )
+        gp = _laid(g, frame, m.shape[0] * groups, w._tab_meta.shape[1], prod(size), m.shape[1] // groups * prod(kernel))
+        y = _finished(_input_inst(gp._tab_meta, w._tab_meta, tuple(size), geo, dtype, order), w, gp, b, order)
     if STATE.grad and (g._tab_requires_grad or w._tab_requires_grad or (b is not None and b._tab_requires_grad)):
         out = tuple(m.shape[2:])
         record(
