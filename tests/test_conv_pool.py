@@ -215,7 +215,7 @@ def test_phases_leave_out_the_zeros() -> None:
             for s in ((8, 64, out, out), (64, 64, kernel, kernel))
         )
         how = phases.by_phases(g, w, (size, size), (stride, stride), (padding, padding), (1, 1), 1)
-        return 1.0 if how is None else prod(d.phases * d.taps * d.count for d in how.dims) / (size * kernel) ** 2
+        return 1.0 if how is None else prod(d.phases * d.taps * d.length for d in how.dims) / (size * kernel) ** 2
 
     assert left(2, 2, 0, 64) == left(1, 2, 0, 64) == 1 / 4
     assert left(4, 2, 1, 64) < 0.27

@@ -32,7 +32,7 @@ class _Dimension(NamedTuple):
     phases: int  # a kernel of one element has one: all other places of the result are 0
     taps: int  # elements of the kernel that a phase takes
     first: int  # the first q
-    count: int  # of q
+    length: int  # how many of q
     crop: int  # places before the first of the result
 
 
@@ -62,7 +62,7 @@ def by_phases(g: Meta, w: Meta, size: Ints, stride: Ints, padding: Ints, dilatio
         count = (p + n - 1) // s - p // s + 1
         dims.append(_Dimension(s if k > 1 else 1, -(-k // s), p // s, count, p % s))
     spread = prod(size) * prod(kernel)
-    left = prod(x.phases * x.taps * x.count for x in dims)
+    left = prod(x.phases * x.taps * x.length for x in dims)
     t = target(g.device.number)
     enough = _SAVED if t.barriers else _SAVED_ELSEWHERE
     if 3 * left > 2 * spread or (spread - left) * g.shape[0] * g.shape[1] * w.shape[1] < enough:
@@ -70,7 +70,7 @@ def by_phases(g: Meta, w: Meta, size: Ints, stride: Ints, padding: Ints, dilatio
     lead = tuple((n, 0, 1) for n in w.shape[:2])
     weight = lead + tuple((x.phases * x.taps if s > 1 else k, 0, 1) for x, k, s in zip(dims, kernel, stride))
     gradient = tuple((n, 0, 1) for n in g.shape[:2]) + tuple(
-        (x.count + d * (x.taps - 1), d * (x.taps - 1) - x.first, 1) for x, d in zip(dims, dilation)
+        (x.length + d * (x.taps - 1), d * (x.taps - 1) - x.first, 1) for x, d in zip(dims, dilation)
     )
     put = ((g.shape[0], 0, 1), (w.shape[1] * groups, 0, 1)) + tuple(
         (n, -x.crop, s if x.phases < s else 1) for n, x, s in zip(size, dims, stride)
