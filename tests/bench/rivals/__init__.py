@@ -15,7 +15,11 @@ ROOT = HERE.parents[2]
 PINS = HERE / "package.json"
 WHERE = Path(os.environ.get("TABTORCH_RIVALS") or ROOT / ".rivals")
 #: the package of each whose version is told; its steps are in a file of its name
-PACKAGES = {"tfjs": "@tensorflow/tfjs-backend-webgpu", "jax-js": "@jax-js/jax"}
+PACKAGES = {
+    "tfjs": "@tensorflow/tfjs-backend-webgpu",
+    "jax-js": "@jax-js/jax",
+    "onnxruntime-web": "onnxruntime-web",
+}
 NAMES = tuple(PACKAGES)
 
 
@@ -36,16 +40,32 @@ def install() -> None:
     shutil.copy(PINS, done)  # the last: without it an installation did not come to its end
 
 
-def bundle(name: str) -> str:
-    """The library, its steps and the clock, as one script. It is kept, so that a machine without a network can be given it."""
-    sources = [PINS, HERE / "timing.js", HERE / f"{name}.js"]
+def _onnxruntime(folder: Path) -> list[str]:
+    """Its WebAssembly, which the page fetches."""
+    shutil.copy(WHERE / "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.asyncify.wasm", folder)
+    return []
+
+
+_BESIDE = {"onnxruntime-web": _onnxruntime}
+
+
+def bundle(name: str) -> Path:
+    """A folder with the library, its steps and the clock as one script, `bundle.js`, and what that asks for. It is kept, so that a
+    machine without a network can be given it."""
+    sources = [PINS, Path(__file__), HERE / "timing.js", HERE / "onnx.js", HERE / f"{name}.js"]
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:12]
-    kept = WHERE / f"{name}-{digest}.js"
+    kept = WHERE / f"{name}-{digest}"
     if not kept.exists():
         install()
-        for old in WHERE.glob(f"{name}-*.js"):
-            old.unlink()
+        for old in WHERE.glob(f"{name}-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        making = WHERE / f"making-{name}"
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir()
+        flags = _BESIDE[name](making) if name in _BESIDE else []
         command = [str(ROOT / "node_modules" / ".bin" / "esbuild"), str(sources[-1]), "--bundle", "--format=iife"]
         env = {**os.environ, "NODE_PATH": str(WHERE / "node_modules")}
-        subprocess.run([*command, f"--outfile={kept}", "--log-level=error"], env=env, check=True)
-    return kept.read_text(encoding="utf-8")
+        command += [*flags, f"--outfile={making / 'bundle.js'}", "--log-level=error"]
+        subprocess.run(command, env=env, check=True)
+        making.rename(kept)
+    return kept
