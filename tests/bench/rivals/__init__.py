@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -19,11 +21,19 @@ PACKAGES = {
     "tfjs": "@tensorflow/tfjs-backend-webgpu",
     "jax-js": "@jax-js/jax",
     "onnxruntime-web": "onnxruntime-web",
+    "torch-pyodide": "torch-pyodide",
 }
 NAMES = tuple(PACKAGES)
 
+#: torch-pyodide's wheel is on PyPI; the JavaScript that it calls is in no registry: built of the sources that the wheel was made of
+WHEEL = "0.0.84"
+SOURCES = ("https://github.com/celsowm/torch-pyodide", "0b41cf4c81f9d8c1ab4dd99d45b08916078c66c3")
+_PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+
 
 def version(name: str) -> str:
+    if name == "torch-pyodide":
+        return WHEEL
     return str(json.loads(PINS.read_text(encoding="utf-8"))["dependencies"][PACKAGES[name]])
 
 
@@ -46,7 +56,27 @@ def _onnxruntime(folder: Path) -> list[str]:
     return []
 
 
-_BESIDE = {"onnxruntime-web": _onnxruntime}
+def _torch_pyodide(folder: Path) -> list[str]:
+    """Its wheel, and Pyodide, the one that tabtorch runs in; its sources are found as `torch-pyodide`."""
+    sources = WHERE / "torch-pyodide"
+    wheel = sources / f"torch_pyodide-{WHEEL}-py3-none-any.whl"
+    if not wheel.exists():
+        shutil.rmtree(sources, ignore_errors=True)
+        git = ["git", "-C", str(sources)]
+        subprocess.run(["git", "init", "-q", "--bare", str(sources)], check=True)
+        subprocess.run([*git, "fetch", "-q", "--depth", "1", *SOURCES], check=True)
+        archive = subprocess.run([*git, "archive", SOURCES[1], "runtime/src"], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(sources, filter="data")
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, f"torch-pyodide=={WHEEL}", "--only-binary", ":all:", "-d", str(sources)], check=True)
+    shutil.copy(wheel, folder / "torch.whl")
+    for name in _PYODIDE:
+        shutil.copy(ROOT / "node_modules" / "pyodide" / name, folder)
+    return ["--loader:.wgsl=text"]
+
+
+_BESIDE = {"onnxruntime-web": _onnxruntime, "torch-pyodide": _torch_pyodide}
 
 
 def bundle(name: str) -> Path:
@@ -64,7 +94,7 @@ def bundle(name: str) -> Path:
         making.mkdir()
         flags = _BESIDE[name](making) if name in _BESIDE else []
         command = [str(ROOT / "node_modules" / ".bin" / "esbuild"), str(sources[-1]), "--bundle", "--format=iife"]
-        env = {**os.environ, "NODE_PATH": str(WHERE / "node_modules")}
+        env = {**os.environ, "NODE_PATH": os.pathsep.join([str(WHERE / "node_modules"), str(WHERE)])}
         command += [*flags, f"--outfile={making / 'bundle.js'}", "--log-level=error"]
         subprocess.run(command, env=env, check=True)
         making.rename(kept)

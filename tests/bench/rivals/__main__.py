@@ -1,6 +1,6 @@
 """One rival's side of the comparison: times rows in a page of the browser that tabtorch is timed in, and prints a line of JSON each.
 
-python -m bench.rivals tfjs|jax-js|onnxruntime-web [--small] [NAME …]
+python -m bench.rivals tfjs|jax-js|onnxruntime-web|torch-pyodide [--small] [NAME …]
 
 Inputs are those of rows.py, made by real PyTorch: what the step of a row holds is given to the page. Each row has a browser of its
 own, which ends with it, so that one that never comes back, or takes all of the memory, is no other's trouble.
