@@ -14,9 +14,9 @@ _TOLERANCE = 1e-2
 def line(side: str, row: dict[str, Any]) -> str:
     """One measurement, as it comes."""
     if "failed" in row:
-        return f"{side:9}{row['name']:44} {row['failed']}"
+        return f"{side:16}{row['name']:44} {row['failed']}"
     gpu = "" if row["gpu"] is None else f"{row['gpu']:10.3f} on the GPU"
-    return f"{side:9}{row['name']:44}{row['done']:10.3f} ms{gpu}"
+    return f"{side:16}{row['name']:44}{row['done']:10.3f} ms{gpu}"
 
 
 def differs(row: dict[str, Any], other: str = "native") -> bool | None:
