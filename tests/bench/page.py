@@ -14,9 +14,9 @@ _TOLERANCE = 1e-2
 def line(side: str, row: dict[str, Any]) -> str:
     """One measurement, as it comes."""
     if "failed" in row:
-        return f"{side:9}{row['name']:44} {row['failed']}"
+        return f"{side:16}{row['name']:44} {row['failed']}"
     gpu = "" if row["gpu"] is None else f"{row['gpu']:10.3f} on the GPU"
-    return f"{side:9}{row['name']:44}{row['done']:10.3f} ms{gpu}"
+    return f"{side:16}{row['name']:44}{row['done']:10.3f} ms{gpu}"
 
 
 def differs(row: dict[str, Any], other: str = "native") -> bool | None:
@@ -77,6 +77,14 @@ def head(others: list[str]) -> tuple[str, ...]:
     return (*HEAD[:_BESIDE], *others, *HEAD[_BESIDE:])
 
 
+def _beside(row: dict[str, Any], side: str) -> str:
+    """The cell of another library: of wrong numbers no time is told."""
+    found = row.get(side, {})
+    if "done" not in found:
+        return "failed" if "failed" in found else ""
+    return "other numbers" if differs(row, side) else f"{found['done']:.3f}"
+
+
 def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
     """A row of the table; times in milliseconds. ratio: to native PyTorch, until done, or on the GPU where both know."""
     from bench.rows import ROWS
@@ -87,8 +95,7 @@ def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
     number = lambda x: "" if x is None else f"{x:.3f}"  # noqa: E731
     counts = ours["counts"]
     ratio = ours["done"] / theirs["done"] if "done" in theirs else None
-    beside = [row.get(side, {}) for side in others]
-    notes = ["other numbers"] * bool(differs(row)) + [f"{s}: other numbers" for s in others if differs(row, s)]
+    beside = [_beside(row, side) for side in others]
     return (
         name,
         number(ours["done"]),
@@ -97,12 +104,12 @@ def cells(name: str, row: dict[str, Any], others: list[str]) -> tuple[str, ...]:
         number(theirs.get("done")),
         number(theirs.get("gpu")),
         "" if ratio is None else f"{ratio:.2f}",
-        *("failed" if "failed" in other else number(other.get("done")) for other in beside),
+        *beside,
         _rate(ours, ROWS[name].unit) if name in ROWS else "",
         *(f"{counts.get(k, 0):.0f}" for k in ("dispatches", "submits", "buffersCreated")),
         "" if ours.get("first") is None else f"{ours['first']:.0f}",
         "" if ours.get("peak") is None else f"{ours['peak'] / 1e6:.0f}",
-        ", ".join(notes),
+        "other numbers" if differs(row) else "",
     )
 
 
@@ -144,7 +151,10 @@ def document(found: dict[str, Any]) -> str:
         "*first*: the first step, with what it compiles, as far as a row before has not; *peak MB*: bytes on the device, the",
         "most so far.",
         *(
-            [f"{' and '.join(f'*{o}*' for o in others)}: done, in the same browser, from the same inputs."]
+            [
+                f"{', '.join(f'*{o}*' for o in others)}: done, in the same browser, from the same inputs; nothing where a library",
+                "has no such step.",
+            ]
             if others
             else []
         ),

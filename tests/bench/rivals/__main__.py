@@ -1,6 +1,6 @@
 """One rival's side of the comparison: times rows in a page of the browser that tabtorch is timed in, and prints a line of JSON each.
 
-python -m bench.rivals tfjs|jax-js [--small] [NAME …]
+python -m bench.rivals tfjs|jax-js|onnxruntime-web|torch-pyodide [--small] [NAME …]
 
 Inputs are those of rows.py, made by real PyTorch: what the step of a row holds is given to the page. Each row has a browser of its
 own, which ends with it, so that one that never comes back, or takes all of the memory, is no other's trouble.
@@ -9,10 +9,15 @@ own, which ends with it, so that one that never comes back, or takes all of the 
 from __future__ import annotations
 
 import argparse
+import http.server
 import inspect
 import json
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bench import rivals
@@ -20,7 +25,8 @@ from bench.rows import ROWS, Row
 
 #: seconds that a row may take
 _LIMIT = 180
-_ORIGIN = "http://localhost/"
+_HTML, _BYTES = "text/html", "application/octet-stream"
+_EMPTY = b"<!doctype html><title>bench</title>"
 #: rows.py makes large inputs of so many numbers, again and again
 _PERIOD = 1 << 20
 
@@ -34,7 +40,7 @@ def inputs(torch: Any, row: Row, sizes: dict[str, Any]) -> tuple[list[dict[str, 
             if isinstance(value, torch.Tensor):
                 found[name] = value
             elif isinstance(value, torch.nn.Module):
-                found |= {f"{name}.{n}": p for n, p in value.named_parameters()}
+                found |= {f"{name}.{n}": p for n, p in [*value.named_parameters(), *value.named_buffers()]}
             elif inspect.isfunction(value):
                 held.append(value)
     entries, parts, at = [], [], 0
@@ -53,23 +59,55 @@ def inputs(torch: Any, row: Row, sizes: dict[str, Any]) -> tuple[list[dict[str, 
     return entries, b"".join(parts)
 
 
-def _page(browser: Any, script: str, data: bytes = b"") -> Any:
-    """A page with the library, in a secure context, that nothing else is served to."""
-    page = browser.new_page()
+@contextmanager
+def _site(folder: Path, data: bytes) -> Iterator[str]:
+    """The address of what a page needs: the library's files, and the inputs, which may be large."""
 
-    def serve(route: Any) -> None:
-        if route.request.url == _ORIGIN + "inputs":
-            route.fulfill(body=data, content_type="application/octet-stream")
-        else:
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        extensions_map = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", "": _BYTES}
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def do_GET(self) -> None:
+            kind, body = {"/": (_HTML, _EMPTY), "/inputs": (_BYTES, data)}.get(self.path, (None, b""))
+            if kind is None:
+                super().do_GET()
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def end_headers(self) -> None:
             # isolated, as tabtorch's page is: clocks are coarse otherwise
-            headers = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp"}
-            route.fulfill(body="<!doctype html><title>bench</title>", content_type="text/html", headers=headers)
+            self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+            self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+            super().end_headers()
 
-    page.route("**/*", serve)
-    page.on("pageerror", lambda error: print(error, file=sys.stderr))
-    page.goto(_ORIGIN)
-    page.add_script_tag(content=script)
-    return page
+        def log_message(self, *_: Any) -> None:
+            """Nothing is printed of requests."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def _page(folder: Path, data: bytes = b"") -> Iterator[Any]:
+    """A page with the library, in a secure context, in a browser of its own."""
+    from tabtorch.cli.browsers import alone
+
+    with _site(folder, data) as address, alone("chromium") as browser:
+        page = browser.new_page()
+        page.on("pageerror", lambda error: print(error, file=sys.stderr))
+        page.goto(address)
+        page.add_script_tag(url="/bundle.js")
+        yield page
 
 
 #: while the browser's GPU process starts, there is no adapter
@@ -91,15 +129,12 @@ _START = """([name, sizes, inputs]) => {
 }"""
 
 
-def measure(torch: Any, script: str, row: Row, small: bool) -> dict[str, Any]:
+def measure(torch: Any, folder: Path, row: Row, small: bool) -> dict[str, Any]:
     from playwright.sync_api import TimeoutError as Late
-
-    from tabtorch.cli.browsers import alone
 
     sizes = row.small if small else row.sizes
     entries, data = inputs(torch, row, sizes)
-    with alone("chromium") as browser:
-        page = _page(browser, script, data)
+    with _page(folder, data) as page:
         page.evaluate(_ADAPTER)
         page.evaluate(_START, [row.name, sizes, entries])
         try:
@@ -113,16 +148,13 @@ def measure(torch: Any, script: str, row: Row, small: bool) -> dict[str, Any]:
 def main() -> None:
     import torch
 
-    from tabtorch.cli.browsers import alone
-
     parser = argparse.ArgumentParser()
     parser.add_argument("rival", choices=rivals.NAMES)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_intermixed_args()
-    script = rivals.bundle(options.rival)
-    with alone("chromium") as browser:
-        page = _page(browser, script)
+    folder = rivals.bundle(options.rival)
+    with _page(folder) as page:
         known, adapter = page.evaluate("names"), page.evaluate(_ADAPTER)
     about = {"version": rivals.version(options.rival), "device": "webgpu", "adapter": adapter}
     print(json.dumps({"about": about}), flush=True)
@@ -131,7 +163,7 @@ def main() -> None:
             continue
         begin = time.perf_counter()
         try:
-            found = measure(torch, script, ROWS[name], options.small)
+            found = measure(torch, folder, ROWS[name], options.small)
         except Exception as error:
             found = {"name": name, "failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
         found["seconds"] = round(time.perf_counter() - begin, 1)

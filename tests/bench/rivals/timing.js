@@ -23,7 +23,7 @@ async function fetched(inputs) {
 }
 
 /**
- * Offers `rows`, which make steps, to the page that this runs in.
+ * Offers `rows`, which make steps, to the page that this runs in. Whether a step gives its result or a promise of it, it is awaited.
  *
  * library: `start()`; `send(result)`, so that the GPU has what was called; `free(result)`; `wait()`, until the GPU is done;
  * `numbers(result)`, all of them in a flat array.
@@ -33,8 +33,8 @@ export function offer(library, rows) {
 
   globalThis.measure = async (name, sizes, inputs) => {
     await library.start();
-    const step = rows[name](await fetched(inputs), sizes);
-    const result = step();
+    const step = await rows[name](await fetched(inputs), sizes);
+    const result = await step();
     library.send(result);
     const all = await library.numbers(result);
     library.free(result);
@@ -45,7 +45,7 @@ export function offer(library, rows) {
       let kept = null;
       const begin = performance.now();
       for (let i = 0; i < n; i++) {
-        const fresh = step();
+        const fresh = await step();
         library.send(fresh);
         if (kept !== null) library.free(kept);
         kept = fresh;
