@@ -15,6 +15,7 @@ import tabtorch as tt
 #: what some package or other takes from torch when it is imported, or used
 NAMES = """
 torch._C:DispatchKey torch._C:DispatchKeySet torch._C:_ExcludeDispatchKeyGuard torch._C:Value torch._custom_ops:get_ctx
+torch:TensorType torch._C:Graph torch.nn.modules.padding:_ReflectionPadNd torch.nn.modules.padding:_ReplicationPadNd
 torch._dynamo.utils:is_compile_supported torch._functorch.vmap:_add_batch_dim torch._functorch.vmap:_broadcast_to_and_flatten
 torch._functorch.vmap:_get_name torch._functorch.vmap:_maybe_remove_batch_dim torch._functorch.vmap:Tensor
 torch._subclasses.fake_tensor:unset_fake_temporarily torch.ao.quantization:DeQuantStub torch.ao.quantization:QuantStub
@@ -274,7 +275,17 @@ def test_named_members() -> None:
     assert found[0] == found[1]
 
 
+def test_padding_layers_are_of_their_family() -> None:
+    for lib in (torch, tt):
+        for mode in ("Reflection", "Replication", "Circular", "Constant"):
+            family = getattr(lib.nn.modules.padding, f"_{mode}PadNd")
+            assert all(issubclass(getattr(lib.nn, f"{mode}Pad{n}d"), family) for n in (1, 2, 3))
+
+
 def test_what_is_absent_says_so() -> None:
+    for kind in ("Graph", "TensorType"):
+        with pytest.raises(RuntimeError, match="no TorchScript graphs"):
+            getattr(tt._C, kind)()
     with pytest.raises(NotImplementedError, match="no nested tensors"):
         tt.nested.nested_tensor([tt.ones(2)])
     with pytest.raises(NotImplementedError, match="no quantized tensors"):

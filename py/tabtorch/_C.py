@@ -46,6 +46,20 @@ class Value:
         raise RuntimeError("torch._C.Value: tabtorch has no TorchScript graphs")
 
 
+class Graph:
+    """RuntimeError: a graph of TorchScript, which are PyTorch's. It is there for annotations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("torch._C.Graph: tabtorch has no TorchScript graphs")
+
+
+class TensorType:
+    """RuntimeError: the type of a tensor in TorchScript's graphs, which are PyTorch's. It is there for annotations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("torch._C.TensorType: tabtorch has no TorchScript graphs")
+
+
 def _log_api_usage_once(event: str) -> None:
     """Nothing is logged, as in PyTorch unless a logger was put in."""
 

@@ -79,6 +79,7 @@ _ELSEWHERE = {
     "SymFloat": "types",
     "SymInt": "types",
     "compile": "compiler",
+    "TensorType": "_C",
     "TypedStorage": "storage",
     "Stream": "webgpu.streams",
     "UntypedStorage": "storage",
