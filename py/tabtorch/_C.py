@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+#: what PyTorch was built for
+_has_cuda = _has_mps = _has_xpu = False
+
+
 def _get_tracing_state() -> None:
     """None: nothing is traced by `torch.jit.trace`."""
 
