@@ -263,7 +263,7 @@ class Reflected(nn.Module):
 class Functions(nn.Module):
     def forward(self, x):
         a, b = torch.split(x, 1, dim=0)
-        c = torch.einsum("ij,kj->ik", x, x)
+        c = torch.einsum("ij,kj->ik", x, x) + torch.einsum("ij,kj->ik", [x, x])
         d, e = torch.chunk(x, 2, dim=1)
         m = torch.meshgrid(a[0], b[0], indexing="ij")
         n = torch.norm(x, dim=1)

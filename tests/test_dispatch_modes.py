@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -233,6 +235,7 @@ def test_what_operators_say_of_themselves() -> None:
         said += [
             str(f is aten.add.Tensor),
             str(f.overloadpacket is aten.add),
+            str(f._overloadpacket is aten.add),
             str({f: 1}[aten.add.Tensor]),
             str(isinstance(f, lib._ops.OpOverload)),
         ]
@@ -240,6 +243,13 @@ def test_what_operators_say_of_themselves() -> None:
 
     want, got = [values(lib) for lib in LIBS]
     assert want == got
+
+
+def test_tables_of_operators_can_be_copied() -> None:
+    for lib in LIBS:
+        table = {lib.ops.aten.add: 1, lib.ops.aten.add.Tensor: 2}
+        assert list(copy.deepcopy(table)) == list(table)
+    assert [pickle.loads(pickle.dumps(op)) is op for op in table] == [True, True]
 
 
 def test_modes_nest_and_change_results() -> None:

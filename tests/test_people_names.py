@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ import tabtorch as tt
 #: what some package or other takes from torch when it is imported, or used
 NAMES = """
 torch._C:DispatchKey torch._C:DispatchKeySet torch._C:_ExcludeDispatchKeyGuard torch._C:Value torch._custom_ops:get_ctx
+torch:TensorType torch._C:Graph torch._C:_has_xpu torch.nn.modules.padding:_ReflectionPadNd torch.nn.modules.padding:_ReplicationPadNd
 torch._dynamo.utils:is_compile_supported torch._functorch.vmap:_add_batch_dim torch._functorch.vmap:_broadcast_to_and_flatten
 torch._functorch.vmap:_get_name torch._functorch.vmap:_maybe_remove_batch_dim torch._functorch.vmap:Tensor
 torch._subclasses.fake_tensor:unset_fake_temporarily torch.ao.quantization:DeQuantStub torch.ao.quantization:QuantStub
@@ -274,7 +276,47 @@ def test_named_members() -> None:
     assert found[0] == found[1]
 
 
+def test_versions_are_compared_as_those_of_packages() -> None:
+    others: list[Any] = [
+        "2.9",
+        "2.13",
+        "2.13.0a0",
+        "2.13.0.dev20",
+        "2.13.0rc1",
+        "2.13.0.post1",
+        "2.13.0+cpu",
+        "parrot",
+        (2, 6),
+    ]
+    others += [(2, 13), (2, 13, 0), (3,), (2, "x"), 2]
+    for version in ("2.13.0", "2.13.0a0+git12", "2.13.0+cpu", "2.13.0+5.a"):
+        found = []
+        for lib in (torch, tt):
+            v = importlib.import_module(f"{lib.__name__}.torch_version").TorchVersion(version)
+            assert isinstance(lib.__version__, type(v)) and v == version and {v: 1}[version] == 1
+            said: list[Any] = []
+            for other in others:
+                for method in ("gt", "lt", "ge", "le", "eq", "ne"):
+                    try:
+                        said.append((other, method, getattr(operator, method)(v, other)))
+                    except TypeError as e:
+                        said.append((other, method, str(e)))
+            found.append(said)
+        assert found[0] == found[1]
+    assert tt.__version__ >= (2, 9) and tt.__version__ > "2.9"
+
+
+def test_padding_layers_are_of_their_family() -> None:
+    for lib in (torch, tt):
+        for mode in ("Reflection", "Replication", "Circular", "Constant"):
+            family = getattr(lib.nn.modules.padding, f"_{mode}PadNd")
+            assert all(issubclass(getattr(lib.nn, f"{mode}Pad{n}d"), family) for n in (1, 2, 3))
+
+
 def test_what_is_absent_says_so() -> None:
+    for kind in ("Graph", "TensorType"):
+        with pytest.raises(RuntimeError, match="no TorchScript graphs"):
+            getattr(tt._C, kind)()
     with pytest.raises(NotImplementedError, match="no nested tensors"):
         tt.nested.nested_tensor([tt.ones(2)])
     with pytest.raises(NotImplementedError, match="no quantized tensors"):

@@ -183,6 +183,24 @@ def test_a_subclass_that_looks_on() -> None:
     assert names == [(n, k) for n, k, _ in got]
 
 
+def test_operands_of_einsum_are_arguments() -> None:
+    def run(ns: Any) -> Any:
+        seen: list[Any] = []
+
+        class Logging(ns.Tensor):  # type: ignore[misc]
+            @classmethod
+            def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                seen.append((func.__name__, [isinstance(a, cls) for a in args]))
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        x = Logging([[1.0, 2.0], [3.0, 4.0]])
+        sums = [ns.einsum("ij,jk", *operands).tolist() for operands in ([x, x], [[x, x]], [(x, x)])]
+        return [s for s in seen if s[0] == "einsum"], sums
+
+    want, got = both(run)
+    assert want == got
+
+
 def test_modes() -> None:
     def run(ns: Any) -> Any:
         seen: list[Any] = []

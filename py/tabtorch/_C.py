@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 
+#: what PyTorch was built for
+_has_cuda = _has_mps = _has_xpu = False
+
+
 def _get_tracing_state() -> None:
     """None: nothing is traced by `torch.jit.trace`."""
 
@@ -44,6 +48,20 @@ class Value:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError("torch._C.Value: tabtorch has no TorchScript graphs")
+
+
+class Graph:
+    """RuntimeError: a graph of TorchScript, which are PyTorch's. It is there for annotations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("torch._C.Graph: tabtorch has no TorchScript graphs")
+
+
+class TensorType:
+    """RuntimeError: the type of a tensor in TorchScript's graphs, which are PyTorch's. It is there for annotations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("torch._C.TensorType: tabtorch has no TorchScript graphs")
 
 
 def _log_api_usage_once(event: str) -> None:

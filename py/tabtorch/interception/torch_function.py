@@ -151,6 +151,13 @@ def _call(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return plain(*args, **kwargs)
 
 
+def _einsum(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same for einsum, where classes get each operand as an argument: PyTorch's calls itself again for those of a list."""
+    if len(args) == 2 and type(args[1]) in (list, tuple) and not STATE.modes and not STATE.off and overloaded(args):
+        args = (args[0], *args[1])
+    return _call(func, plain, args, kwargs)
+
+
 def _operator(func: Any, plain: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same for an operator of Python: one that fails with a TypeError leaves the operation to the other operand, if any.
 
@@ -211,7 +218,7 @@ class _Overrides(Layer):
         self._meet(_lazy.engine.grad)
 
     def _meet(self, f: Any) -> None:
-        self.meet(f, partial(_call, f))
+        self.meet(f, partial(_einsum if getattr(f, "__name__", "") == "einsum" else _call, f))
 
     def _operators(self) -> None:
         for name in (*_OWN, *_METHOD):

@@ -250,44 +250,44 @@ class ZeroPad3d(_ZeroPadNd):
     _n = 3
 
 
-class ReflectionPad1d(_Pad):
-    """Pads (N, C, L) by reflection at its ends."""
-
+class _ReflectionPadNd(_Pad):
     _mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
+    """Pads (N, C, L) by reflection at its ends."""
+
+
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads (N, C, H, W) by reflection at its edges."""
 
     _n = 2
-    _mode = "reflect"
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pads (N, C, D, H, W) by reflection at its faces."""
 
     _n = 3
-    _mode = "reflect"
 
 
-class ReplicationPad1d(_Pad):
-    """Pads (N, C, L) with its end elements."""
-
+class _ReplicationPadNd(_Pad):
     _mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
+    """Pads (N, C, L) with its end elements."""
+
+
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads (N, C, H, W) with its edge elements."""
 
     _n = 2
-    _mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads (N, C, D, H, W) with its face elements."""
 
     _n = 3
-    _mode = "replicate"
 
 
 class _CircularPadNd(_Pad):

@@ -128,6 +128,9 @@ class Packet:
     def __str__(self) -> str:
         return f"{self.namespace}.{self._name}"
 
+    def __deepcopy__(self, memo: Any) -> Packet:
+        return self
+
 
 class Operation(Packet):
     """One operation. Calling it, or any of its overloads (`.default`, `.Tensor`, …), is calling the function."""
@@ -141,13 +144,21 @@ class Operation(Packet):
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
 
+    def __reduce__(self) -> Any:
+        return _named, (self.namespace, self._name)
+
+
+def _named(namespace: str, name: str) -> Any:
+    """What pickles of an operation call."""
+    return getattr(getattr(importlib.import_module("tabtorch.ops"), namespace), name)
+
 
 class Overload(Packet):
     """One overload of an operation: the same object whenever it is asked for."""
 
     def __init__(self, packet: Packet, overload: str, function: Any) -> None:
         super().__init__(packet._name, function)
-        self.overloadpacket = packet
+        self.overloadpacket = self._overloadpacket = packet
         self._overloadname = overload
         self.__name__ = f"{packet._name}.{overload}"
 
