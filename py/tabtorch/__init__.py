@@ -48,7 +48,7 @@ from tabtorch.core.layout import (
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import registry as _core
-from tabtorch.version import __version__
+from tabtorch.torch_version import __version__
 
 operators.install()
 
