@@ -56,19 +56,19 @@ class TorchVersion(str):
             return getattr(str, method)(self, other)
 
     def __gt__(self, other: Any) -> bool:
-        return self._compared(other, "__gt__")  # type: ignore[no-any-return]
+        return self._compared(other, "__gt__")
 
     def __lt__(self, other: Any) -> bool:
-        return self._compared(other, "__lt__")  # type: ignore[no-any-return]
+        return self._compared(other, "__lt__")
 
     def __eq__(self, other: object) -> bool:
-        return self._compared(other, "__eq__")  # type: ignore[no-any-return]
+        return self._compared(other, "__eq__")
 
     def __ge__(self, other: Any) -> bool:
-        return self._compared(other, "__ge__")  # type: ignore[no-any-return]
+        return self._compared(other, "__ge__")
 
     def __le__(self, other: Any) -> bool:
-        return self._compared(other, "__le__")  # type: ignore[no-any-return]
+        return self._compared(other, "__le__")
 
     __hash__ = str.__hash__
 

@@ -38,7 +38,7 @@ class _Stateless(Module):
 class FunctionalModule(_Stateless):
     """What `make_functional` gives: called with the parameters, and then with the module's arguments."""
 
-    def forward(self, params: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The module's result with these parameters."""
         return self._call(self.param_names, params, args, kwargs)
 
@@ -46,7 +46,7 @@ class FunctionalModule(_Stateless):
 class FunctionalModuleWithBuffers(_Stateless):
     """What `make_functional_with_buffers` gives: called with parameters and buffers, and then with the module's arguments."""
 
-    def forward(self, params: Iterable[Tensor], buffers: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Iterable[Tensor], buffers: Iterable[Tensor], *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """The module's result with these parameters and buffers."""
         return self._call((*self.param_names, *self.buffer_names), (*params, *buffers), args, kwargs)
 
