@@ -655,6 +655,25 @@ def function_two_outputs(t: Any, dev: str) -> Any:
 
 
 @scenario
+def function_outputs_that_are_no_tensors(t: Any, dev: str) -> Any:
+    class Mixed(t.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2, None, 3, "a", x + 1
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            seen.extend(grads)
+            return grads[0] * 2 + grads[4]
+
+    seen: list[Any] = []
+    x = leaf(t, dev, 3)
+    out = Mixed.apply(x)
+    out[0].sum().backward()
+    return out[1:4], seen, x.grad
+
+
+@scenario
 def function_setup_context(t: Any, dev: str) -> Any:
     class Mul(t.autograd.Function):  # type: ignore[misc,name-defined]
         @staticmethod

@@ -217,6 +217,21 @@ def test_collate():
     same(run)
 
 
+def test_collate_integers_that_the_host_does_not_have():
+    """Of drawn integers only the bounds are known; a subclass stays one."""
+
+    def run(ns):
+        class Label(ns.Tensor):
+            pass
+
+        ns.manual_seed(0)
+        drawn = data(ns).default_collate([ns.randint(3, (5,))])
+        labels = data(ns).default_collate([ns.tensor(k).as_subclass(Label) for k in range(3)])
+        return [drawn, labels, type(labels).__name__]
+
+    same(run)
+
+
 def test_collate_fn():
     def run(ns):
         loader = data(ns).DataLoader(tensors(ns), batch_size=4, collate_fn=lambda b: [len(b), type(b[0]).__name__])

@@ -71,3 +71,23 @@ def test_inputs_are_checked(device: str) -> None:
         tabtorch.nn.GRU(3, 4)(tabtorch.zeros(0, 2, 3))
     out, h = tabtorch.nn.GRU(3, 4)(tabtorch.zeros(2, 0, 3))
     assert out.shape == (2, 0, 4) and h.shape == (1, 0, 4)
+
+
+def test_weights_that_a_program_puts_into_its_list(device: str) -> None:
+    """`_flat_weights` is what is used, until the weights of the names are others: `higher` and weight drops write there."""
+    x = rand(4, 2, 3)
+    found: list[list[Any]] = []
+    for ns, t in ((tabtorch, mine(x)), (torch, x)):
+        ns.manual_seed(0)
+        layer = ns.nn.LSTM(3, 4, bidirectional=True)
+        outs = [layer._flat_weights[0], layer(t)[0]]
+        layer._flat_weights = [w * 2 for w in layer._flat_weights]
+        outs.append(layer(t)[0])
+        layer._flat_weights[1] = layer._flat_weights[1] * 0
+        outs.append(layer(t)[0])
+        layer.weight_ih_l0 = ns.nn.Parameter(layer.weight_ih_l0 + 1)
+        outs += [layer(t)[0], layer._flat_weights[0]]
+        layer._flat_weights = [w * 2 for w in layer._flat_weights]
+        outs.append(layer.float()(t)[0])
+        found.append(outs)
+    close(found[0], found[1], 1e-5)

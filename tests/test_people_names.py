@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import importlib
 import operator
 import subprocess
@@ -32,7 +33,11 @@ torch.quantization:QuantStub torch.utils._contextlib:_DecoratorContextManager
 torch.utils.data._utils.collate:np_str_obj_array_pattern torch.utils.data._utils.worker:_generate_state
 torch.utils.data.dataloader:_collate_fn_t torch.utils.module_tracker:ModuleTracker torch.library:triton_op
 torch.library:wrap_triton torch._ops:HigherOrderOperator torch.utils._python_dispatch:TorchDispatchMode
-torch.fx.experimental.proxy_tensor:make_fx
+torch.fx.experimental.proxy_tensor:make_fx functorch:make_functional functorch:make_fx torch.nn._reduction:get_enum
+torch.utils.data._utils.pin_memory:pin_memory torch.quantization.observer:MinMaxObserver torch.quantization.qconfig:QConfig
+torch.ao.quantization.observer:HistogramObserver torch.nn.quantized:BatchNorm2d torch.ao.nn.quantized:Linear
+torch._C:_is_tracing torch._C:_jit_override_can_fuse_on_cpu torch._C:_jit_set_texpr_fuser_enabled
+torch.cuda.amp.common:amp_definitely_not_available
 """.split()
 
 
@@ -348,3 +353,102 @@ def test_tensors_of_the_other_package_are_refused() -> None:
         copy = tt.tensor(v)
         assert copy.tolist() == v.tolist() and str(copy.dtype) == str(v.dtype)
         assert v.dtype is torch.bfloat16 or torch.tensor(copy).tolist() == v.tolist()  # PyTorch reads it as NumPy's
+
+
+def test_functorch_as_it_was(device: str) -> None:
+    """`functorch.make_functional` and its like; each warns as PyTorch's."""
+    ours, theirs = importlib.import_module("tabtorch._functorch.deprecated"), importlib.import_module("functorch")
+    found = []
+    for m, f in ((tt, ours), (torch, theirs)):
+        m.manual_seed(0)
+        x, nn = m.randn(5, 3), m.nn
+        with pytest.warns(FutureWarning) as warned:
+            call, params, buffers = f.make_functional_with_buffers(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
+            outs = [call(params, buffers, x), *buffers]
+            plain, weights = f.make_functional(nn.Linear(3, 2), disable_autograd_tracking=True)
+            outs += f.grad(lambda w, f=plain, x=x: f(w, x).square().sum())(weights)
+            ensemble = f.combine_state_for_ensemble([nn.Linear(3, 2) for _ in range(3)])
+            outs.append(f.vmap(ensemble[0], (0, 0, None))(*ensemble[1:], x))
+            outs += f.jacrev(lambda x: x[0] * x[1])(x)
+        with pytest.raises(RuntimeError, match="`model` has buffers"), pytest.warns(FutureWarning):
+            f.make_functional(nn.BatchNorm1d(2))
+        flags = [t.requires_grad for t in (*params, *weights, *ensemble[1])]
+        names = [call.param_names, call.buffer_names, len(list(call.parameters()))]
+        found.append(([o.tolist() for o in outs], flags, names, [str(w.message) for w in warned]))
+    assert found[0][1:] == found[1][1:]
+    for a, b in zip(found[0][0], found[1][0], strict=True):
+        torch.testing.assert_close(torch.tensor(a), torch.tensor(b))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_reductions_as_numbers() -> None:
+    found = []
+    for package in ("torch", "tabtorch"):
+        r = importlib.import_module(f"{package}.nn._reduction")
+        flags = (None, True, False)
+        found.append([r.get_enum(n) for n in ("none", "mean", "elementwise_mean", "sum")])
+        found[-1] += [r.legacy_get_enum(a, b) for a in flags for b in flags]
+        with pytest.raises(ValueError, match="max is not a valid value for reduction"):
+            r.get_enum("max")
+    assert found[0] == found[1]
+
+
+def test_pinning_keeps_the_structure() -> None:
+    from torch.utils.data._utils.pin_memory import pin_memory as theirs
+
+    from tabtorch.utils.data._pin_memory import pin_memory as ours
+
+    class Pinned:
+        def pin_memory(self) -> str:
+            return "pinned"
+
+    Point = collections.namedtuple("Point", "x y")
+    data = {
+        "a": [Pinned(), 1],
+        "b": (Pinned(), "s"),
+        "c": Point(Pinned(), b"b"),
+        "d": range(2),
+        "e": collections.deque([Pinned()]),
+    }
+    assert ours(data) == theirs(data)
+    assert ours(tt.ones(2, device="cpu")).tolist() == [1, 1]
+
+
+def test_what_a_script_sets_of_the_executor_of_torchscript() -> None:
+    found = []
+    for package in ("torch", "tabtorch"):
+        c = importlib.import_module(f"{package}._C")
+        before = [f(False) for f in (c._jit_set_profiling_executor, c._jit_set_profiling_mode)]
+        found.append(
+            [before, c._jit_set_profiling_executor(before[0]), c._jit_set_profiling_mode(before[1]), c._is_tracing()]
+        )
+    assert found[0] == found[1]
+
+
+def test_layers_of_quantized_tensors_say_what_they_need() -> None:
+    from tabtorch.ao.nn.quantized import BatchNorm2d
+
+    class Own(BatchNorm2d):
+        pass
+
+    assert not isinstance(tt.nn.BatchNorm2d(2), BatchNorm2d)
+    with pytest.raises(NotImplementedError, match=r"torch\.ao\.nn\.quantized\.BatchNorm2d"):
+        Own(3)
+
+
+def test_versions_compare_as_versions() -> None:
+    from torch.torch_version import TorchVersion as theirs
+
+    from tabtorch.torch_version import TorchVersion as ours
+
+    texts = "2.5 2.5.0 2.13 2.13.0+cpu 2.13.0+cu12.1 2.13.0+7 2.13.0rc1 2.13.0a2 2.13.0.dev3 2.13.0.post1 v2.13 1!1.0 2.13rc1.dev2".split()
+    others: list[Any] = [*texts, (2, 5), (2, 13), [2, 14, 0], "main", "", 3, None]
+    for a in texts:
+        for b in others:
+            for method in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
+                assert getattr(ours(a), method)(b) == getattr(theirs(a), method)(b), (a, method, b)
+    assert (
+        isinstance(tt.__version__, ours)
+        and (2, 5) < tt.__version__ < "99"
+        and hash(tt.__version__) == hash(str(tt.__version__))
+    )

@@ -88,6 +88,8 @@ torch.normal(0, 1, (5,), dtype=torch.float64); torch.normal(0, 1, (3,), dtype=to
 torch.normal(0., 1.); torch.normal(p, torch.ones(2)); torch.normal(i, 1.); torch.normal(0., c)
 torch.normal(mean=p, std=p); torch.normal(0., 1., (2,), out=torch.empty(7)); torch.normal(p, 1., out=torch.empty(3, 4))
 torch.normal(p.expand(2, 3, 4), 1.); torch.normal(0, -1, (2,))
+torch.normal(torch.tensor(1.), torch.tensor(2), (3,)); torch.normal(mean=torch.tensor(1.), std=2, size=(3,))
+torch.normal(p, 1., (3,)); torch.normal(torch.tensor(1., requires_grad=True), 1., (2,))
 """
 TENSORS = """
 torch.bernoulli(p); torch.bernoulli(p.t()); torch.bernoulli(p, 0.3); torch.bernoulli(p * 3); torch.bernoulli(i)

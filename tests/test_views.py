@@ -31,7 +31,7 @@ x.t().contiguous(); one.squeeze(); one.squeeze(0); one.squeeze(1); one.squeeze(-
 x.squeeze(2); x.squeeze((0, 0)); y.squeeze((0, 5)); z.squeeze(0); x.unsqueeze(0); x.unsqueeze(-1); x.unsqueeze(1)
 x.unsqueeze(3); x.unsqueeze(-4); z.unsqueeze(0); x.expand(2, 3, 4); x.expand(2, -1, -1); x.expand(3); x.expand(5, 4)
 x.expand(-1, 3, 4); one.expand(2, 3, 5, 2); z.expand(2, 3); x.expand_as(torch.zeros(2, 3, 4))
-x.broadcast_to((2, 3, 4)); x.broadcast_to((2, 3)); torch.broadcast_to(z, (2,))
+x.broadcast_to((2, 3, 4)); x.broadcast_to((2, 3)); x.broadcast_to(2, 3, 4); torch.broadcast_to(z, (2,))
 torch.broadcast_tensors(x, z, torch.zeros(2, 1, 1)); torch.broadcast_tensors(x, torch.zeros(3)); torch.atleast_1d(z)
 torch.atleast_2d(z, x[0]); torch.atleast_3d(x); torch.atleast_3d(z, x[0], x, y); x.transpose(0, 1)
 y.transpose(0, 2); y.transpose(-1, 0); x.transpose(0, 2); z.transpose(0, 1); z.transpose(0, 0); x.swapaxes(0, 1)

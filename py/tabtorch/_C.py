@@ -38,6 +38,34 @@ def _get_tracing_state() -> None:
     """None: nothing is traced by `torch.jit.trace`."""
 
 
+def _is_tracing() -> bool:
+    """False, likewise."""
+    return False
+
+
+#: what a script set of TorchScript's executor; scripted functions run as the Python they are, whatever it is
+_jit_profiling = {"executor": True, "mode": True}
+
+
+def _jit_set_profiling_executor(value: bool) -> bool:
+    """How TorchScript's graphs are run, and there are none here. What was set before."""
+    before, _jit_profiling["executor"] = _jit_profiling["executor"], value
+    return before
+
+
+def _jit_set_profiling_mode(value: bool) -> bool:
+    """Whether TorchScript's graphs are specialized by what they see, likewise."""
+    before, _jit_profiling["mode"] = _jit_profiling["mode"], value
+    return before
+
+
+def _jit_override_can_fuse_on_cpu(value: bool) -> None:
+    """Whether TorchScript's graphs are fused, likewise."""
+
+
+_jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_override_can_fuse_on_cpu
+
+
 def _current_graph_task_id() -> int:
     """The number of the backward pass that is running, or -1."""
     return -1 if STATE.task is None else int(STATE.task[0])

@@ -15,6 +15,7 @@ from typing import Any
 #: names of torch modules that live elsewhere here
 _RENAMED = {
     "torch.utils.data._utils.collate": "tabtorch.utils.data._collate",
+    "torch.utils.data._utils.pin_memory": "tabtorch.utils.data._pin_memory",
     "torch.utils.data._utils.worker": "tabtorch.utils.data._worker",
     "torch._tensor_str": "tabtorch.core.printing",
     "torch._tensor": "tabtorch.core.tensor",
@@ -33,7 +34,15 @@ _RENAMED = {
     "torch.distributed.elastic": "tabtorch.distributed.absent",
     "torch.distributed.elastic.multiprocessing": "tabtorch.distributed.absent",
     "torch.distributed.elastic.multiprocessing.errors": "tabtorch.distributed.absent",
+    "torch.nn.quantized": "tabtorch.ao.nn.quantized",
+    "torch.ao.quantization.fake_quantize": "tabtorch.ao.quantization",
+    "torch.ao.quantization.observer": "tabtorch.ao.quantization",
+    "torch.ao.quantization.qconfig": "tabtorch.ao.quantization",
     "torch.quantization": "tabtorch.ao.quantization",
+    "torch.quantization.fake_quantize": "tabtorch.ao.quantization",
+    "torch.quantization.observer": "tabtorch.ao.quantization",
+    "torch.quantization.qconfig": "tabtorch.ao.quantization",
+    "functorch": "tabtorch._functorch.deprecated",  # PyTorch's wheel has it too
     "torch.nn.parallel.data_parallel": "tabtorch.nn.parallel",
     "torch.nn.parallel.distributed": "tabtorch.nn.parallel",
     "torch.nn.parallel.scatter_gather": "tabtorch.nn.parallel",
@@ -64,7 +73,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "torch" and not fullname.startswith("torch."):
+        if fullname not in ("torch", "functorch") and not fullname.startswith("torch."):
             return None
         name = _RENAMED.get(fullname, "tab" + fullname)
         if fullname.startswith("torch.onnx.symbolic_opset"):

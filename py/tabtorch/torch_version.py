@@ -1,4 +1,4 @@
-"""`torch.torch_version`: a version that is a str, and is compared as one of a package, with strings and tuples of numbers too."""
+"""`torch.torch_version`: the version as a string that compares as versions do, not letter by letter."""
 
 from __future__ import annotations
 
@@ -9,63 +9,69 @@ from tabtorch.version import __version__ as _written
 
 __all__ = ["TorchVersion"]
 
-_STAGES = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
+_FORM = (
+    r"\s*v?(?:(\d+)!)?(\d+(?:\.\d+)*)(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d*))?"
+    r"(?:-(\d+)|[-_.]?(post|rev|r)[-_.]?(\d*))?(?:[-_.]?(dev)[-_.]?(\d*))?(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?\s*"
+)
+_PRE = {"alpha": "a", "beta": "b", "preview": "rc", "pre": "rc", "c": "rc"}
 
 
-def _key(version: str) -> tuple[Any, ...] | None:
-    """What PEP 440 orders versions by, or None for a text that is none."""
-    import re
+def _key(version: str) -> tuple[Any, ...]:
+    """What a version sorts by (PEP 440): a dev release comes before the pre-releases, then the release, then post-releases. ValueError
+    if it is none."""
+    import re  # which few programs ask for
 
-    found = re.fullmatch(
-        r"\s*v?(\d+(?:\.\d+)*)(?:[-_.]?(alpha|a|beta|b|preview|pre|rc|c)[-_.]?(\d*))?(?:[-_.]?(post)[-_.]?(\d*))?"
-        r"(?:[-_.]?(dev)[-_.]?(\d*))?(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?\s*",
-        version.lower(),
-    )
+    found = re.fullmatch(_FORM, version, re.IGNORECASE)
     if found is None:
-        return None
-    numbers, stage, nth, post, after, dev, before, local = found.groups()
-    release = [int(n) for n in numbers.split(".")]
-    while release and release[-1] == 0:
-        release.pop()
-    parts = re.split("[-_.]", local) if local else []
+        raise ValueError(f"Invalid version: {version!r}")
+    epoch, release, pre, pre_n, post_n, post, post_m, dev, dev_n, local = found.groups()
+    numbers = [int(n) for n in release.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    posted, in_development = bool(post_n or post), bool(dev)
+    stage: tuple[Any, ...] = (1,)  # no pre-release
+    if pre:
+        stage = 0, _PRE.get(pre.lower(), pre.lower()), int(pre_n or 0)
+    elif in_development and not posted:
+        stage = (-1,)
+    parts = re.split(r"[-_.]", local.lower()) if local else []
     return (
-        release,
-        (_STAGES[stage], int(nth or 0)) if stage else (-1, 0) if dev and not post else (3, 0),
-        int(after or 0) if post else -1,
-        (0, int(before or 0)) if dev else (1, 0),
-        [(1, int(p), "") if p.isdigit() else (0, 0, p) for p in parts],
+        int(epoch or 0),
+        tuple(numbers),
+        stage,
+        int(post_n or post_m or 0) if posted else -1,
+        int(dev_n or 0) if in_development else float("inf"),
+        tuple((1, int(p), "") if p.isdigit() else (0, 0, p) for p in parts),
     )
 
 
 class TorchVersion(str):
-    """A version, e.g. `torch.__version__ >= (2, 6)` or `> "2.9"`; with what is no version it is compared as a str is."""
-
-    __slots__ = ()
-    __hash__ = str.__hash__
+    """A version: `torch.__version__ < "2.5"` and `torch.__version__ >= (2, 5)` are about numbers. What is no version is text."""
 
     def _compared(self, other: Any, method: str) -> Any:
-        text = ".".join(map(str, other)) if isinstance(other, Iterable) and not isinstance(other, str) else str(other)
-        ours, theirs = _key(self), None if isinstance(other, (int, float)) else _key(text)
-        if ours is None or theirs is None:
+        if isinstance(other, Iterable) and not isinstance(other, str):
+            other = ".".join(str(n) for n in other)
+        try:
+            return getattr(_key(self), method)(_key(other))
+        except (ValueError, TypeError):
             return getattr(str, method)(self, other)
-        return getattr(ours, method)(theirs)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Any) -> bool:
         return self._compared(other, "__gt__")
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Any) -> bool:
         return self._compared(other, "__lt__")
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> bool:
         return self._compared(other, "__eq__")
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Any) -> bool:
         return self._compared(other, "__ge__")
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Any) -> bool:
         return self._compared(other, "__le__")
 
-    __ne__ = str.__ne__  # as PyTorch's
+    __hash__ = str.__hash__
 
 
 __version__ = TorchVersion(_written)

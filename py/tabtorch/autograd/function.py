@@ -82,7 +82,7 @@ class BackwardCFunction(GradFn, FunctionCtx):
         if self.materialize_grads:
             outs = self.outs if several else (self.outs,)
             for i, m in enumerate(outs):
-                if grads[i] is None and m.dtype.category > 1:
+                if grads[i] is None and m is not None and m.dtype.category > 1:  # None: the output is no tensor
                     zeros: Any = registry.function("zeros")
                     grads[i] = zeros(m.shape, dtype=m.dtype, device=m.device)
         cls = self.forward_cls

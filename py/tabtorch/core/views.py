@@ -162,9 +162,13 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     return expand(self, other._tab_meta.shape)
 
 
-def broadcast_to(input: Tensor, size: Any = None, shape: Any = None) -> Tensor:
+def broadcast_to(input: Tensor, *size: Any, **kw: Any) -> Tensor:
     """`expand(size)`."""
-    return expand(input, tuple(size if size is not None else shape))
+    if "size" in kw:
+        size = (kw.pop("size"),)
+    elif not size:
+        raise TypeError('broadcast_to() missing 1 required positional arguments: "size"')
+    return expand(input, ints(size, "broadcast_to"))
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:

@@ -27,6 +27,11 @@ def record(fn: Any, error_handler: Any = None) -> Any:
     return fn
 
 
+def is_available() -> bool:
+    """False, as `torch.distributed.is_available()`: libraries ask this of `torch.distributed.autograd` and of `rpc`."""
+    return False
+
+
 def __getattr__(name: str) -> Any:
     if not re.fullmatch(r"_?[A-Za-z]\w*", name):
         raise AttributeError(name)

@@ -119,9 +119,33 @@ class RNNBase(Module):
         self._flat_weights_names: list = sum(self._all_weights, [])
         self.reset_parameters()
 
+    #: the weights by their names when a program asked for or set `_flat_weights`, and that list
+    _asked_weights = None
+
     @property
     def _flat_weights(self):
+        """The weights that are used, in one list: programs put others into it, or set it."""
+        if (used := self._used_weights()) is None:
+            self._flat_weights = used = self._named_weights()
+        return used
+
+    @_flat_weights.setter
+    def _flat_weights(self, weights):
+        self._asked_weights = self._named_weights(), weights
+
+    def _named_weights(self):
         return [getattr(self, name, None) for name in self._flat_weights_names]
+
+    def _used_weights(self):
+        """The list that a program has, or None: it no longer counts once the weights of the names are others, as in PyTorch."""
+        if self._asked_weights is None:
+            return None
+        named, weights = self._asked_weights
+        return weights if all(a is b for a, b in zip(named, self._named_weights())) else None
+
+    def _apply(self, fn, recurse=True):
+        self._asked_weights = None
+        return super()._apply(fn, recurse)
 
     def reset_parameters(self):
         """Draws the initial values again."""
@@ -225,11 +249,15 @@ class RNNBase(Module):
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         finals: list = []
         directions = 2 if self.bidirectional else 1
+        weights = self.all_weights
+        if (used := self._used_weights()) is not None:
+            n = len(weights[0])
+            weights = [used[i : i + n] for i in range(0, len(used), n)]
         for layer in range(self.num_layers):
             outs = []
             for direction in range(directions):
                 k = layer * directions + direction
-                out, state = self._one_direction(input, [h[k] for h in hx], self.all_weights[k], direction, live)
+                out, state = self._one_direction(input, [h[k] for h in hx], weights[k], direction, live)
                 outs.append(out)
                 finals.append(state)
             input = outs[0] if directions == 1 else torch.cat(outs, -1)

@@ -94,6 +94,11 @@ _NORMAL = (
 )
 
 
+def _number(x: Any) -> Any:
+    """What PyTorch takes for a float argument: a tensor of no dimensions that needs no gradient is its number."""
+    return x.item() if isinstance(x, Tensor) and x.ndim == 0 and not x.requires_grad else x
+
+
 @register("normal")
 def normal(*args: Any, **kw: Any) -> Tensor:
     """`normal(mean, std)` with a tensor or two; `normal(mean, std, size)` with numbers."""
@@ -102,6 +107,8 @@ def normal(*args: Any, **kw: Any) -> Tensor:
         raise wrong_arguments("normal", args, kw, _NORMAL)
     given |= kw
     mean, std = given.pop("mean", 0.0), given.pop("std", 1.0)
+    if "size" in given:
+        mean, std = _number(mean), _number(std)
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         size = given.pop("size", None)
         if (

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 
 import tabtorch as torch
+from tabtorch.ops.machinery.integer_bounds import known
 
 np_str_obj_array_pattern = re.compile(r"[SaUO]")  # dtypes that cannot become tensors
 
@@ -66,8 +67,11 @@ def _small(batch):
     first = batch[0]._tab_meta
     values = []
     for t in batch:
-        host = getattr(t._tab_storage.node, "host", None) if isinstance(t, torch.Tensor) else None
-        if host is None or t._tab_meta is not first or not first.whole or len(host) != first.numel:
+        plain = (
+            type(t) is torch.Tensor and t._tab_meta is first and first.whole
+        )  # else a subclass says what stacking gives
+        host = known(t._tab_storage.node, first) if plain else None
+        if host is None:
             return None
         values += host
     if len(values) > 4096:

@@ -7,8 +7,9 @@ from typing import Any
 
 from tabtorch import amp
 from tabtorch.base import dtypes
+from tabtorch.cuda.amp import common
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "autocast", "common", "custom_bwd", "custom_fwd"]
 
 
 def _old(where: str, name: str) -> None:
