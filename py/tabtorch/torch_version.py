@@ -49,10 +49,9 @@ class TorchVersion(str):
     """A version: `torch.__version__ < "2.5"` and `torch.__version__ >= (2, 5)` are about numbers. What is no version is text."""
 
     def _compared(self, other: Any, method: str) -> Any:
-        if isinstance(other, Iterable) and not isinstance(other, str):
-            other = ".".join(str(n) for n in other)
+        numbers = isinstance(other, Iterable) and not isinstance(other, str)
         try:
-            return getattr(_key(self), method)(_key(other))
+            return getattr(_key(self), method)(_key(".".join(map(str, other)) if numbers else other))
         except (ValueError, TypeError):
             return getattr(str, method)(self, other)
 

@@ -2,26 +2,28 @@
 
 import copy
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
 
 import tabtorch as torch
 
 __all__ = ["pin_memory"]
 
 
-def pin_memory(data, device=None):
+def pin_memory(data: Any, device: Any = None) -> Any:
     """``data`` with ``pin_memory()`` of whatever in it has that method."""
     if isinstance(data, torch.Tensor) or hasattr(data, "pin_memory"):
         return data.pin_memory()
     if isinstance(data, (str, bytes)):
         return data
+    kind: Any = type(data)
     if isinstance(data, Mapping):
         pinned = {k: pin_memory(v, device) for k, v in data.items()}
         try:
             if isinstance(data, MutableMapping):  # what else such a type has is kept
-                clone = copy.copy(data)
+                clone: Any = copy.copy(data)
                 clone.update(pinned)
                 return clone
-            return type(data)(pinned)
+            return kind(pinned)
         except TypeError:
             return pinned
     if isinstance(data, tuple):
@@ -35,7 +37,7 @@ def pin_memory(data, device=None):
                 for i, item in enumerate(items):
                     clone[i] = item
                 return clone
-            return type(data)(items)
+            return kind(items)
         except TypeError:
             return items
     return data
