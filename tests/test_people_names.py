@@ -447,3 +447,37 @@ def test_layers_of_quantized_tensors_say_what_they_need() -> None:
     assert not isinstance(tt.nn.BatchNorm2d(2), BatchNorm2d)
     with pytest.raises(NotImplementedError, match=r"torch\.ao\.nn\.quantized\.BatchNorm2d"):
         Own(3)
+
+
+def test_what_compilers_would_build() -> None:
+    """Modules that libraries import and ask; what would need a compiler raises when it is called."""
+    from tabtorch._dynamo.utils import warn_once
+    from tabtorch.sparse import _triton_ops_meta
+    from tabtorch.utils import _triton, cpp_extension
+
+    theirs = dir(importlib.import_module("torch.utils.cpp_extension"))  # BuildExtension is there with setuptools
+    assert {*cpp_extension.__all__} - {"BuildExtension"} <= {*theirs}
+    for call in (
+        lambda: cpp_extension.load("ops", ["ops.cpp"]),
+        lambda: cpp_extension.load_inline("ops", "int one();"),
+        lambda: cpp_extension.CUDAExtension("ops", []),
+        lambda: cpp_extension.BuildExtension.with_options(use_ninja=False)(),
+        lambda: _triton_ops_meta.get_meta("bsr_dense_addmm", (1, 2)),
+    ):
+        with pytest.raises(RuntimeError, match="tabtorch"):
+            call()
+    assert not _triton.has_triton() and set(_triton.__all__) <= set(dir(importlib.import_module("torch.utils._triton")))
+    with pytest.warns(UserWarning, match="slow") as said:
+        warn_once("slow here")
+        warn_once("slow here")
+    assert len(said) == 1
+    assert tt._utils._get_available_device_type() in ("cuda", None)
+
+
+def test_types_of_quantized_numbers_have_names() -> None:
+    for name in ("qint8", "quint8", "qint32", "quint4x2", "quint2x4"):
+        ours, theirs = getattr(tt, name), getattr(torch, name)
+        assert repr(ours) == repr(theirs) and ours.itemsize == theirs.itemsize
+        assert ours.is_floating_point == theirs.is_floating_point and ours.is_complex == theirs.is_complex
+        with pytest.raises((RuntimeError, TypeError)):
+            tt.zeros(2, dtype=ours)

@@ -25,6 +25,11 @@ def missing_dtype(name: str) -> UnsupportedDtype:
     return UnsupportedDtype(f"torch.{name} is not supported by tabtorch")
 
 
+def _get_available_device_type() -> str | None:
+    """The accelerator's type, "cuda" where there is one, as libraries ask for it."""
+    return "cuda" if _lazy.cuda.is_available() else None
+
+
 def _ints(what: str, values: Any) -> tuple[int, ...]:
     if not isinstance(values, (tuple, list)) or not all(type(v) in (int, bool) for v in values):
         raise TypeError(f"{what} must be a tuple of ints, but got {values!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections import Counter, defaultdict
 
 #: `counters["stats"]["unique_graphs"]`: recordings that were made; `counters["frames"]["total"]`: calls that ran the Python of a
@@ -15,3 +17,9 @@ def is_compile_supported(device_type: str) -> bool:
     It is what libraries ask before they take a way that is slower unless a compiler fuses it.
     """
     return False
+
+
+@functools.cache
+def warn_once(msg: str, stacklevel: int = 1) -> None:
+    """A warning, the first time that it is said."""
+    warnings.warn(msg, stacklevel=stacklevel + 1)

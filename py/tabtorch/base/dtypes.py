@@ -127,6 +127,9 @@ NAMED_ONLY: dict[str, dtype] = {
         ("uint32", 4, 1, False),
         ("uint64", 8, 1, False),
         ("complex32", 4, 3, True),
+        ("qint8", 1, 1, True),
+        ("quint8 quint4x2 quint2x4", 1, 1, False),
+        ("qint32", 4, 1, True),
     )
     for name in names.split()
 }
