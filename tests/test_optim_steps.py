@@ -380,3 +380,24 @@ def test_a_state_written_in_place(name):
     (ours, *a), (theirs, *b) = run(tt), run(torch)
     assert a == b == [[0.0, 5.0], 9.0]
     near(ours, theirs)
+
+
+def test_lbfgs_plans_nothing_while_its_history_grows():
+    from tabtorch.engine import graph
+
+    tt.manual_seed(0)
+    model = tt.nn.Linear(6, 3)
+    x, y = tt.randn(20, 6), tt.randn(20, 3)
+    optimizer = tt.optim.LBFGS(model.parameters(), lr=0.01, max_iter=20, tolerance_change=0, tolerance_grad=0)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    known = graph.counts["schedules"]
+    optimizer.step(closure)
+    assert len(optimizer.state[next(model.parameters())]["old_dirs"]) > 30
+    assert graph.counts["schedules"] == known

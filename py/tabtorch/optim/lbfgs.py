@@ -3,11 +3,15 @@
 import math
 
 import tabtorch as torch
+from tabtorch import _lazy
 from tabtorch.optim._elementwise import at_least_0, one_element
 from tabtorch.optim._fused import update_all
 from tabtorch.optim.optimizer import Optimizer, _get_value
 
 __all__ = ["LBFGS"]
+
+#: steps of the history that are sent together
+_PIECE = 8
 
 
 def _read(loss, *tensors):
@@ -271,14 +275,25 @@ class LBFGS(Optimizer):
     def _direction(self, grad, memory, state):
         """Minus the approximate inverse Hessian times the gradient."""
         dirs, steps, ro, scale = memory
-        al = state.setdefault("al", [None] * self.param_groups[0]["history_size"])
+        most = self.param_groups[0]["history_size"]
+        al = state.setdefault("al", [None] * most)
+        # While the history grows, each length would be a window of its own to plan: so it is sent in pieces that are alike.
+        growing = len(dirs) < most
         q = -grad
-        for i in reversed(range(len(dirs))):
+        for k, i in enumerate(reversed(range(len(dirs)))):
+            if growing and k % _PIECE == 0:
+                _lazy.engine_graph.flush()
             al[i] = steps[i].dot(q) * ro[i]
             q = q - dirs[i] * al[i]
+        if growing:
+            _lazy.engine_graph.flush()
         q = q * scale
         for i in range(len(dirs)):
+            if growing and i % _PIECE == 0:
+                _lazy.engine_graph.flush()
             q = q + steps[i] * (al[i] - dirs[i].dot(q) * ro[i])
+        if growing:
+            _lazy.engine_graph.flush()
         return q
 
 

@@ -143,6 +143,15 @@ class RNNBase(Module):
         named, weights = self._asked_weights
         return weights if all(a is b for a, b in zip(named, self._named_weights())) else None
 
+    @property
+    def _layer_weights(self):
+        """Those of each layer and direction."""
+        weights, used = self.all_weights, self._used_weights()
+        if used is None:
+            return weights
+        n = len(weights[0])
+        return [used[i : i + n] for i in range(0, len(used), n)]
+
     def _apply(self, fn, recurse=True):
         self._asked_weights = None
         return super()._apply(fn, recurse)
@@ -249,10 +258,7 @@ class RNNBase(Module):
             raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         finals: list = []
         directions = 2 if self.bidirectional else 1
-        weights = self.all_weights
-        if (used := self._used_weights()) is not None:
-            n = len(weights[0])
-            weights = [used[i : i + n] for i in range(0, len(used), n)]
+        weights = self._layer_weights
         for layer in range(self.num_layers):
             outs = []
             for direction in range(directions):

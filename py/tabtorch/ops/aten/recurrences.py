@@ -32,7 +32,7 @@ def _layers(
         training=train,
         bidirectional=bidirectional,
         proj_size=hx[0].shape[-1] if projected else 0,
-        all_weights=[list(params[i : i + count]) for i in range(0, len(params), count)],
+        _layer_weights=[list(params[i : i + count]) for i in range(0, len(params), count)],
         _check_sizes=lambda input, hx: None,
     )
     base: Any = rnn.RNNBase
