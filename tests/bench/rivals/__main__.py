@@ -12,6 +12,7 @@ import argparse
 import http.server
 import inspect
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -153,7 +154,10 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_intermixed_args()
-    folder = rivals.bundle(options.rival)
+    try:
+        folder = rivals.bundle(options.rival)
+    except subprocess.CalledProcessError as error:  # what could not be fetched: its own words are above
+        sys.exit(f"{options.rival} is left out: {error.cmd[0]} ended with {error.returncode}")
     with _page(folder) as page:
         known, adapter = page.evaluate("names"), page.evaluate(_ADAPTER)
     about = {"version": rivals.version(options.rival), "device": "webgpu", "adapter": adapter}
