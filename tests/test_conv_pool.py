@@ -221,3 +221,19 @@ def test_phases_leave_out_the_zeros() -> None:
     assert left(4, 2, 1, 64) < 0.27
     assert left(3, 2, 1, 64) < 0.48
     assert left(3, 1, 1, 64) == left(2, 3, 0, 64) == 1
+
+
+def test_on_meta() -> None:
+    """Where nothing is computed shapes and strides are PyTorch's: with padding, and with work enough for phases."""
+    for call in (
+        "F.conv2d(x, w, None, 1, 1)",
+        "F.conv2d(x.requires_grad_(), w, None, 2, 1).sum().backward() or x.grad",
+        "F.conv_transpose2d(x, w, None, 2, 1)",
+        "F.conv_transpose2d(x, w, w[0, :, 0, 0], 2, 1)",
+    ):
+        found = []
+        for m in (torch, tabtorch):
+            x, w = m.ones(8, 64, 32, 32, device="meta"), m.ones(64, 64, 4, 4, device="meta")
+            r = eval(call, {"F": m.nn.functional, "x": x, "w": w, "m": m})
+            found.append((tuple(r.shape), r.stride(), r.device.type))
+        assert found[0] == found[1], call

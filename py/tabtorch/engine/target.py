@@ -68,6 +68,11 @@ _bridges.on_close(lambda: _targets.clear())
 _bridges.keeps(globals(), "_targets")
 
 
+def on_gpu(device: Any) -> bool:
+    """Whether kernels have the forms of a GPU there. On meta nothing is computed, and no runtime is asked."""
+    return device.type == "webgpu" and target(device.number).barriers
+
+
 def target(number: int) -> Target:
     t = _targets.get(number)
     if t is None:

@@ -19,7 +19,7 @@ from tabtorch.core.shapes import permuted, remembered, type_name, unsqueezed
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import tiles
 from tabtorch.engine.graph import Inst, Map, inst
-from tabtorch.engine.target import target
+from tabtorch.engine.target import on_gpu, target
 from tabtorch.engine.view import Meta, contiguous_meta, meta, ordered_strides
 from tabtorch.ops.linalg.contract import CONTRACT, wide_dtype
 from tabtorch.ops.machinery.operand_devices import together
@@ -204,8 +204,8 @@ def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor
     """
     if not frame:
         return x
-    t = target(x._tab_meta.device.number)
-    if t.barriers and batch * m * n * k <= _THROUGH and tiles.does(t, x._tab_meta.dtype.compute, batch, m, n, k):
+    device, compute = x._tab_meta.device, x._tab_meta.dtype.compute
+    if batch * m * n * k <= _THROUGH and on_gpu(device) and tiles.does(target(device.number), compute, batch, m, n, k):
         return framed_for_tiles(x, frame)
     return framed(x, frame)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tabtorch.core.shapes import remembered
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import Inst, inst
-from tabtorch.engine.target import target
+from tabtorch.engine.target import on_gpu
 from tabtorch.engine.view import Meta, contiguous_meta, contiguous_strides
 from tabtorch.ops.linalg.contract import CONTRACT
 from tabtorch.ops.machinery.operation import run, view_meta
@@ -63,8 +63,7 @@ def by_phases(g: Meta, w: Meta, size: Ints, stride: Ints, padding: Ints, dilatio
         dims.append(_Dimension(s if k > 1 else 1, -(-k // s), p // s, count, p % s))
     spread = prod(size) * prod(kernel)
     left = prod(x.phases * x.taps * x.length for x in dims)
-    t = target(g.device.number)
-    enough = _SAVED if t.barriers else _SAVED_ELSEWHERE
+    enough = _SAVED if on_gpu(g.device) else _SAVED_ELSEWHERE
     if 3 * left > 2 * spread or (spread - left) * g.shape[0] * g.shape[1] * w.shape[1] < enough:
         return None
     lead = tuple((n, 0, 1) for n in w.shape[:2])
@@ -87,7 +86,7 @@ def _inst(
     n, o, cg = g.shape[0], w.shape[0], w.shape[1]
     og = o // groups
     nothing = (0,) * len(dims)
-    phases, counts, taps = (tuple(x[k] for x in dims) for k in (0, 3, 1))
+    phases, counts, taps = tuple(d.phases for d in dims), tuple(d.length for d in dims), tuple(d.taps for d in dims)
     shape = (n, groups, cg, *phases, *counts, og, *taps)
     along = g.strides[2:]
     gs = (g.strides[0], og * g.strides[1], 0, *nothing, *along, g.strides[1], *(a * d for a, d in zip(along, dilation)))
