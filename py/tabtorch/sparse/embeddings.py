@@ -28,10 +28,8 @@ def gathered_gradient(g: Any, dim: int, index: Any, shape: Any) -> Any:
     elif not index.ndim:
         at = index.reshape(1, 1)
     else:
-        own = [index.new_tensor(range(n)).reshape(-1, *[1] * (index.ndim - 1 - d)) for d, n in enumerate(index.shape)]
-        at = _lazy.torch.stack(
-            [(index if d == dim else rows.expand(index.shape)).reshape(-1) for d, rows in enumerate(own)]
-        )
+        own = _lazy.torch.meshgrid(*[_lazy.torch.arange(n, device=index.device) for n in index.shape], indexing="ij")
+        at = _lazy.torch.stack([(index if d == dim else place).reshape(-1) for d, place in enumerate(own)])
     return made("Gather", COO, (at.long(),), g.reshape(-1), shape)
 
 
