@@ -144,12 +144,19 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 def expand(self: Tensor, *size: Any, implicit: bool = False, **kw: Any) -> Tensor:
     """Dimensions of size 1 seen as larger (stride 0); -1 keeps a size."""
-    if kw:
-        size = (kw.pop("size"),)
-    elif not size:
-        raise TypeError('expand() missing 1 required positional arguments: "size"')
     m = refreshed(self) if self._tab_stale else self._tab_meta
-    return _view(self, shapes.expanded(m, ints(size, "expand")), "ExpandBackward0", _same)
+    return _view(self, shapes.expanded(m, _sizes("expand", size, kw)), "ExpandBackward0", _same)
+
+
+def _sizes(name: str, size: tuple[Any, ...], kw: dict[str, Any]) -> tuple[int, ...]:
+    """`name(*size)`, `name(size)` or `name(size=size)`."""
+    if not size and "size" in kw:
+        size = (kw.pop("size"),)
+    if not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    if kw:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kw))}'")
+    return ints(size, name)
 
 
 def _same(g: Tensor) -> Tensor:
@@ -164,11 +171,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 def broadcast_to(input: Tensor, *size: Any, **kw: Any) -> Tensor:
     """`expand(size)`."""
-    if "size" in kw:
-        size = (kw.pop("size"),)
-    elif not size:
-        raise TypeError('broadcast_to() missing 1 required positional arguments: "size"')
-    return expand(input, ints(size, "broadcast_to"))
+    return expand(input, _sizes("broadcast_to", size, kw))
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
