@@ -277,23 +277,24 @@ class LBFGS(Optimizer):
         dirs, steps, ro, scale = memory
         most = self.param_groups[0]["history_size"]
         al = state.setdefault("al", [None] * most)
-        # While the history grows, each length would be a window of its own to plan: so it is sent in pieces that are alike.
-        growing = len(dirs) < most
-        q = -grad
-        for k, i in enumerate(reversed(range(len(dirs)))):
-            if growing and k % _PIECE == 0:
+
+        def in_pieces(places):
+            """While the history grows, each length would be a window of its own to plan: it is sent in pieces that are alike."""
+            growing = len(dirs) < most
+            for k, i in enumerate(places):
+                if growing and k % _PIECE == 0:
+                    _lazy.engine_graph.flush()
+                yield i
+            if growing:
                 _lazy.engine_graph.flush()
+
+        q = -grad
+        for i in in_pieces(reversed(range(len(dirs)))):
             al[i] = steps[i].dot(q) * ro[i]
             q = q - dirs[i] * al[i]
-        if growing:
-            _lazy.engine_graph.flush()
         q = q * scale
-        for i in range(len(dirs)):
-            if growing and i % _PIECE == 0:
-                _lazy.engine_graph.flush()
+        for i in in_pieces(range(len(dirs))):
             q = q + steps[i] * (al[i] - dirs[i].dot(q) * ro[i])
-        if growing:
-            _lazy.engine_graph.flush()
         return q
 
 

@@ -67,9 +67,8 @@ def _small(batch):
     first = batch[0]._tab_meta
     values = []
     for t in batch:
-        plain = (
-            type(t) is torch.Tensor and t._tab_meta is first and first.whole
-        )  # else a subclass says what stacking gives
+        # a subclass says itself what stacking gives
+        plain = type(t) is torch.Tensor and t._tab_meta is first and first.whole
         host = known(t._tab_storage.node, first) if plain else None
         if host is None:
             return None
