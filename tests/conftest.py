@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from math import inf
 
 import pytest
@@ -61,10 +63,10 @@ def whole_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(get_bridge()), "portion", always, raising=False)
 
 
-@pytest.fixture(scope="module")
-def made_up_gpu() -> Iterator[None]:
-    """Kernels have the forms that they have on a real GPU while the tests of a module run: with barriers, of which a software
-    adapter, for which they are dear, gets none. So sizes should be small."""
+@contextmanager
+def _forms_of_a_gpu() -> Iterator[None]:
+    """Kernels have the forms that they have on a real GPU: with barriers, of which a software adapter, for which they are dear, gets
+    none. So sizes should be small."""
     graph.flush()
     t = target(0)
     before = t.software, t.barriers
@@ -75,3 +77,17 @@ def made_up_gpu() -> Iterator[None]:
         yield
         graph.flush()
         t.software, t.barriers = before
+
+
+@pytest.fixture(scope="module")
+def made_up_gpu() -> Iterator[None]:
+    """See `_forms_of_a_gpu`, while the tests of a module run."""
+    with _forms_of_a_gpu():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _asked_for_forms() -> Iterator[None]:
+    """TABTORCH_FORMS=gpu: the same for all tests. What is about the forms of a software adapter fails then."""
+    with _forms_of_a_gpu() if os.environ.get("TABTORCH_FORMS") == "gpu" else nullcontext():
+        yield

@@ -47,6 +47,20 @@ def _shapes(dim: Any, tensor: type, args: Any, kwargs: Any) -> Any:
     return tuple(_auto(dim, tensor, a) for a in (*args, *kwargs.values()))
 
 
+def _gradients(lib: Any, module: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Of the sum of the squares of what is differentiable of a call: the gradients of the first input and of parameters, by name."""
+    first, *others = args or (None,)
+    if isinstance(first, lib.Tensor) and first.is_floating_point():
+        first = first.detach().clone().requires_grad_()
+    module.zero_grad()
+    found = lib.utils._pytree.tree_leaves(module(*[first, *others][: len(args)], **kwargs))
+    sums = [x.square().sum() for x in found if isinstance(x, lib.Tensor) and x.requires_grad]
+    if sums:
+        sum(sums).backward()
+    asked = {"the input": first, **dict(module.named_parameters())}
+    return {k: x.grad for k, x in asked.items() if isinstance(x, lib.Tensor) and x.grad is not None}
+
+
 def pairs(name: str, training: bool, samples: int) -> Iterator[Any]:
     """Each sample's module, in both libraries, with the same parameters."""
     info = modules.infos()[name]
@@ -76,10 +90,16 @@ def ours_there(p: Any, dynamic: bool) -> None:
         mine = export.load(file.getvalue(), map_location="cpu").module()
         want = _of_theirs(copy.deepcopy(p.theirs)(*p.args, **p.kwargs))
         got, own = _of_theirs(theirs(*p.args, **p.kwargs)), _of_ours(mine(*args, **kwargs))
+        slopes = _gradients(torch, copy.deepcopy(p.theirs), p.args, p.kwargs)
+        there, here = _gradients(torch, theirs, p.args, p.kwargs), _gradients(tabtorch, mine, args, kwargs)
     assert len(want) == len(got) == len(own)
     for w, g, m in zip(want, got, own, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4, equal_nan=True)
         same(w, m, _TOLERANCE, where="loaded here", values=True)
+    assert slopes.keys() == there.keys() == here.keys()
+    for name, slope in slopes.items():
+        torch.testing.assert_close(there[name], slope, rtol=1e-3, atol=1e-4, equal_nan=True)
+        same(slope, here[name], _TOLERANCE, where=f"gradient of {name}", values=True)
 
 
 def theirs_here(p: Any, dynamic: bool, core: bool) -> bool:

@@ -65,3 +65,17 @@ def test_project(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> N
             for w, g, o in zip(want, got, own, strict=True):
                 torch.testing.assert_close(g, back(w), rtol=1e-3, atol=1e-4)
                 tabtorch.testing.assert_close(o, w, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "gpt", "vit", "gan", "dqn", "diffusion", "unet"])
+def test_forms_of_a_gpu_leave_sizes_open(
+    name: str, made_up_gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """What a GPU's kernels would rather have decides nothing about the sizes of an exported program."""
+    monkeypatch.chdir(tmp_path)
+    space = plan_projects.program(name, "webgpu")
+    with tabtorch.device("webgpu"):
+        model, args, dims = MODELS[name](space)
+        model.eval()
+        shapes = tuple(None if d is None else dict.fromkeys(d, export.Dim.AUTO) for d in dims)
+        assert export.export(model, tuple(args), dynamic_shapes=shapes).range_constraints

@@ -262,3 +262,31 @@ def test_sizes_that_are_the_same() -> None:
         assert module(a, a).tolist() == [[8.0, 0.0], [18.0, 10.0], [28.0, 20.0]]
         with pytest.raises(AssertionError, match="Guard failed"):
             module(a, a[:2])
+
+
+def test_calls_beneath_a_module_are_whole() -> None:
+    """What a layer calls by a public function is one operator, and has its gradient: attention, a loss, the places of a pool."""
+    nn = tabtorch.nn
+
+    class All(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.pool = nn.MultiheadAttention(4, 2), nn.MaxPool2d(2, return_indices=True)
+            self.loss = nn.NLLLoss(tabtorch.tensor([1.0, 2.0]))
+
+        def forward(self, x: Any, classes: Any) -> Any:
+            y, _ = self.attention(x, x, x, need_weights=False)
+            return self.loss(self.pool(y)[0].flatten(0, 1), classes)
+
+    with tabtorch.device("cpu"):
+        module, given = All(), (tabtorch.randn(6, 2, 4), tabtorch.tensor([0, 1, 1, 0, 1, 0]))
+        ep = export.export(module, given)
+        assert "detach" not in str(ep)
+        for name in ("scaled_dot_product_attention", "max_pool2d_with_indices", "nll_loss_nd"):
+            assert f"aten.{name}.default" in str(ep)
+        slopes = []
+        for m in (module, ep.module()):  # which have the same parameters
+            module.zero_grad()
+            m(*given).backward()
+            slopes.append([p.grad.clone() for p in module.parameters()])
+        tabtorch.testing.assert_close(*slopes)

@@ -12,6 +12,8 @@ from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.symbols import Real, Symbol
 from tabtorch.interception.torch_function import STATE
+from tabtorch.nn import functional
+from tabtorch.ops.machinery.registry import own_code
 
 OTHERWISE: Any = object()
 RULES: dict[str, Callable[..., Any]] = {}
@@ -153,6 +155,8 @@ def _embedding(
 
 
 def _pooling(name: str) -> None:
+    both = name + "_with_indices"
+
     def pool(
         t: Any,
         input: Any,
@@ -164,12 +168,13 @@ def _pooling(name: str) -> None:
         return_indices: bool = False,
     ) -> Any:
         stride = kernel_size if stride is None or stride == () else stride
-        found = t.call(
-            name + "_with_indices" * return_indices, input, kernel_size, stride, padding, dilation, ceil_mode
-        )
+        found = t.call(both if return_indices else name, input, kernel_size, stride, padding, dilation, ceil_mode)
         return tuple(found) if return_indices else found
 
-    RULES[name] = pool
+    def pool_with_indices(t: Any, *args: Any, **kwargs: Any) -> Any:
+        return pool(t, *args[:6], **{**kwargs, "return_indices": True})
+
+    RULES[name], RULES[both] = pool, pool_with_indices
 
 
 for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
@@ -231,7 +236,12 @@ def _loss(name: str, aten: str, *order: str, **defaults: Any) -> None:
     """A loss of torch.nn.functional. order: ATen's arguments, after the input and the target, as the function names them."""
 
     def loss(t: Any, input: Any, target: Any, *rest: Any, **kw: Any) -> Any:
-        if rest or kw.pop("size_average", None) is not None or kw.pop("reduce", None) is not None:
+        code = own_code(getattr(functional, name))
+        given = code.co_varnames[2 : code.co_argcount][: len(rest)]
+        if len(given) < len(rest) or not kw.keys().isdisjoint(given):
+            return OTHERWISE  # the function's own error
+        kw.update(zip(given, rest))
+        if kw.pop("size_average", None) is not None or kw.pop("reduce", None) is not None:
             return OTHERWISE
         values = {"reduction": "mean", **defaults, **kw}
         if set(values) - set(order):

@@ -36,8 +36,8 @@ from tabtorch.utils._pytree import tree_leaves
 _NUMBERS = {d: n for n, d in DTYPES.items()}
 _HERE = os.path.dirname(tabtorch.__file__)
 
-#: operators that look up what is known of the values of their indices
-_INDEXED = ("embedding", "gather", "index", "index_select", "one_hot")
+#: operators that look up what is known of the values of their indices, or whether their kernel does so many rows
+_INDEXED = ("embedding", "gather", "index", "index_select", "one_hot", "scaled_dot_product_attention")
 
 #: operators that write to buffers without a name that says so
 _WRITERS = ("batch_norm", "instance_norm")
@@ -97,6 +97,7 @@ class Tracer(TorchFunctionMode):
         self.sources = sources
         self.constants: dict[str, Tensor] = {}
         self.grad = grad_mode.is_grad_enabled()
+        self._outside: bool | None = None  # the same where the function was called that is looked into
         self._names: dict[int, str] = {}
         self._kept: list[Any] = []  # what is named by id lives on
         self._free: set[int] = set()  # tensors made of nothing that the graph knows
@@ -297,6 +298,9 @@ class Tracer(TorchFunctionMode):
         if known and out is not None:
             return self._put(out, func, args, {k: v for k, v in kwargs.items() if k != "out"})
         before = self._unaccounted(_tensors((args, kwargs))) if known else []
+        outside = self._outside
+        if outside is None:
+            self._outside = grad_mode.is_grad_enabled()
         STATE.modes.append(self)
         STATE.skip = True
         try:
@@ -304,6 +308,7 @@ class Tracer(TorchFunctionMode):
         finally:
             STATE.modes.pop()
             STATE.skip = False
+            self._outside = outside
         if known and self._unaccounted(_tensors((args, kwargs))) != before:
             self.refuse(f"{name!r}, which writes to a tensor")
         for t in _tensors(result):
@@ -384,9 +389,12 @@ class Tracer(TorchFunctionMode):
         made = [node] if single else [self.fresh("getitem") for _ in results]
         args, kwargs = _placed(schema, operands)
         self.add(schema.target, args, kwargs, made[0] if single else made, node)
+        # What a script computes without gradients has none in the program. Functions of ours that switch them off have a gradient in
+        # closed form, which the program does not: there the formula itself is differentiated.
+        cuts = self.grad and not (grad_mode.is_grad_enabled() if self._outside is None else self._outside)
         for t, n in zip(results, made):
             self.name(t, n)
-            if self.grad and not grad_mode.is_grad_enabled() and t.dtype.is_floating_point and not writes:
+            if cuts and t.dtype.is_floating_point and not writes:
                 cut = self.fresh("detach")
                 self.add("torch.ops.aten.detach.default", (Ref(n),), {}, cut, cut)
                 self.name(t, cut)

@@ -441,6 +441,8 @@ def multi_head_attention_forward(
         q = q.reshape(bsz, num_heads, tgt_len, head_dim)
         k = k.reshape(bsz, num_heads, src_len, head_dim)
         v = v.reshape(bsz, num_heads, src_len, head_dim)
-        output = scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal).permute(2, 0, 1, 3)
+        # by its public name: who traces or overrides it sees it
+        output = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
+        output = output.permute(2, 0, 1, 3)
     output = linear(output.reshape(tgt_len, bsz, embed_dim), out_proj_weight, out_proj_bias)
     return (output if is_batched else output.squeeze(1)), weights

@@ -200,14 +200,15 @@ def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor
     """`x` in a frame of zeros (none: as it is), for a product of these sizes.
 
     On a GPU that computes it in tiles, the frame need not be stored. What that takes to find each value makes a large product
-    a fifth slower, and is less than a launch in a small one.
+    a fifth slower, and is less than a launch in a small one. Of a size that an export leaves open nothing is asked: an answer
+    would hold for some sizes only.
     """
     if not frame:
         return x
-    device, compute = x._tab_meta.device, x._tab_meta.dtype.compute
-    if batch * m * n * k <= _THROUGH and on_gpu(device) and tiles.does(target(device.number), compute, batch, m, n, k):
-        return framed_for_tiles(x, frame)
-    return framed(x, frame)
+    device, compute, sizes = x._tab_meta.device, x._tab_meta.dtype.compute, (batch, m, n, k)
+    if not on_gpu(device) or any(type(size) is not int for size in sizes) or prod(sizes) > _THROUGH:
+        return framed(x, frame)
+    return (framed_for_tiles if tiles.does(target(device.number), compute, *sizes) else framed)(x, frame)
 
 
 def _bias_grad(g: Tensor) -> Tensor:
