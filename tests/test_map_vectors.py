@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import tabtorch
-from tabtorch.engine import builder, map_kernel, wgsl
+from tabtorch.engine import builder, graph, map_kernel, schedules, wgsl
+from tabtorch.engine.target import target
 
 pytestmark = pytest.mark.usefixtures("made_up_gpu")
 
@@ -56,8 +57,9 @@ CASES: dict[str, tuple[Callable[[Any, Any, Any], Any], bool]] = {
 }
 
 
+@pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
 @pytest.mark.parametrize("name", CASES)
-def test_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     f, vectors = CASES[name]
     torch.manual_seed(0)
     x, y = torch.randn(N), torch.randn(N)
@@ -69,6 +71,10 @@ def test_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return texts[-1]
 
     monkeypatch.setattr(wgsl.Wgsl, "source", kept)
+    graph.flush()
+    monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(schedules, "_families", {})
+    monkeypatch.setattr(target(0), "software", software)
     monkeypatch.setattr(map_kernel, "MANY", 1 << 12)
     monkeypatch.setattr(builder, "MOST_SHARED", 1 << 12)
     mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]

@@ -21,11 +21,14 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def hold() -> Any:
-    """From now on an interrupt waits. For `release`: whoever else handles it; None in other threads, which meet none."""
+    """From now on an interrupt waits. For `release`: whoever else handles it; None in other threads, which meet none, and where it
+    waits already."""
     if threading.get_ident() != _MAIN:
         return None
     handler = _signal.getsignal(_signal.SIGINT)
-    if handler is None or type(handler) is int:  # it ends the process, or does nothing
+    if (
+        handler is _note or handler is None or type(handler) is int
+    ):  # the last two: it ends the process, or does nothing
         return None
     _signal.signal(_signal.SIGINT, _note)
     return handler

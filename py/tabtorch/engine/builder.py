@@ -15,7 +15,7 @@ from .expr import Expr, cast, fit
 from .fuse import Graph, Group
 from .lower import Kernel, Ref, Values, index_of
 from .lowering import MOST_SHARED, Lowering
-from .map_kernel import map_kernel
+from .map_kernel import MANY_IN_SOFTWARE, map_kernel
 from .memory import Buffer, bridge, check_size
 from .schedules import Schedule
 from .share import Part, Parts
@@ -270,7 +270,8 @@ class Builder:
             return stores
 
         packed = any(self.nodes[p].inst.out.dtype.name in PACKED for p in g.nodes if p in self.stored)
-        if self.target.serial or packed or g.O > MOST_SHARED:
+        alone = MANY_IN_SOFTWARE if self.target.software else MOST_SHARED + 1
+        if self.target.serial or packed or g.O >= alone:
             k = Kernel(number, self.label(g))
             if not self.target.serial:
                 k.workgroup = (threads, 1, 1)

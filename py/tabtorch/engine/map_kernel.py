@@ -7,10 +7,11 @@ from typing import Any
 
 from .expr import Expr, variable
 from .lower import Kernel, Ref, grid_for, threads_head
+from .target import target
 from .wgsl import PACKED, Wgsl
 
-#: a map of so many elements has several for each thread
-MANY = 1 << 22
+#: a map of so many elements has several for each thread; on a software adapter, which goes to each thread in turn, it pays sooner
+MANY, MANY_IN_SOFTWARE = 1 << 22, 1 << 12
 
 
 def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
@@ -30,16 +31,17 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         r.pop()
         return k.source([]), [1, 1, 1]
     mark = len(r.lines)
-    many = total >= MANY
+    software = target(k.device).software
+    many = total >= (MANY_IN_SOFTWARE if software else MANY)
     if many:
         k.watched = {}
     stores = body(i)
     packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
-    if not packed and not many:
+    vectors = _vectors(k, stores, len(r.lines) - mark) if many else None
+    if not packed and (not many or (software and vectors is None)):
         for ref, v in stores:
             k.store(ref, i, v)
         return k.source(threads_head(k, n)), grid_for(total, k.workgroup[0])
-    vectors = _vectors(k, stores, len(r.lines) - mark) if many else None
     # written again, for the 4 elements of a thread
     del r.lines[mark:]
     r.scopes[-1].clear()

@@ -127,7 +127,7 @@ class Renderer:
             return self.repeated(*e.value)
         args = [self.text(a) for a in e.args]
         out = self.spell(e, args)
-        if len(out) > 48 or e.op in ("load", "call", "fit"):
+        if len(out) > 48 or e.op in ("load", "call", "fit") or (e.op == "cast" and out.startswith("tt_")):
             n = self.name()
             self.declare(n, e.type, out)
             out = n

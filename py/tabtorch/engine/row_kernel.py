@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
 _AT_ONCE = 8
+#: what a value costs (`Op.cost`) that is kept for later passes over a row rather than computed again
+_DEAR = 10
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
 _EXCHANGED = 1 << 20
 
@@ -91,7 +93,8 @@ def _pack_words(b: Builder, tmp: Ref, ref: Ref, total: int) -> None:
 
 class RowKernel:
     """A kernel that does all that a group does: an item is a row. A value at row level is a variable; full-level values are
-    computed again in each pass over the row that needs them."""
+    computed again in each pass over the row that needs them. Where a thread walks a row, what is dear waits for later passes in
+    the memory of a result that is not there yet (`_lent`)."""
 
     item = "o"
     exact = False  # whether a workgroup may have no more threads than `size`
@@ -119,6 +122,9 @@ class RowKernel:
         self.in_lane: list[dict[int, Any]] = []
         #: whether an item is a workgroup's, though it does not walk one row
         self.grouped = False
+        #: values that earlier passes have left in memory, and those that this one leaves there, with the stored value whose it is
+        self.held: dict[int, int] = {}
+        self.leaves: dict[int, int] = {}
 
     def _size(self, longest: int) -> int:
         """Threads of a workgroup."""
@@ -212,21 +218,47 @@ class RowKernel:
         g = self.g
         nodes = sorted(g.nodes)
         length = self.k.dim(g.K, "length")
-        for phase in range(max(g.phase[p] for p in nodes) + 1):
+        passes = [
+            ([p for p in nodes if self._is_reduce(p) and g.phase[p] == phase + 1], self._full(phase))
+            for phase in range(max(g.phase[p] for p in nodes) + 1)
+        ]
+        lent = self._lent(passes)
+        for phase, (reduces, full) in enumerate(passes):
             self.v.point = row_point = [(o, g.O, "o")]
-            reduces = [p for p in nodes if self._is_reduce(p) and g.phase[p] == phase + 1]
             for p in nodes:
                 if g.level[p] == "row" and g.phase[p] == phase and not self._is_reduce(p):
                     self.v.inside[p] = self.k.let(self.v.compute(p, row_point), "x")
                     self._store_row(p, o)
-            full = self._full(phase)
             if reduces or full:
+                self.leaves = {q: p for q, (when, p) in lent.items() if when == phase}
                 states = self.walk(o, reduces, full, U0, length)
+                self.held |= self.leaves
                 self.v.point = row_point
                 for p in reduces:
                     self.v.inside[p] = self.k.let(self.finish(p, states[p]), "x")
             for p in reduces:
                 self._store_row(p, o)
+
+    def _lent(self, passes: list[tuple[list[int], list[int]]]) -> dict[int, tuple[int, int]]:
+        """The values of full level that are dear, and wanted by several passes: the first of those, and a value which the last of
+        them, or one after it, stores: until then its memory is free. Only where one thread has all of a row."""
+        if self.wide or self.b.target.barriers:
+            return {}
+        wanted = [self._full_needed(*each) for each in passes]
+        stores = {p: at for at, (_, full) in enumerate(passes) for p in full}
+        found: dict[int, tuple[int, int]] = {}
+        for q in sorted({q for each in wanted for q in each}):
+            inst = self.b.nodes[q].inst
+            at = [i for i, each in enumerate(wanted) if q in each]
+            if len(at) < 2 or inst.op.cost < _DEAR or inst.out.dtype.compute not in ("f32", "f64"):
+                continue
+            taken = [p for _, p in found.values()]
+            for p in [q] if q in stores else stores:
+                fits = self.b.nodes[p].inst.out.dtype is inst.out.dtype and self.k.r.packs(inst.out.dtype.name) == 1
+                if p == q or (stores[p] >= at[-1] and stores[p] > at[0] and p not in taken and fits):
+                    found[q] = at[0], p
+                    break
+        return found
 
     def _full(self, phase: int) -> list[int]:
         """The values of full level that a pass stores."""
@@ -357,7 +389,8 @@ class RowKernel:
             new.append(self._element(*place, states[j], full, counts, known[j]))
         v.first = None
         v.places.clear()
-        if full:
+        stored = [*((p, p) for p in full), *((p, q) for q, p in self.leaves.items() if p != q)]
+        if stored:
             length = k.dim(self.g.K, "length")
             conditions = [k.r.text(x) for x in (counts, self.exists) if x is not None]
             if conditions:
@@ -369,8 +402,8 @@ class RowKernel:
             else:
                 for j, (row, element) in enumerate(places):
                     at = k.let(row * length + element, "i")
-                    for p in full:
-                        self.put(p, at, known[j][p])
+                    for p, q in stored:
+                        self.put(p, at, known[j][q])
             if conditions:
                 k.r.pop()
         return new
@@ -385,7 +418,10 @@ class RowKernel:
         v.enter(point, v.first)
         v.inside |= known
         for p in self._full_needed(list(states), full):
-            if p not in known:
+            if p in self.held:
+                left = self.b.ref_of(self.b.nodes[self.held[p]])
+                known[p] = v.inside[p] = k.let(k.load(left, k.let(o * k.dim(g.K, "length") + ke, "i")), "x")
+            elif p not in known:
                 known[p] = v.inside[p] = k.let(v.compute(p, point), "x")
         new: dict[int, tuple] = {}
         for p, state in states.items():
@@ -428,7 +464,7 @@ class RowKernel:
                     seen.add(q)
                     if q not in self.b.graph.virtual:
                         out.add(q)
-                        if self._is_reduce(q):
+                        if self._is_reduce(q) or q in self.held:
                             continue
                     stack.append(q)
         return out

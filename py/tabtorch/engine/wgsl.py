@@ -135,8 +135,7 @@ _PRELUDE = {
 }""",
     # as x86 has it: the least integer stands for all that do not fit, and for NaN
     "tt_f2i": """fn tt_f2i(x: f32) -> i32 {
-  if ((bitcast<u32>(x) & 0x7fffffffu) >= 0x4f000000u) { return i32(0x80000000u); }
-  return i32(x);
+  return select(i32(x), i32(0x80000000u), (bitcast<u32>(x) & 0x7fffffffu) >= 0x4f000000u);
 }""",
     "tt_l2f": """fn tt_l2f(x: vec2<u32>) -> f32 {
   let a = tt_l_abs(x);

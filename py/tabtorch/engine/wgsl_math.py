@@ -7,7 +7,7 @@ Quotients and square roots: WGSL's may be 2.5 and 5 ulp off, and a quotient by m
 one of the significands, whose range is safe, is a first guess; what it leaves is exact in integers modulo 2^32, and says what
 the correctly rounded result is. Compilers may contract or reorder what is around, and flush subnormal numbers: the bits stay.
 Software adapters divide by the processor's instructions; where the runtime has tried that (`exact` in its `info`), native ones
-serve, but where there are subnormal numbers, which such an adapter flushes.
+serve, and subnormal numbers, which such an adapter flushes, are scaled.
 """
 
 from __future__ import annotations
@@ -186,26 +186,36 @@ PRELUDE = {
 }""",
 }
 
-#: helpers in the place of those above where native quotients and roots are exact
+#: helpers in the place of those above where native quotients and roots are exact, for numbers that are not subnormal: those are
+#: scaled. Without a branch: software adapters go both ways of one.
 EXACT = {
-    "tt_long_quotient": PRELUDE["tt_quotient"].replace("fn tt_quotient", "fn tt_long_quotient"),
-    # `none` is 0, but SPIR-V's optimizer does not see that: it would take (a * b) / b for a, and a division for a product
+    # Significands between 1 and 2 are divided; of a result that is subnormal (`small`) the last places are rounded away once, so
+    # that it matters what is left over of the first rounding (`rest`). `none` is 0, but SPIR-V's optimizer does not see that: it
+    # would make a product of a division by a constant.
     "tt_quotient": """fn tt_quotient(x: f32, y: f32) -> f32 {
-  let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
+  let a = bitcast<i32>(x) & 0x7fffffff; let b = bitcast<i32>(y) & 0x7fffffff;
+  let c = select(a, bitcast<i32>(f32(a)) - 0x4a800000, a < 0x800000);
+  let d = select(b, bitcast<i32>(f32(b)) - 0x4a800000, b < 0x800000);
+  let m = (c & 0x7fffff) | 0x3f800000; let n = (d & 0x7fffff) | 0x3f800000;
   let none = min(bitcast<u32>(x), 0u);
-  var q = bitcast<f32>(bitcast<u32>(x) ^ none) / bitcast<f32>(bitcast<u32>(y) ^ none);
-  if (a == 0u) {
-    q = bitcast<f32>(select((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u, 0x7fc00000u, b == 0u || b > 0x7f800000u));
-  } else if (a < 0x800000u || b - 1u < 0x7fffffu || ((bitcast<u32>(q) & 0x7fffffffu) < 0x800000u && b != 0x7f800000u)) {
-    q = tt_long_quotient(x, y);
-  }
-  return q;
+  let t = bitcast<i32>(bitcast<f32>(m) / bitcast<f32>(bitcast<u32>(n) ^ none));
+  let by = (c >> 23u) - (d >> 23u); let e = (t >> 23u) + by;
+  let q = (t & 0x7fffff) | 0x800000;
+  let rest = select(m << 23u, m << 24u, m < n) - q * (n & 0xffffff);
+  let places = f32(q) * bitcast<f32>((127 - clamp(1 - e, 1, 25)) << 23u);
+  let whole = floor(places); let kept = i32(whole);
+  let above = (rest > 0) | ((rest == 0) & ((kept & 1) == 1));
+  let small = kept + select(0, 1, places - whole > select(0.5f, 0.49999997f, above));
+  let finite = select(select(small, t + (by << 23u), e > 0), 0x7f800000, e > 254);
+  let special = select(select(0, 0x7f800000, a > b), 0x7fc00000, (max(a, b) > 0x7f800000) | (a == b));
+  let bits = select(finite, special, (max(a, b) >= 0x7f800000) | (min(a, b) == 0));
+  return bitcast<f32>(((bitcast<u32>(x) ^ bitcast<u32>(y)) & 0x80000000u) | bitcast<u32>(bits));
 }""",
-    "tt_long_root": PRELUDE["tt_root"].replace("fn tt_root", "fn tt_long_root"),
     "tt_root": """fn tt_root(x: f32) -> f32 {
-  var s = sqrt(x);
-  if ((bitcast<u32>(x) & 0x7fffffffu) - 1u < 0x7fffffu) { s = tt_long_root(x); }
-  return s;
+  let b = bitcast<u32>(x); let a = b & 0x7fffffffu;
+  let small = a - 1u < 0x7fffffu;
+  let n = select(b, bitcast<u32>(2.0f * f32(i32(a))) | (b & 0x80000000u), small);
+  return sqrt(bitcast<f32>(n)) * select(1.0f, 2.6469779601696886e-23f, small);
 }""",
 }
 
