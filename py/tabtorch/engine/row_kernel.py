@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
 _AT_ONCE = 8
+#: rows of so many elements in all are walked by several at once on a software adapter: it compiles what is written out for longer
+_LARGE = 1 << 15
 #: what a value costs (`Op.cost`) that is kept for later passes over a row rather than computed again
 _DEAR = 10
 #: so many elements of a packed dtype are exchanged in their words, one by one, rather than packed by another launch
@@ -284,7 +286,8 @@ class RowKernel:
         """One walk along the row, or a chunk of it: stores these values, and gives the states of these reductions."""
         for p in reduces:
             self.hoist(p, (o, self.g.O, "o"), (self.g.K, "k"))
-        if self.wide or (self.b.target.barriers and not self.neighbours):
+        large = self.b.target.software and self.g.O * self.g.K >= _LARGE
+        if self.wide or large or (self.b.target.barriers and not self.neighbours):
             return self._by_several(o, reduces, full, start, end)
         k = self.k
         states = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
@@ -295,7 +298,7 @@ class RowKernel:
         # sums in blocks: the rounding error then grows with the number of blocks, not of elements
         lost = {p: self.lost(p, states[p]) for p in reduces}
         with k.loop(end, start, hint="kb", step=_BLOCK) as kb:
-            stop = k.r.text(minimum(kb + _BLOCK, end))
+            stop = k.r.text(k.let(minimum(kb + _BLOCK, end), "end"))
             inner = {p: tuple(k.var(x) for x in self.reduce_state(p)[0]) for p in reduces}
             with k.loop(variable(stop, "u32"), kb) as ke:
                 self.update(inner, *self.elements(o, ke, [inner], full))
@@ -306,7 +309,7 @@ class RowKernel:
         return states
 
     def _by_several(self, o: Expr, reduces: list[int], full: list[int], start: Expr, end: Expr) -> dict[int, tuple]:
-        """The same where memory takes long to answer, and many threads ask it."""
+        """The same where memory takes long to answer, and many threads ask it, or where the turns of a loop are dear."""
         if not self.wide:
             (states,) = self.loops(o, reduces, full, start, end, 1)
             return states
