@@ -75,8 +75,13 @@ def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(graph, "_plans", {})
     monkeypatch.setattr(schedules, "_families", {})
     monkeypatch.setattr(target(0), "software", software)
-    monkeypatch.setattr(map_kernel, "MANY", 1 << 12)
-    monkeypatch.setattr(builder, "MOST_SHARED", 1 << 12)
+    for module, name in (
+        (map_kernel, "MANY"),
+        (map_kernel, "MANY_IN_SOFTWARE"),
+        (builder, "MANY_IN_SOFTWARE"),
+        (builder, "MOST_SHARED"),
+    ):
+        monkeypatch.setattr(module, name, 1 << 12)
     mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]
     want, got = f(torch, x, y), f(tabtorch, *mine)
     for w, g in zip(*[(r if isinstance(r, tuple) else (r,)) for r in (want, got)], strict=True):

@@ -11,7 +11,7 @@ from .target import target
 from .wgsl import PACKED, Wgsl
 
 #: a map of so many elements has several for each thread; on a software adapter, which goes to each thread in turn, it pays sooner
-MANY, MANY_IN_SOFTWARE = 1 << 22, 1 << 12
+MANY, MANY_IN_SOFTWARE = 1 << 22, 1 << 15
 
 
 def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
@@ -19,7 +19,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
 
     Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements. Where there are many
     elements, a thread computes 4, for threads cost more than the work then: neighbours, which are loaded and stored together where
-    they lie in vectors, else such that lie a workgroup apart.
+    they lie in vectors, else such that lie a workgroup apart (on a software adapter, one: it gains nothing by that).
     """
     n = k.dim(total, "total")
     r = k.r
