@@ -17,7 +17,7 @@ import random
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -25,7 +25,7 @@ import torch
 
 import tabtorch
 from fuzz.kernel_forms import THEMES, reached, unsent
-from tabtorch.engine import graph, row_windows, schedules, tiles
+from tabtorch.engine import builder, graph, map_kernel, row_kernel, row_windows, schedules, tiles
 from tabtorch.engine.target import target
 
 TARGETS = ("cpu", "webgpu", "gpu")
@@ -237,7 +237,7 @@ def carried_out(d: Draft, lib: Any, world: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def as_target(name: str, buffers: int = 0, large: bool = True) -> Iterator[str]:
     """The device to use for a target, whose kernels have that target's forms meanwhile; large: also those that wait for more work."""
-    if name != "gpu":
+    if name == "cpu" or (name == "webgpu" and not large):
         yield name
         return
     graph.flush()
@@ -245,12 +245,14 @@ def as_target(name: str, buffers: int = 0, large: bool = True) -> Iterator[str]:
     before, plans, families = (t.software, t.barriers, t.buffers), dict(graph._plans), schedules._families
     graph._plans.clear()
     schedules._families = {}  # those that are known are of the other form
-    t.software, t.barriers, t.buffers = False, True, min(buffers or t.buffers, t.buffers)
+    if name == "gpu":
+        t.software, t.barriers, t.buffers = False, True, min(buffers or t.buffers, t.buffers)
+    waits = [(tiles, "_LARGE", 1), (row_windows, "_ROWS", 64)]
+    waits += [(row_kernel, "_LARGE", 1), (map_kernel, "MANY_IN_SOFTWARE", 1), (builder, "MANY_IN_SOFTWARE", 1)]
     try:
-        with (
-            patch.object(tiles, "_LARGE", 1 if large else tiles._LARGE),
-            patch.object(row_windows, "_ROWS", 64 if large else row_windows._ROWS),
-        ):
+        with ExitStack() as patches:
+            for module, constant, least in waits if large else ():
+                patches.enter_context(patch.object(module, constant, least))
             yield "webgpu"
             graph.flush()
     finally:

@@ -26,9 +26,7 @@ def hold() -> Any:
     if threading.get_ident() != _MAIN:
         return None
     handler = _signal.getsignal(_signal.SIGINT)
-    if (
-        handler is _note or handler is None or type(handler) is int
-    ):  # the last two: it ends the process, or does nothing
+    if handler is _note or handler is None or type(handler) is int:  # an int: it ends the process, or does nothing
         return None
     _signal.signal(_signal.SIGINT, _note)
     return handler

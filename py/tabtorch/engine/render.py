@@ -127,7 +127,10 @@ class Renderer:
             return self.repeated(*e.value)
         args = [self.text(a) for a in e.args]
         out = self.spell(e, args)
-        if len(out) > 48 or e.op in ("load", "call", "fit") or (e.op == "cast" and out.startswith("tt_")):
+        calls = e.op == "call" or (
+            e.op == "cast" and out.startswith("tt_")
+        )  # not every compiler sees that two calls are one
+        if len(out) > 48 or e.op in ("load", "fit") or calls:
             n = self.name()
             self.declare(n, e.type, out)
             out = n

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _BLOCK = const(16, "u32")
 #: elements of a row that a thread of a GPU has in flight at once, where there is little to do for each
 _AT_ONCE = 8
-#: rows of so many elements in all are walked by several at once on a software adapter: it compiles what is written out for longer
+#: rows of so many elements in all are walked several elements at once on a software adapter; in smaller ones that does not make up
+#: for the time that the longer kernel takes to compile
 _LARGE = 1 << 15
 #: what a value costs (`Op.cost`) that is kept for later passes over a row rather than computed again
 _DEAR = 10
@@ -252,12 +253,17 @@ class RowKernel:
         for q in sorted({q for each in wanted for q in each}):
             inst = self.b.nodes[q].inst
             at = [i for i, each in enumerate(wanted) if q in each]
-            if len(at) < 2 or inst.op.cost < _DEAR or inst.out.dtype.compute not in ("f32", "f64"):
+            dtype = inst.out.dtype
+            if len(at) < 2 or inst.op.cost < _DEAR or dtype.compute not in ("f32", "f64"):
+                continue
+            if (
+                self.k.r.packs(dtype.name) > 1
+            ):  # elements that share a word may reach memory by a launch after this one only
                 continue
             taken = [p for _, p in found.values()]
             for p in [q] if q in stores else stores:
-                fits = self.b.nodes[p].inst.out.dtype is inst.out.dtype and self.k.r.packs(inst.out.dtype.name) == 1
-                if p == q or (stores[p] >= at[-1] and stores[p] > at[0] and p not in taken and fits):
+                free = stores[p] >= at[-1] and stores[p] > at[0] and p not in taken
+                if p == q or (free and self.b.nodes[p].inst.out.dtype is dtype):
                     found[q] = at[0], p
                     break
         return found

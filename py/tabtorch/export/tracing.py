@@ -36,7 +36,7 @@ from tabtorch.utils._pytree import tree_leaves
 _NUMBERS = {d: n for n, d in DTYPES.items()}
 _HERE = os.path.dirname(tabtorch.__file__)
 
-#: operators that look up what is known of the values of their indices, or whether their kernel does so many rows
+#: operators that look up what is known of the values of their indices, or, for attention, which kernel is for these sizes
 _INDEXED = ("embedding", "gather", "index", "index_select", "one_hot", "scaled_dot_product_attention")
 
 #: operators that write to buffers without a name that says so
