@@ -165,7 +165,10 @@ export class GpuDevice implements Accelerator {
   defineKernel(id: number, spec: KernelSpec): void {
     this.kernels[id] = undefined;
     this.use(spec.name);
-    this.kernels[id] = this.pipelines.kernel(spec);
+    const kernel = this.pipelines.kernel(spec);
+    this.kernels[id] = kernel;
+    // The plan that runs it is still being made. Few have so many parameters that their layout is another one.
+    if (this.sideBySide) void this.pipelines.prepare(kernel, this.pipelines.layout(kernel, 0));
   }
 
   async prepare(kernels: [id: number, words: number][]): Promise<void> {

@@ -162,6 +162,22 @@ class PyodideBridge(Bridge):
                     return found
             return json.dumps([{"kind": "", "operation": "", "message": f"the runtime failed: {error}"}])
 
+    def kernel_ahead(self, spec: dict[str, Any]) -> int:
+        ident = self.define_kernel(spec)
+        if self.info.get("webgpu"):
+            try:
+                self._carry(self._execute_ahead)
+            except JsException as error:
+                self._failed("the runtime failed", error)
+        return ident
+
+    def _execute_ahead(self, nbytes: int) -> None:
+        """As `_execute`; what is wrong stays in JavaScript until the next call asks for it."""
+        self._bind()
+        told = self._execute_js(nbytes)
+        self.behind = told == -1
+        self._holding = told < 0
+
     def _asked(self, promise: Callable[..., Any], *wanted: Any) -> Any:
         """The promise of a read. The block goes in the same call: its work and the read are one submit of the device."""
 

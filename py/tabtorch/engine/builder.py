@@ -17,6 +17,7 @@ from .lower import Kernel, Ref, Values, index_of
 from .lowering import MOST_SHARED, Lowering
 from .map_kernel import MANY_IN_SOFTWARE, map_kernel
 from .memory import Buffer, bridge, check_size
+from .repeats import Repeats
 from .schedules import Schedule
 from .share import Part, Parts
 from .steps import BufferKey, Clear, Copy, Launch, Patch, ScalarKey
@@ -56,6 +57,7 @@ class Builder:
         self.parts_of: dict[int, list[tuple[Group | None, str]]] = {}
         self.temps: list[int] = []  # bytes
         self.parts = Parts(self)
+        self.repeats = Repeats(self)
         self.arenas: dict[str, BufferKey] = {}  # dtype -> the buffer of the states of long reductions
         self.order = graph.order()
         self.place: dict[int, int] = {g.index: i for i, g in enumerate(self.order)}
@@ -78,11 +80,15 @@ class Builder:
         return Ref(self.key_of(node), node.inst.out.dtype)
 
     def temp(self, nbytes: int) -> BufferKey:
+        if self.repeats.record is not None:
+            self.repeats.record.temps.append(nbytes)
         self.temps.append((nbytes + 3) // 4 * 4 or 4)
         return BufferKey("temporary", len(self.temps) - 1)
 
     def arena(self, dtype: Any, count: int) -> tuple[Ref, int]:
         """Room for `count` elements in a buffer that all kernels share: the buffer, and where they begin."""
+        if self.repeats.record is not None:
+            self.repeats.record.apart = True
         key = self.arenas.get(dtype.name)
         if key is None:
             key = self.arenas[dtype.name] = BufferKey("temporary", len(self.temps))
@@ -204,16 +210,18 @@ class Builder:
     # ---- launches
 
     def copy(self, source: BufferKey, target: BufferKey, nbytes: int) -> None:
-        self._append(Copy(source, target, nbytes))
+        self.append(Copy(source, target, nbytes))
 
     def clear(self, key: BufferKey) -> None:
-        self._append(Clear(key))
+        self.append(Clear(key))
 
     def launch(self, k: Kernel, source: str, grid: list[int]) -> None:
-        self._append(self.launched(k, source, grid))
+        self.append(self.launched(k, source, grid))
 
-    def _append(self, step: Launch | Copy | Clear) -> None:
+    def append(self, step: Launch | Copy | Clear) -> None:
         """A step, after what waits and has to run before it."""
+        if self.repeats.record is not None:
+            self.repeats.record.written.append(step)
         self.parts.before(step.touches())
         if type(step) is Launch:
             self.parts_of[len(self.steps)] = [(self.group, step.label)]
@@ -232,7 +240,7 @@ class Builder:
                 "bindings": [{"type": b.type, "access": b.access} for b in k.bindings],
                 "constants": k.constants,
             }
-            kid = _kernels[key] = bridge().define_kernel(spec)
+            kid = _kernels[key] = bridge().kernel_ahead(spec)
         patches = [Patch(p.word, p.scalar, _HOST_TYPE[p.type]) for p in k.patches]
         return Launch(kid, k.bindings, k.words, patches, grid, k.name)
 
@@ -337,23 +345,26 @@ class Builder:
 
     # ---- the whole
 
-    def emit(self, g: Group) -> None:
+    def write(self, g: Group) -> None:
         """Writes what computes a group: one kernel, or a few."""
-        self.group = g
         emit = {"map": self.emit_map, "write": self.emit_write, "custom": self.emit_custom}.get(g.kind, self.emit_row)
         emit(g)
 
     def schedule(self) -> Schedule:
         try:
             for g in self.order:
-                self.emit(g)
+                self.group = g
+                self.repeats.emit(g)
             for p, k in self.copied:
                 m = self.nodes[p].inst.out
                 self.copy(self.key_of(self.nodes[p]), _input(k), m.numel * m.dtype.itemsize)
             self.parts.flush(self.parts.waiting)
             return self._finish()
         finally:
-            del self.parts  # which refers to this builder: the nodes would stay until a collection, and count as held
+            del (
+                self.parts,
+                self.repeats,
+            )  # which refer to this builder: the nodes would stay until a collection, and count as held
 
     def _finish(self) -> Schedule:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""

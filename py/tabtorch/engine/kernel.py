@@ -8,13 +8,16 @@ sizes share one pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .expr import Complex, Expr, const, fit, variable
 from .render import renderer_of
 from .steps import Access, Binding, BufferKey, Patch, ScalarKey
 from .target import target
 from .view import CONJ, NEG
+
+if TYPE_CHECKING:
+    from .repeats import Moved
 
 U0 = const(0, "u32")
 
@@ -64,6 +67,8 @@ class Kernel:
         self.lane = "", U0, 0
         #: whether it asks for its thread's place in its subgroup (`sgi`) and the size of that (`sgs`)
         self.subgroups = False
+        #: in a part that was written for a group which another one is like: whose buffers and scalars it is for, see repeats.py
+        self.moved: Moved | None = None
 
     def part(self) -> None:
         """Begins a part that has nothing to do with what was written so far, see share.py."""
@@ -103,6 +108,8 @@ class Kernel:
         return self._scalar(ScalarKey(*key), type)
 
     def _scalar(self, key: ScalarKey, type: str) -> Expr:
+        if self.moved is not None:
+            key = self.moved.scalar(key)
         role = ("scalar", key)
         if role not in self.roles:
             wide = type in ("i64", "f64")
@@ -119,7 +126,10 @@ class Kernel:
         role = ("begin", key)
         if role not in self.roles:
             self.roles[role] = len(self.words)
-            self.patches.append(Patch(len(self.words), ScalarKey(*key, "begin"), "u32"))
+            begin = ScalarKey(*key, "begin")
+            self.patches.append(
+                Patch(len(self.words), begin if self.moved is None else self.moved.scalar(begin), "u32")
+            )
             self.words.append(0)
         return Expr("param", "u32", (), self.roles[role])
 
@@ -128,28 +138,29 @@ class Kernel:
     def bind(self, ref: Ref, access: Access = "r") -> str:
         """The name of a buffer in the text."""
         el = self.r.element_type(ref.dtype)
-        k = (ref.key, el)
-        n = self.names.get(k)
+        key = ref.key if self.moved is None else self.moved.buffers[ref.key]
+        n = self.names.get((key, el))
         if n is None:
             for j, b in enumerate(self.bindings):
-                if b.key == ref.key and (access != "r" or b.access != "r"):
-                    raise AssertionError(f"{self.name}: {ref.key} is bound {j} as another type and written")
-            n = self.names[k] = f"b{len(self.bindings)}"
-            self.bindings.append(Binding(ref.key, el, access))
+                if b.key == key and (access != "r" or b.access != "r"):
+                    raise AssertionError(f"{self.name}: {key} is bound {j} as another type and written")
+            n = self.names[key, el] = f"b{len(self.bindings)}"
+            self.bindings.append(Binding(key, el, access))
         elif access == "rw":
             j = int(n[1:])
-            self.bindings[j] = Binding(ref.key, el, "rw")
+            self.bindings[j] = Binding(key, el, "rw")
         return n
 
     def bind_vector(self, ref: Ref, access: Access = "r") -> str:
         """The name of a buffer of 32-bit elements seen in vectors of four (webgpu), which begin at multiples of four."""
         el = f"vec4<{self.r.element_type(ref.dtype)}>"
-        k = (ref.key, el)
+        key = ref.key if self.moved is None else self.moved.buffers[ref.key]
+        k = (key, el)
         if k not in self.names:
             self.names[k] = f"b{len(self.bindings)}"
-            self.bindings.append(Binding(ref.key, el, access))
+            self.bindings.append(Binding(key, el, access))
         elif access == "rw":
-            self.bindings[int(self.names[k][1:])] = Binding(ref.key, el, "rw")
+            self.bindings[int(self.names[k][1:])] = Binding(key, el, "rw")
         return self.names[k]
 
     def load(self, ref: Ref, i: Expr) -> Any:

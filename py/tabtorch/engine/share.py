@@ -18,6 +18,7 @@ from .steps import Touches
 if TYPE_CHECKING:
     from .builder import Builder
     from .fuse import Group
+    from .repeats import Alone, Moved
 
 #: most parts of one kernel
 MOST_PARTS = 16
@@ -35,7 +36,7 @@ class Part:
     tried. `threads`: how many of them a workgroup has where any number will do.
     """
 
-    __slots__ = ("body", "count", "exact", "item", "name", "reads", "size", "threads", "writes")
+    __slots__ = ("body", "count", "exact", "item", "moved", "name", "places", "reads", "size", "threads", "writes")
 
     def __init__(
         self,
@@ -59,6 +60,8 @@ class Part:
         self.threads = size or threads
         self.reads = set(reads)  # what it touches in the buffer that long reductions share, see `row_chunks.States`
         self.writes = set(writes)
+        self.moved: Moved | None = None  # from the group that the body was written for
+        self.places: list[int] | None = None  # the nodes of its group, where another may be like it, see repeats.py
 
 
 def alone(number: int, part: Part) -> tuple[Kernel, str, list[int]]:
@@ -90,7 +93,9 @@ def together(number: int, parts: list[Part]) -> tuple[Kernel, str, list[int]]:
         r.line(f"let {p.item} = " + (f"w - {first};" if p.size else f"(w - {first}) * {size}u + lid;"))
         if not p.size:
             r.push(f"if ({p.item} < {n})")
+        k.moved = p.moved
         p.body(k, variable(p.item, "u32"))
+        k.moved = None
         if not p.size:
             r.pop()
         r.pop()
@@ -145,9 +150,18 @@ class Parts:
         self.waiting: list[_Waiting] = []
 
     def add(self, part: Part) -> None:
-        k, source, grid = alone(self.b.target.number, part)
+        launch = alone(self.b.target.number, part)
+        record = self.b.repeats.record
+        if record is not None:
+            record.written.append((part, launch))
+            part.places = record.places
+        self.put(part, launch)
+
+    def put(self, part: Part, launch: Alone) -> None:
+        """launch: what runs it alone."""
+        k = launch[0]
         reads, writes = self._touched([(b.key, b.access) for b in k.bindings])
-        self.waiting.append(_Waiting(part, self.b.group, (k, source, grid), reads | part.reads, writes | part.writes))
+        self.waiting.append(_Waiting(part, self.b.group, launch, reads | part.reads, writes | part.writes))
         if self._kept(self.waiting) > KEPT:  # those that keep nothing alive, as second stages, go on waiting
             self.flush([w for w in self.waiting if self._kept([w])])
 
@@ -188,7 +202,7 @@ class Parts:
             if len(batch) == 1:
                 launch = batch[0].launch
             else:
-                launch = together(self.b.target.number, [w.part for w in batch])
+                launch = self.b.repeats.together([(w.part, w.launch) for w in batch])
             self.b.parts_of[len(self.b.steps)] = [(w.group, w.part.name) for w in batch]
             self.b.steps.append(self.b.launched(*launch))
 
