@@ -85,7 +85,7 @@ def test_nothing_is_recorded_otherwise(device: str, inspector: ModuleType) -> No
     from tabtorch.engine import plan
     from tabtorch.profiler import _record
 
-    looked_at = (plan.Builder.schedule, plan.Builder.emit, plan.Builder.launch, plan.Plan.send, tt.exp)
+    looked_at = (plan.Builder.schedule, plan.Builder.write, plan.Builder.launch, plan.Plan.send, tt.exp)
     before = [f.__code__ for f in looked_at]
     assert json.loads(asyncio.run(inspector.take())) is None
     inspector.arm()

@@ -32,7 +32,7 @@ type Manner = "new" | "held" | "forced";
 
 /** Bytes of blocks that may wait for pipelines: no more is copied for that. */
 const MOST_HELD = 64 * 2 ** 20;
-/** Held blocks after which Python had better wait, too. */
+/** Held blocks that run something, after which Python had better wait, too. */
 const MANY_HELD = 16;
 
 type Context = GPUCanvasContext | OffscreenCanvasRenderingContext2D;
@@ -66,6 +66,8 @@ export class Runtime {
   /** blocks, or what is left of them, and reads, that come after a plan whose pipelines are not there yet */
   private readonly held: Held[] = [];
   private heldBytes = 0;
+  /** the held blocks that run nothing: kernels that are defined while plans are still being made */
+  private readonly idle = new WeakSet<Held>();
   private waking: Promise<void> | null = null;
   private all: (HostDevice | Accelerator)[] = [];
   private accelerators: Accelerator[] = [];
@@ -131,7 +133,7 @@ export class Runtime {
   // -- what waits for pipelines. All that comes after it waits too, so that the order stays
 
   private hold(block: Uint8Array): void {
-    this.ahead(block);
+    if (!this.ahead(block)) this.idle.add(block);
     this.held.push(block);
     this.heldBytes += block.byteLength;
     if (this.heldBytes > MOST_HELD) this.force();
@@ -158,20 +160,23 @@ export class Runtime {
 
   /**
    * Of a block that is held, defines the kernels and asks for the pipelines of the plans: those take time, and nothing before them
-   * matters to them. The plans have to wait, for their numbers may be those of others until then.
+   * matters to them. The plans have to wait, for their numbers may be those of others until then. Returns whether it runs any.
    */
-  private ahead(block: Uint8Array): void {
+  private ahead(block: Uint8Array): boolean {
     const { reader } = this;
+    let runs = false;
     reader.open(block);
     try {
       for (let op = reader.advance(); op !== 0; op = reader.advance()) {
         if (op === Op.KERNEL) this.kernelAhead(reader);
         else if (op === Op.PLAN) this.pipelinesAhead(reader.json(2, reader.arg(1)) as PlanSpec);
+        else if (op === Op.RUN) runs = true;
       }
     } catch {
       // malformed, which is noted when its turn comes
     }
     reader.close();
+    return runs;
   }
 
   private kernelAhead(reader: BlockReader): void {
@@ -240,7 +245,8 @@ export class Runtime {
 
   /** Whether so much is in flight that its caller should wait for `caughtUp`, if it can. */
   get behind(): boolean {
-    return this.held.length > MANY_HELD || this.accelerators.some((each) => each.backlog?.behind);
+    const running = this.held.filter((each) => !this.idle.has(each));
+    return running.length > MANY_HELD || this.accelerators.some((each) => each.backlog?.behind);
   }
 
   /** Whether commands wait for pipelines. */

@@ -396,6 +396,23 @@ test("pipelines are asked for together; what needs one waits, and all that comes
   runtime.destroy();
 });
 
+test("a kernel is compiled as soon as it is defined, and to wait for those is no reason for Python to wait", async () => {
+  const { slow, made, release } = slowPipelines();
+  const runtime = await start({ gpu: slow, sideBySide: true });
+  const kernel = (id) => ({ ...scaleAdd(0), source: `${scaleAdd(0).source}\n// ${id}` });
+  const first = another(new Block().upload(1, 0, ones(4)), 1);
+  runtime.execute(first.run(1, [1, 2], [2, 1]).bytes());
+  for (let id = 2; id <= 40; id++) runtime.execute(new Block().kernel(id, kernel(id)).bytes());
+  assert.deepEqual([made.sync, made.async, runtime.holding, runtime.behind], [0, 40, true, false]);
+  for (let id = 41; id <= 60; id++) runtime.execute(new Block().run(1, [1, id], [2, 1]).bytes());
+  assert.ok(runtime.behind, "what runs is");
+  const found = readAs(runtime, Float32Array, 60, 4);
+  release();
+  assert.deepEqual(await found, [3, 3, 3, 3]);
+  assert.deepEqual([made.sync, made.async, runtime.behind], [0, 40, false]);
+  runtime.destroy();
+});
+
 test("the pipelines of a block are asked for at once", async () => {
   const { slow, made, release } = slowPipelines();
   const runtime = await start({ gpu: slow, sideBySide: true });

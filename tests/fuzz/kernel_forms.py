@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tabtorch.bridge import get_bridge
-from tabtorch.engine import builder, graph, plan, row_chunks, row_kernel, row_registers, row_windows, share, tiles
+from tabtorch.engine import builder, graph, plan, repeats, row_chunks, row_kernel, row_registers, row_windows, tiles
 from tabtorch.ops.fourier import fft_kernels
 from tabtorch.ops.neural import attention_kernels
 from tabtorch.ops.reductions import scan_kernel, sort_kernel
@@ -143,7 +143,7 @@ def reached() -> Iterator[Counter[str]]:
         noting(row_kernel.RowKernel, "__init__", row),
         noting(tiles, "emit", tile),
         noting(tiles, "_emit", lambda b, g, fours: "tiles by vectors" if fours else ""),
-        noting(share, "together", lambda *x: "shared launches"),
+        noting(repeats, "together", lambda *x: "shared launches"),
         noting(scan_kernel.ScanKernel, "lower", lambda *x: "scan"),
         noting(sort_kernel.SortKernel, "launch", lambda self, name, *x: "merge" if name == "merge" else "sort"),
         noting(fft_kernels._Passes, "in_workgroup", lambda *x: "FFT"),

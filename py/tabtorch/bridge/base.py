@@ -182,11 +182,6 @@ class Bridge:
         finally:
             interrupts.release(handler)
 
-    def kernel_ahead(self, spec: dict[str, Any]) -> int:
-        """`define_kernel` of one that a plan will run which is still being made. Where pipelines are compiled while Python goes on,
-        it goes to JavaScript at once, with all before it. In the LOCK."""
-        return self.define_kernel(spec)
-
     def read(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """The bytes `[offset, offset + nbytes)` of a buffer, when everything before it is done."""
         self.flush()

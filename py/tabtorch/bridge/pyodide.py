@@ -141,6 +141,8 @@ class PyodideBridge(Bridge):
         self._bound: bytearray | None = None
         self.info = json.loads(self._call("info"))
         self.portion = self._portion_js()
+        if self.info.get("webgpu"):
+            self.define_kernel = self._kernel
         check_device(self.info)
 
     def _bind(self) -> None:
@@ -162,9 +164,10 @@ class PyodideBridge(Bridge):
                     return found
             return json.dumps([{"kind": "", "operation": "", "message": f"the runtime failed: {error}"}])
 
-    def kernel_ahead(self, spec: dict[str, Any]) -> int:
-        ident = self.define_kernel(spec)
-        if self.info.get("webgpu"):
+    def _kernel(self, spec: dict[str, Any]) -> int:
+        """Defines a kernel, and sends it with all before it: it is compiled while the plan that runs it is still being made."""
+        with LOCK:
+            ident = self.block.kernel(spec)
             try:
                 self._carry(self._execute_ahead)
             except JsException as error:

@@ -240,7 +240,7 @@ class Builder:
                 "bindings": [{"type": b.type, "access": b.access} for b in k.bindings],
                 "constants": k.constants,
             }
-            kid = _kernels[key] = bridge().kernel_ahead(spec)
+            kid = _kernels[key] = bridge().define_kernel(spec)
         patches = [Patch(p.word, p.scalar, _HOST_TYPE[p.type]) for p in k.patches]
         return Launch(kid, k.bindings, k.words, patches, grid, k.name)
 
