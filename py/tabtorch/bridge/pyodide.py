@@ -165,7 +165,8 @@ class PyodideBridge(Bridge):
             return json.dumps([{"kind": "", "operation": "", "message": f"the runtime failed: {error}"}])
 
     def _kernel(self, spec: dict[str, Any]) -> int:
-        """Defines a kernel, and sends it with all before it: it is compiled while the plan that runs it is still being made."""
+        """Defines a kernel, and sends it with all before it. Where pipelines are made beside Python (not for a software adapter), it
+        is compiled while the plan that runs it is still being made."""
         with LOCK:
             ident = self.block.kernel(spec)
             try:

@@ -361,10 +361,8 @@ class Builder:
             self.parts.flush(self.parts.waiting)
             return self._finish()
         finally:
-            del (
-                self.parts,
-                self.repeats,
-            )  # which refer to this builder: the nodes would stay until a collection, and count as held
+            # They refer to this builder: the nodes would stay until a collection, and count as held.
+            del self.parts, self.repeats
 
     def _finish(self) -> Schedule:
         """The steps with slots in place of buffers' keys, and numbers in place of scalars' keys."""

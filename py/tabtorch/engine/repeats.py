@@ -139,7 +139,8 @@ class Repeats:
         places: dict[int, int] = {}
         form: list[Any] = []
         for part, launch in batch:
-            form.append(part.body)  # which the parts of groups that are alike have in common, and a record keeps
+            # groups that are alike have the body in common, which is kept here; an operation may launch one twice
+            form += [part.body, part.name, _size(part.count)]
             form += [buffers.setdefault(b.key, len(buffers)) for b in launch[0].bindings]
             form += [places.setdefault(p, len(places)) for p in part.places or ()]
         known = self.shared.get(tuple(form))
