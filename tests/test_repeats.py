@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 import tabtorch as torch
-from tabtorch.engine import graph
+from tabtorch.engine import graph, schedules
 from tabtorch.engine.builder import Builder
 from tabtorch.engine.repeats import Repeats
 
@@ -84,3 +85,57 @@ def test_launches_of_several(device: str, monkeypatch: pytest.MonkeyPatch) -> No
         torch.testing.assert_close(s, x.sum(1) * (n + 2), rtol=1e-5, atol=1e-4)  # the order of a sum is another
     assert asked
     assert not all(asked)
+
+
+# ---- programs at random, once with groups taken over, and once with each group written
+
+#: what a layer may do with (x, a weight, a number of its own): a tensor of the shape of x, and what else is kept
+STEPS: list[Any] = [
+    lambda x, w, n: (x @ w, None),
+    lambda x, w, n: ((x * n + 0.5).tanh(), None),
+    lambda x, w, n: (x - x.mean(-1, keepdim=True), x.amax(0)),
+    lambda x, w, n: (torch.softmax(x * n, -1), x.sum(0)),
+    lambda x, w, n: (x + w[0] * n, (x + n).sum(1)),
+    lambda x, w, n: (x.cumsum(0), x.argmax(1)),
+    lambda x, w, n: (x.sort(1)[0], None),
+    lambda x, w, n: (x.flip(0) * w[1], x.half().sum(1)),
+    lambda x, w, n: (written_into(x, w, n), None),
+    lambda x, w, n: (x.bfloat16().float() * n, (x > n).float().mean()),
+    lambda x, w, n: (x[torch.arange(len(x) - 1, -1, -1)] / (1 + n), x.bfloat16() * n),
+]
+
+
+def written_into(x: Any, w: Any, n: float) -> Any:
+    y = x.clone()
+    y[1:4] = w[1:4] * n
+    return y
+
+
+def program(seed: int, device: str) -> list[Any]:
+    chosen = random.Random(seed)
+    rows, width, count = chosen.choice([5, 16]), chosen.choice([8, 24, 130]), chosen.randint(3, 5)
+    steps = chosen.choices(STEPS, k=chosen.randint(2, 5))
+    torch.manual_seed(seed)
+    weights, x = torch.randn(count, width, width, device=device) * 0.1, torch.randn(rows, width, device=device)
+    found = []
+    for layer in range(count):
+        for step in steps:
+            x, more = step(x, weights[layer], 0.25 + chosen.random())
+            found += [] if more is None else [more]
+        if chosen.random() < 0.3:
+            found.append(x)
+    return [*found, x]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_as_if_each_were_written(device: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit: the kernels are the same, and so is the order in which they add."""
+    monkeypatch.setattr(graph, "_plans", {})
+    monkeypatch.setattr(schedules, "_families", {})
+    taken = [str(t.tolist()) for t in program(seed, device)]  # as text: one NaN is like another
+    with monkeypatch.context() as patch:
+        patch.setattr(graph, "_plans", {})
+        patch.setattr(schedules, "_families", {})
+        patch.setattr(Repeats, "emit", lambda r, g: r.b.write(g))
+        written = [str(t.tolist()) for t in program(seed, device)]
+    assert taken == written
