@@ -23,8 +23,26 @@ from tabtorch.bridge.block import CPU
 
 __all__ = ["PyodideBridge", "start", "start_async"]
 
+
+def _awaited(promise: Any) -> Any:
+    """`pyodide.ffi.run_sync` of a promise, which is awaited as it is. Pyodide would make a task of it, which takes turns of the event
+    loop, 0.3 ms each time: it asks `asyncio.ensure_future` what to await, and here gets the promise back."""
+    ensure = asyncio.ensure_future
+
+    def as_it_is(awaitable: Any, **_: Any) -> Any:
+        asyncio.ensure_future = ensure  # type: ignore[assignment]
+        return awaitable
+
+    asyncio.ensure_future = as_it_is  # type: ignore[assignment]
+    try:
+        return _run_sync(promise)
+    finally:
+        if asyncio.ensure_future is as_it_is:  # it was not asked
+            asyncio.ensure_future = ensure
+
+
 #: waits in JavaScript, while other tasks run
-run_sync = thread_state.apart(_run_sync)
+run_sync = thread_state.apart(_awaited)
 setattr(asyncio.Handle, "_run", thread_state.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
 # `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind, or -2 if it waits for
@@ -45,6 +63,8 @@ GLUE = """
     return view.subarray(0, nbytes);
   };
   const checked = (bytes) => (runtime.execute(nothing) ? undefined : bytes);
+  // In a box: of a promise that a function gives, Pyodide makes a future, which takes turns of the event loop.
+  const boxed = (make) => (...of) => ({ promise: make(...of) });
   let refusal = "[]";
   const refused = (error) => {
     refusal = JSON.stringify(error.record ? [error.record] : []);
@@ -63,17 +83,17 @@ GLUE = """
     },
     read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
     // The block, and reads after it. What is read waits for the GPU, and so need not wait for room; but its speed is found so.
-    async executeAndRead(nbytes, id, offset, size) {
+    executeAndRead: boxed(async (nbytes, id, offset, size) => {
       const reads = runtime.executeAndRead(block(nbytes), [{ id, offset, nbytes: size }]);
       if (runtime.behind) void runtime.caughtUp();
       return checked((await reads.catch(refused))[0]);
-    },
-    async executeAndReadAll(nbytes, wanted) {
+    }),
+    executeAndReadAll: boxed(async (nbytes, wanted) => {
       const specs = JSON.parse(wanted).map(([id, dev, offset, nbytes]) => ({ id, offset, nbytes }));
       const reads = runtime.executeAndRead(block(nbytes), specs);
       if (runtime.behind) void runtime.caughtUp();
       return checked(await reads.catch(refused));
-    },
+    }),
     readCanvas(id, offset, nbytes) {
       try {
         return checked(runtime.readCanvas(id, offset, nbytes));
@@ -87,15 +107,15 @@ GLUE = """
     },
     refusal: () => refusal,
     canvasWorks: () => Boolean(runtime.canvasWorks()),
-    synchronize: async () => {
+    synchronize: boxed(async () => {
       await runtime.synchronize().catch(refused);
       return runtime.execute(nothing);
-    },
+    }),
     portion: () => runtime.portion,
-    async caughtUp() {
+    caughtUp: boxed(async () => {
       await runtime.caughtUp();
       return runtime.portion;
-    },
+    }),
     revive: () => runtime.revive(),
     call: (name, argument) => runtime[name](argument) ?? "",
     close() {
@@ -187,7 +207,7 @@ class PyodideBridge(Bridge):
 
         def away(nbytes: int) -> Any:
             self._bind()
-            return promise(nbytes, *wanted)
+            return promise(nbytes, *wanted).promise
 
         with LOCK:
             return self._carry(away)
@@ -283,7 +303,7 @@ class PyodideBridge(Bridge):
             return
         if can_run_sync():
             try:
-                errors = run_sync(self._synchronize_js())
+                errors = run_sync(self._synchronize_js().promise)
             except JsException as error:
                 self._failed("the device failed", error)
             if errors:
@@ -302,7 +322,7 @@ class PyodideBridge(Bridge):
         """Wait for the GPU, which has more to do than some frames' worth. Stop is seen meanwhile, as in any wait."""
         if not owned() and can_run_sync():
             self.behind = False
-            self.portion = run_sync(self._caught_up_js())
+            self.portion = run_sync(self._caught_up_js().promise)
 
     def _failed(self, what: str, error: Exception) -> NoReturn:
         """`error` came out of JavaScript: the reason that the runtime noted, if there is one, else its own words."""

@@ -39,15 +39,15 @@ _task = None  # of the script that runs
 around = contextlib.nullcontext  # what the user's code runs in: the inspector's profiler, when that is asked for
 
 
-# A promise cannot be cancelled. What comes of it later is left alone.
+# A promise cannot be cancelled. What comes of it later is left alone. In a box: see tabtorch/bridge/pyodide.py.
 _cancellable = run_js("""
-(promise) => {
+(waited) => {
   let cancel;
-  const first = new Promise((resolve, reject) => {
+  const promise = new Promise((resolve, reject) => {
     cancel = () => resolve();
-    promise.then(resolve, reject);
+    waited.then(resolve, reject);
   });
-  return Object.assign(first, { cancel });
+  return { promise, cancel };
 }
 """)
 
@@ -132,11 +132,13 @@ def _on_unraisable(unraisable):
 def run_sync(awaitable):
     """pyodide.ffi.run_sync, but a Stop that came meanwhile is raised here."""
     global _interrupted
+    cancellable = awaitable
     if isinstance(awaitable, pyodide.ffi.JsPromise):
-        awaitable = _cancellable(awaitable)
+        cancellable = _cancellable(awaitable)
+        awaitable = cancellable.promise
     elif inspect.iscoroutine(awaitable):
-        awaitable = asyncio.ensure_future(awaitable)  # as pyodide.ffi does; a task can be cancelled
-    _waiting.append(awaitable)
+        cancellable = awaitable = asyncio.ensure_future(awaitable)  # as pyodide.ffi does; a task can be cancelled
+    _waiting.append(cancellable)
     try:
         result = _run_sync(awaitable)
     except asyncio.CancelledError:
