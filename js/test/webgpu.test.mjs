@@ -548,6 +548,52 @@ test("what the GPU refuses comes back with the operation's name", async () => {
   runtime.destroy();
 });
 
+test("what ran before, on buffers that it had before, needs no error scopes; what goes wrong all the same is told", async () => {
+  const runtime = await ready();
+  const { prototype } = GPUDevice;
+  const { pushErrorScope, createBindGroup } = prototype;
+  let scopes = 0;
+  prototype.pushErrorScope = function (filter) {
+    scopes++;
+    return pushErrorScope.call(this, filter);
+  };
+  try {
+    const turn = async () => {
+      await execute(runtime, new Block().run(1, [1, 2], [2, 1]));
+      const before = scopes;
+      const value = await readAs(runtime, Float32Array, 2, 4);
+      runtime.execute(new Block().free(2).bytes());
+      return [value, before];
+    };
+    await turn();
+    await turn();
+    scopes = 0;
+    assert.deepEqual(await turn(), [[3, 3, 3, 3], 0]);
+    await execute(runtime, new Block().upload(3, 0, ones(4)).alias(4, 3, 0, 16).free(4));
+    assert.equal(scopes, 0);
+    await execute(runtime, new Block().run(1, [3, 2], [2, 1])); // another buffer: a bind group is made
+    assert.notEqual(scopes, 0);
+    // From here on a kernel would be given what it cannot take.
+    let broken = null;
+    prototype.createBindGroup = function (what) {
+      const made = createBindGroup.call(this, what);
+      broken ??= what.entries[1].resource.buffer;
+      return made;
+    };
+    await execute(runtime, new Block().upload(5, 0, ones(1 << 12)).run(1, [5, 6], [2, 1]).free(6));
+    scopes = 0;
+    broken.destroy();
+    runtime.execute(new Block().run(1, [5, 6], [2, 1]).bytes());
+    await runtime.synchronize();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const found = errors(runtime);
+    assert.deepEqual([scopes, found.length, found[0]?.kind], [0, 1, "validation"], JSON.stringify(found));
+  } finally {
+    Object.assign(prototype, { pushErrorScope, createBindGroup });
+    runtime.destroy();
+  }
+});
+
 test("plans that cannot work are refused when they are defined", async () => {
   const runtime = await ready();
   const step = { kernel: 1, bind: [0, 1], words: [0, 0, 4, 0], grid: [1, 1, 1], label: "mul" };

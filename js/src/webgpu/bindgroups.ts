@@ -6,6 +6,7 @@
 import type { Access } from "../protocol";
 import type { Stats } from "../stats";
 import type { Handle } from "./buffers";
+import type { ErrorScopes } from "./scopes";
 
 const COMPUTE = 0x4; // GPUShaderStage.COMPUTE
 const GENERATION = 8192;
@@ -56,6 +57,7 @@ export class BindGroups {
 
   constructor(
     private readonly device: GPUDevice,
+    private readonly scopes: ErrorScopes,
     private readonly stats: Stats,
     private readonly uniforms: { readonly buffer: GPUBuffer },
   ) {}
@@ -116,6 +118,7 @@ export class BindGroups {
 
   private create(layout: Layout, handles: Handle[]): GPUBindGroup {
     this.stats.bindGroups++;
+    this.scopes.enter();
     const largest = Math.floor(this.device.limits.maxStorageBufferBindingSize / 4) * 4;
     return this.device.createBindGroup({
       layout: layout.group,

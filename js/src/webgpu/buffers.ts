@@ -204,6 +204,7 @@ export class Buffers {
       this.submit();
       this.trim(Math.max(0, this.budget - this.liveBytes - capacity));
     }
+    this.scopes.enter();
     const make = () => this.device.createBuffer({ size: capacity, usage: USAGE });
     this.stats.buffersCreated++;
     this.hold(capacity);

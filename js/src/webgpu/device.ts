@@ -65,15 +65,17 @@ export class GpuDevice implements Accelerator {
     this.stream = new Stream(device, stats, () => this.uniforms.flush());
     const largest = Math.min(65536, device.limits.maxUniformBufferBindingSize);
     this.uniforms = new Uniforms(device, Math.max(largest, SMALL_PARAMS), submit, () => {
+      this.scopes.enter();
       this.groups.clear();
       for (const plan of this.plans) plan.reset();
     });
-    this.groups = new BindGroups(device, stats, this.uniforms);
+    this.groups = new BindGroups(device, this.scopes, stats, this.uniforms);
     this.pipelines = new Pipelines(device, this.groups, this.scopes, errors, stats, () => this.lost !== null);
     this.buffers = new Buffers(device, this.scopes, errors, stats, faults, submit, () => this.groups.sweep());
     this.readback = new Readback(
       device,
       this.stream,
+      this.scopes,
       stats,
       () => {
         this.flush();
@@ -165,6 +167,7 @@ export class GpuDevice implements Accelerator {
   defineKernel(id: number, spec: KernelSpec): void {
     this.kernels[id] = undefined;
     this.use(spec.name);
+    this.scopes.enter();
     const kernel = this.pipelines.kernel(spec);
     this.kernels[id] = kernel;
     // The plan that runs it is still being made. Few have so many parameters that their layout is another one.
@@ -182,6 +185,7 @@ export class GpuDevice implements Accelerator {
   /** like: a plan of the same steps, of which this one differs in numbers alone. */
   definePlan(spec: PlanSpec, like?: GpuPlan): GpuPlan {
     this.use(spec.name);
+    this.scopes.enter();
     const kernelOf = (id: number) => this.kernels[id] ?? fail("internal", spec.name, `kernel ${id} is not defined`);
     const plan = new GpuPlan(
       spec,
@@ -218,6 +222,7 @@ export class GpuDevice implements Accelerator {
     const { name, slots } = plan.spec;
     if (this.lost !== null) for (const out of plan.outputs) this.lack(words[first + out.slot] as number, this.lost);
     this.use(name);
+    if (!plan.ran) this.scopes.enter();
     if (nslots !== slots) fail("internal", name, `RUN binds ${nslots} slots, its plan ${slots}`);
     for (const out of plan.outputs) this.output(words[first + out.slot] as number, out, name);
     plan.leased = 0;
@@ -232,6 +237,7 @@ export class GpuDevice implements Accelerator {
       const scalars = (first + nslots + 1) & ~1;
       plan.params.patch(this.uniforms.words, this.uniforms.floats, base >> 2, words, reader.doubles, scalars);
       this.record(plan, base);
+      plan.ran = true;
       this.work += plan.spec.work ?? 0;
       if (plan.state !== FINE) this.submit();
     } catch (error) {
@@ -293,7 +299,10 @@ export class GpuDevice implements Accelerator {
     if (state === FINE && serial === this.stream.serial) return;
     // A large buffer may turn out not to be there, and then takes its whole submit with it:
     // nothing else may be in that. (The pool may have submitted as well, to make room.)
-    if (state !== FINE) this.submit();
+    if (state !== FINE) {
+      this.scopes.enter();
+      this.submit();
+    }
     for (let i = 0; i < bound.length; i++) {
       const { block } = bound[i] as Handle;
       block.serial = this.stream.serial;
@@ -384,7 +393,7 @@ export class GpuDevice implements Accelerator {
   /** Bytes of a buffer, once everything before is done. Rejects if the device is lost, or the buffer was never had. */
   async read(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
     const handle = this.readable(id, offset, nbytes);
-    this.scopes.enter();
+    if (!this.scopes.quiet) this.scopes.enter();
     if (nbytes === 0) {
       this.flush();
       await this.scopes.settled();
@@ -417,6 +426,7 @@ export class GpuDevice implements Accelerator {
   present(context: GPUCanvasContext, picture: Picture, from: number | Uint8Array<ArrayBuffer>): void {
     const handle = typeof from === "number" ? this.readable(from, 0, picture.nbytes) : null;
     this.use("draw");
+    this.scopes.enter();
     this.flush();
     this.screen ??= new Screen(this.device);
     this.stats.pictures++;
@@ -643,7 +653,7 @@ export class GpuDevice implements Accelerator {
       if (id !== undefined) this.lack(id, this.lost);
       throw new CommandError({ ...this.lost, operation });
     }
-    this.scopes.enter();
+    if (!this.scopes.quiet) this.scopes.enter();
   }
 }
 

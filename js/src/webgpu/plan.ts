@@ -70,6 +70,8 @@ export class GpuPlan implements Plan {
   same = false;
   /** the states of what it binds, together */
   state = 0;
+  /** whether it ran, so that only what is new to it can be wrong */
+  ran = false;
   /** how many pieces it has taken from the pool */
   leased = 0;
   readonly dispatches: number;

@@ -8,6 +8,7 @@ import { classCapacity, sizeClass } from "../sizes";
 import type { Stats } from "../stats";
 import type { Handle } from "./buffers";
 import { nudged } from "./nudge";
+import type { ErrorScopes } from "./scopes";
 import type { Stream } from "./stream";
 
 const SMALLEST = 1 << 16;
@@ -38,6 +39,7 @@ export class Readback {
   constructor(
     private readonly device: GPUDevice,
     private readonly stream: Stream,
+    private readonly scopes: ErrorScopes,
     private readonly stats: Stats,
     /** submits under error scopes, and resolves when the scopes of everything before have answered */
     private readonly flush: () => Promise<void>,
@@ -80,6 +82,7 @@ export class Readback {
       [batch] = this.kept.splice(at, 1) as [Batch];
     } else {
       const usage = MAP_READ | 0x08; // COPY_DST
+      this.scopes.enter();
       batch = new Batch(this.device.createBuffer({ label: "read", size: capacity, usage }), capacity);
     }
     this.open.push(batch);

@@ -1,6 +1,7 @@
 /**
- * Error scopes. One pair (validation, out of memory) spans the GPU commands of one `execute` or read;
- * what it catches comes back later, naming the operations that were in it.
+ * Error scopes. One pair (validation, out of memory) spans the GPU commands of one `execute` or read, from the first that may
+ * fail; what it catches comes back later, naming the operations that were in it. Where nothing is made and all ran before
+ * there is none: a pair costs as much as a submit does, twice. (What fails all the same the device tells as well, without names.)
  */
 
 import { type ErrorKind, type ErrorLog, recordOf } from "../errors";
@@ -28,6 +29,11 @@ export class ErrorScopes {
     private readonly device: GPUDevice,
     private readonly errors: ErrorLog,
   ) {}
+
+  /** Whether all that may have failed is known not to have. */
+  get quiet(): boolean {
+    return this.open === null && this.pending.size === 0;
+  }
 
   enter(): void {
     if (this.open !== null) return;

@@ -19,7 +19,8 @@ export class Uniforms {
     private readonly slack: number,
     /** submits pending work, and with it what is staged */
     private readonly submit: () => void,
-    private readonly replaced: () => void,
+    /** called before another buffer is made */
+    private readonly replacing: () => void,
   ) {
     this.alignment = Math.max(device.limits.minUniformBufferOffsetAlignment, 32);
     this.buffer = this.create();
@@ -54,8 +55,8 @@ export class Uniforms {
     this.words = new Uint32Array(2 ** Math.ceil(Math.log2(nbytes)) / 4);
     this.floats = new Float32Array(this.words.buffer);
     this.buffer.destroy();
+    this.replacing();
     this.buffer = this.create();
-    this.replaced();
   }
 
   private create(): GPUBuffer {
