@@ -580,7 +580,13 @@ test("what ran before, on buffers that it had before, needs no error scopes; wha
       broken ??= what.entries[1].resource.buffer;
       return made;
     };
-    await execute(runtime, new Block().upload(5, 0, ones(1 << 12)).run(1, [5, 6], [2, 1]).free(6));
+    await execute(
+      runtime,
+      new Block()
+        .upload(5, 0, ones(1 << 12))
+        .run(1, [5, 6], [2, 1])
+        .free(6),
+    );
     scopes = 0;
     broken.destroy();
     runtime.execute(new Block().run(1, [5, 6], [2, 1]).bytes());
