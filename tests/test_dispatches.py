@@ -119,6 +119,18 @@ def test_a_transposed_convolution_and_what_follows(sent: list[str]) -> None:
     assert dispatches(sent, lambda: F.conv_transpose2d(x, w, b, 2, 1).relu()) <= 3, sent
 
 
+@pytest.mark.parametrize(("rows", "n", "k", "most"), [(64, 50_257, 50, 3), (2, 50_257, 255, 4), (4096, 2048, 5, 2)])
+def test_few_of_long_rows(sent: list[str], rows: int, n: int, k: int, most: int) -> None:
+    """Blocks keep their first elements alone; nothing is merged."""
+    x = values(rows, n)
+    sent.clear()
+    found = torch.topk(x, k)
+    graph.flush()
+    assert len(sent) <= most, sent
+    assert "merge" not in sent
+    del found
+
+
 def test_equal_nodes_are_computed_once(sent: list[str]) -> None:
     a, b = values(300, 200), values(200, 100)
 

@@ -105,6 +105,20 @@ def test_what_is_made_of_sorts() -> None:
     agree(lambda x: tuple(x.unique(return_inverse=True, return_counts=True)), x)
 
 
+@pytest.mark.parametrize("k", [1, 100, 257])
+@pytest.mark.parametrize("shape", [(2, 2050, 2), (4097,), (1, 2, 9001)])
+def test_the_first_of_long_rows(shape: tuple[int, ...], k: int) -> None:
+    dim = 1 if len(shape) == 3 and shape[2] == 2 else -1
+    for x, largest in ((draw(*shape), True), ((draw(*shape) * 3).round().long(), False)):
+        # of equal ones PyTorch may choose any; here it is the first
+        def first(x: Any, largest: bool = largest) -> Any:
+            if isinstance(x, torch.Tensor):
+                return tuple(t.narrow(dim, 0, k) for t in x.sort(dim=dim, descending=largest, stable=True))
+            return tuple(x.topk(k, dim, largest))
+
+        agree(first, x)
+
+
 def test_gradient() -> None:
     def gradient(x: Any) -> Any:
         x = x.detach().requires_grad_()

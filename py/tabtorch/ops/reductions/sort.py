@@ -1,8 +1,8 @@
 """Sorting along a dimension: always stable, NaN last (first where descending).
 
-What is sorted is a permutation. On GPUs workgroups sort and merge rows of more than a few elements, see sort_kernel.py. Else
-blocks of 32 are ranked by counting; then runs are merged pairwise, where each element finds its rank in the other run by
-binary search: log2(n / 32) launches, every element a thread, any dtype.
+What is sorted is a permutation, of which the first places alone may be wanted. On GPUs workgroups sort and merge rows of more
+than a few elements, see sort_kernel.py. Else blocks of 32 are ranked by counting; then runs are merged pairwise, where each
+element finds its rank in the other run by binary search: log2(n / 32) launches, every element a thread, any dtype.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ class _Keys:
     """How a sort reads and compares. A key is one element, or (with `width`) a row of elements compared in order."""
 
     def __init__(self, i: Inst, low: Lowering) -> None:
-        self.dim, self.descending, self.width = i.static
+        self.dim, self.descending, self.width, first = i.static
         self.m: Meta = i.ins[0]
         self.low = low
         self.compute = "i32" if i.compute == "bool" else i.compute
         shape = self.m.shape
         self.n = shape[self.dim]
+        self.first = first or self.n  # how many places of the permutation are wanted
         self.inner = math.prod(shape[self.dim + 1 :]) if not self.width else 1
         self.rows = self.m.numel // max(self.n, 1) if not self.width else 1
         self.before = _descending if self.descending else _ascending
@@ -116,7 +117,12 @@ def _lower(i: Inst, low: Lowering) -> None:
 def _put(k: Kernel, keys: _Keys, to: Ref | None, r: Expr, base: Expr, rank: Expr, value: Expr) -> None:
     """Writes one place of the permutation: to the next step, or (None) as the result."""
     if to is None:
-        k.store(keys.low.output, k.let(base + rank * k.dim(keys.inner, "inner"), "to"), cast(value, "i64"))
+        inner, first = k.dim(keys.inner, "inner"), k.dim(keys.first, "first")
+        if keys.first != keys.n:
+            o = k.let(idiv(r, inner), "o")
+            base = k.let(o * (first * inner) + (r - o * inner), "base")
+        with k.when(rank < first):
+            k.store(keys.low.output, k.let(base + rank * inner, "to"), cast(value, "i64"))
     else:
         k.store(to, k.let(r * k.dim(keys.n, "n") + rank, "to"), cast(value, "i32"))
 
@@ -160,39 +166,39 @@ def _merge(k: Kernel, t: Expr, keys: _Keys, width: int, perm: Ref, to: Ref | Non
 
 
 def _of_examples(e: Examples) -> Call | None:
-    dim, descending, width = e.static
-    return None if width else Call((dim + 1, descending, 0), e.ins)
+    dim, descending, width, first = e.static
+    return None if width else Call((dim + 1, descending, 0, first), e.ins)
 
 
 _SORT = Custom("sort", _lower, batched=_of_examples)
 
 
 @remembered
-def _sort_inst(m: Meta, dim: int, descending: bool, width: int) -> Inst:
+def _sort_inst(m: Meta, dim: int, descending: bool, width: int, first: int) -> Inst:
     if not m.ndim:
         m = m.view((1,), (1,), m.offset)
-    shape = (m.shape[0],) if width else m.shape
+    shape = (m.shape[0],) if width else (*m.shape[:dim], first or m.shape[dim], *m.shape[dim + 1 :])
     return inst(
         _SORT,
         (m,),
         contiguous_meta(shape, dtypes.int64, m.device),
-        static=(dim, descending, width),
+        static=(dim, descending, width, first),
         compute=m.dtype.compute,
     )
 
 
-def order_of(x: Tensor, dim: int, descending: bool = False) -> Tensor:
-    """The permutation (int64) that sorts `x` along `dim`, stably; not recorded."""
+def order_of(x: Tensor, dim: int, descending: bool = False, first: int = 0) -> Tensor:
+    """The permutation (int64) that sorts `x` along `dim`, stably, or so many of its first places; not recorded."""
     m = x._tab_meta
     if m.dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
-    i = _sort_inst(m, wrap_dim(dim, m.ndim), descending, 0)
-    return run(i, contiguous_meta(m.shape, dtypes.int64, m.device), x)
+    i = _sort_inst(m, wrap_dim(dim, m.ndim), descending, 0, first)
+    return run(i, i.out if m.ndim else contiguous_meta((), dtypes.int64, m.device), x)
 
 
 def order_of_rows(x: Tensor) -> Tensor:
     """The permutation that sorts the rows of a matrix, by their first element, then the second…"""
-    i = _sort_inst(x._tab_meta, 0, False, x._tab_meta.shape[1])
+    i = _sort_inst(x._tab_meta, 0, False, x._tab_meta.shape[1], 0)
     return run(i, i.out, x)
 
 
@@ -270,9 +276,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError("selected index k out of range")
     if input.dtype is dtypes.bool_ or input.dtype.is_complex:
         raise RuntimeError(f"topk does not support {'complex' if input.dtype.is_complex else 'bool'} dtypes on CPU")
-    indices = order_of(input, d, largest)
-    if input.ndim:
-        indices = own(indices.narrow(d, 0, k).clone(memory_format=contiguous_format))
+    if k == 0 and input.ndim:
+        indices = input.new_empty((*input.shape[:d], 0, *input.shape[d + 1 :]), dtype=dtypes.int64)
+    else:
+        indices = order_of(input, d, largest, k if input.ndim else 0)
     values = chosen("TopkBackward0", input, indices, d)
     return into_two(out, TopkResult(values, indices))
 
@@ -314,7 +321,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(d))
     if input.ndim:
         check_kernel("kthvalue_cpu", input._tab_meta.dtype, REAL_NUMBERS)
-    indices = order_of(input, d)
+    indices = order_of(input, d, first=k if input.ndim else 0)
     if input.ndim:
         indices = own(indices.narrow(d, k - 1, 1).clone(memory_format=contiguous_format))
     return into_two(out, picked("KthvalueBackward0", KthvalueResult, input, indices, d, keepdim), rule=_KTHVALUE_OUT)
