@@ -56,13 +56,21 @@ class Trace:
         self._atom_of: dict[Any, int] = {}
         self._ids: dict[int, Any] = {}  # keeps alive what the memo names by id
         self.guards: dict[Any, tuple[str, Any, Any, bool]] = {}
+        #: the answers that hold for all sizes, or are guards: nearly all that is asked was asked before
+        self._answers: dict[Any, bool] = {}
         #: while this is so, numbers that are not equal may be so for other sizes: for code that is right all the same
         self.lenient = False
         self.symbols = [self._atom(i, n, 2) for i, n in enumerate(values)]
 
+    def drop(self, key: Any) -> None:
+        """Takes a guard back: it is one again when that is asked again."""
+        del self.guards[key]
+        self._answers.clear()
+
     def pin(self) -> None:
         """Makes the value of each symbol the only guard."""
         self.guards.clear()
+        self._answers.clear()
         for s in self.symbols:
             s.pinned()
 
@@ -238,6 +246,12 @@ class Trace:
         """`a op b`, one of == < <=: the answer, which is noted unless it is the same for all sizes. asked: see `demanded`."""
         if a is b:
             return op != "<"
+        # Symbols are interned, and live as long as the trace
+        number = type(b) is int
+        key = (op, id(a), b if number else id(b), number, asked)
+        known = self._answers.get(key)
+        if known is not None:
+            return known
         if type(b) is Real:
             b = b.pinned()
         if isinstance(b, float):
@@ -253,9 +267,13 @@ class Trace:
             a.pinned()
             return answer
         left, right = self._reduced(a, b)
-        if self._for_all(op, left, right) or (op == "==" and not answer and self.lenient):
-            return answer
-        return self._noted(op, left, right, answer, asked)
+        if not self._for_all(op, left, right):
+            if op == "==" and not answer and self.lenient:
+                return answer
+            self._noted(op, left, right, answer, asked)
+        if (number or type(b) is Symbol) and not self.closed:
+            self._answers[key] = answer
+        return answer
 
     def _for_all(self, op: str, a: Any, b: Any) -> bool:
         """Whether the answer is the same for all sizes."""
@@ -268,15 +286,14 @@ class Trace:
             return high is not None and (high > a or (high == a and op == "<="))
         return False
 
-    def _noted(self, op: str, a: Any, b: Any, answer: bool, asked: bool) -> bool:
+    def _noted(self, op: str, a: Any, b: Any, answer: bool, asked: bool) -> None:
         if self.closed:
-            return answer
+            return
         key = (op, self._key(a), self._key(b))
         if asked and answer and op == "==":
             self.demanded.add(key)
         if op != "==" or (op, key[2], key[1]) not in self.guards:
             self.guards.setdefault(key, (op, a, b, answer))
-        return answer
 
     def _reduced(self, a: Any, b: Any) -> tuple[Any, Any]:
         """Both sides without the positive factors that they have in common, and without terms that they share."""

@@ -368,7 +368,7 @@ class Tracer(TorchFunctionMode):
         ):  # whether indices are in bounds is no way that the program takes: the operator looks again
             for key in self.trace.guards.keys() - before.keys():
                 if self.trace.guards[key][0] != "==":
-                    del self.trace.guards[key]
+                    self.trace.drop(key)
         if not writes and schema.name not in _WRITERS and self._unaccounted(given) != versions:
             self.refuse(f"{schema.name!r}, which writes to a tensor")
         for t, old in {id(t._tab_storage): (t, v) for t, v in zip(given, versions)}.values():

@@ -3,10 +3,18 @@
 import math
 
 import tabtorch as torch
+from tabtorch.autograd.grad_mode import STATE
 from tabtorch.core.layout import suggested_order
 from tabtorch.core.shapes import remembered
+from tabtorch.engine.expr import fit
+from tabtorch.engine.graph import Map, inst
+from tabtorch.engine.view import contiguous_meta
 from tabtorch.ops.functional._common import named, size_list, widened
+from tabtorch.ops.machinery.batching import batches
+from tabtorch.ops.machinery.inplace import set_tensor
+from tabtorch.ops.machinery.operation import run
 from tabtorch.ops.machinery.promotion import FLOATING, FLOATING_COMPLEX, FLOATING_LONG, check_kernel
+from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.neural import standardize
 from tabtorch.ops.shaping.convert import recorded_in_order
 from tabtorch.ops.shaping.pad import pad
@@ -120,10 +128,38 @@ def _check_channels(n, **tensors):
 def _update_running(running_mean, running_var, mean, var, n, momentum):
     """The moving averages, in place; the variance that goes in is the unbiased one."""
     with torch.no_grad():
-        if running_mean is not None:
-            running_mean.mul_(1 - momentum).add_(mean.reshape(-1), alpha=momentum)
-        if running_var is not None:
-            running_var.mul_(1 - momentum).add_(var.reshape(-1), alpha=momentum * n / max(n - 1, 1))
+        for running, new, weight in (
+            (running_mean, mean, momentum),
+            (running_var, var, momentum * n / max(n - 1, 1)),
+        ):
+            if running is None:
+                continue
+            new = new.reshape(-1)
+            i = _average(running._tab_meta, new._tab_meta)
+            if i is not None and _plain(running):
+                set_tensor(running, run(i, i.out, running, new, scalars=(1 - momentum, weight)))
+            else:
+                running.mul_(1 - momentum).add_(new, alpha=weight)
+
+
+def _plain(t):
+    """Whether a tensor may be written to, and nobody has to be asked."""
+    return type(t) is torch.Tensor and not t._tab_inference and not t._tab_requires_grad and not batches[0]
+
+
+_AVERAGE = {
+    name: Map("average", lambda x, y, rest, weight, name=name: fit(x * rest, name) + fit(y * weight, name), cost=3)
+    for name in ("float32", "float64")
+}
+
+
+@remembered
+def _average(m, new):
+    """x * rest + y * weight as one instruction, rounded as the two are; None where it is not of two dense vectors of a type."""
+    if not (m.contiguous and m.dtype is new.dtype and m.dtype.name in _AVERAGE and m.device is new.device):
+        return None
+    out = contiguous_meta(m.shape, m.dtype, m.device)
+    return inst(_AVERAGE[m.dtype.name], (m, new), out, (m.dtype.compute,) * 2)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -155,17 +191,28 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
     ndim = input.dim()
     order = suggested_order(input._tab_meta)
     x = recorded_in_order(input, order)
-    w, b = _per_channel(weight, ndim), _per_channel(bias, ndim)
     if training:
+        w, b = _per_channel(weight, ndim), _per_channel(bias, ndim)
         y, mean, var = standardize.batch_norm(x, (0, *range(2, ndim)), w, b, eps)
         y = y.to(input.dtype)
         if (running_mean is not None or running_var is not None) and input.numel():
             _update_running(running_mean, running_var, mean, var, input.numel() // channels, momentum)
     else:
-        mean, var = widened(running_mean), widened(running_var)
-        y = (widened(x) - _per_channel(mean, ndim)) * (_per_channel(var, ndim) + eps).rsqrt()
-        y = _scaled(y, w, b, input.dtype)
+        given = x, running_mean, running_var, weight, bias
+        if STATE.grad and any(t is not None and t._tab_requires_grad for t in given):
+            y = _by_running(*given, eps)
+        else:
+            return recorded_in_order(_as_evaluated(given, (eps,)), order)
     return named(recorded_in_order(y, order), "NativeBatchNormBackward0", input, weight, bias)
+
+
+def _by_running(x, mean, var, weight, bias, eps):
+    ndim = x.dim()
+    y = (widened(x) - _per_channel(widened(mean), ndim)) * (_per_channel(widened(var), ndim) + eps).rsqrt()
+    return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), x.dtype)
+
+
+_as_evaluated = Recorded(_by_running)
 
 
 def instance_norm(
