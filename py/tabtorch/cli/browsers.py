@@ -40,6 +40,7 @@ CHROMIUM_FLAGS = [
     "--headless=new",
     "--no-sandbox",
     "--enable-unsafe-webgpu",
+    "--disable-dawn-features=timestamp_quantization",  # as in js/src/host-node.ts
     "--ignore-gpu-blocklist",
     "--disable-quic",
     "--disable-background-networking",

@@ -78,7 +78,7 @@ if (!pyodideModule) {
 const [dawn] = spec.device === "cpu" ? [] : await load("webgpu");
 if (dawn) {
   Object.assign(globalThis, dawn.globals);
-  globalThis.__tabtorch_gpu = dawn.create([]);
+  globalThis.__tabtorch_gpu = dawn.create(["disable-dawn-features=timestamp_quantization"]); // see js/src/host-node.ts
 }
 
 const home = "/home/pyodide";

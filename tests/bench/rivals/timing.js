@@ -2,6 +2,8 @@
 
 const ROUNDS = 5;
 const WARM = 500;
+const LONG_WARM = 2000;
+const STEADY = 0.04;
 const LONG_ENOUGH = 100;
 const MOST = 200;
 const COMPARED = 16;
@@ -61,8 +63,12 @@ export function offer(library, rows) {
     let once = Infinity;
     for (let i = 0; i < 3; i++) once = Math.min(once, (await milliseconds(1)).done);
     const n = Math.max(1, Math.min(MOST, Math.floor(LONG_ENOUGH / Math.max(once, 1e-3))));
-    const until = performance.now() + WARM;
-    while (performance.now() < until) await milliseconds(n);
+    const begin = performance.now();
+    for (let passed = 0, last = Infinity; passed < LONG_WARM; passed = performance.now() - begin) {
+      const now = (await milliseconds(n)).done;
+      if (passed > WARM && Math.abs(now - last) < STEADY * now) break;
+      last = now;
+    }
     const times = [];
     for (let i = 0; i < ROUNDS; i++) times.push(await milliseconds(n));
     return {
