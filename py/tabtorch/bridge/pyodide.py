@@ -27,18 +27,19 @@ __all__ = ["PyodideBridge", "start", "start_async"]
 def _awaited(promise: Any) -> Any:
     """`pyodide.ffi.run_sync` of a promise, which is awaited as it is. Pyodide would make a task of it, which takes turns of the event
     loop, 0.3 ms each time: it asks `asyncio.ensure_future` what to await, and here gets the promise back."""
-    ensure = asyncio.ensure_future
+    tasks: Any = asyncio
+    ensure = tasks.ensure_future
 
     def as_it_is(awaitable: Any, **_: Any) -> Any:
-        asyncio.ensure_future = ensure  # type: ignore[assignment]
+        tasks.ensure_future = ensure
         return awaitable
 
-    asyncio.ensure_future = as_it_is  # type: ignore[assignment]
+    tasks.ensure_future = as_it_is
     try:
         return _run_sync(promise)
     finally:
-        if asyncio.ensure_future is as_it_is:  # it was not asked
-            asyncio.ensure_future = ensure
+        if tasks.ensure_future is as_it_is:  # it was not asked
+            tasks.ensure_future = ensure
 
 
 #: waits in JavaScript, while other tasks run
