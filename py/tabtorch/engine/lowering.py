@@ -51,13 +51,14 @@ class Lowering:
     def scalar(self, k: Kernel, j: int) -> Any:
         return k.scalar((self.pos, j), self.inst.scalars[j])
 
-    def launch(self, name: str, threads: int, body: Any) -> None:
-        """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another."""
+    def launch(self, name: str, threads: int, body: Any, apart: bool = False) -> None:
+        """One dispatch; `body(k, i)` writes the statements of thread i. On the cpu device threads run one after another. apart: it
+        shares no launch."""
         if threads == 0:
             return
         if not self.target.serial:
             part = Part(name, threads, "i", body)
-            if threads <= MOST_SHARED:
+            if threads <= MOST_SHARED and not apart:
                 self.b.parts.add(part)
             else:
                 self.b.launch(*alone(self.device, part))

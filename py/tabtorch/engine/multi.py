@@ -10,9 +10,10 @@ from typing import Any
 
 from tabtorch.base.thread_state import STATE
 
-from .expr import cast, const, variable
+from .expr import cast, const, minimum, where
 from .graph import LOCK, Buffer, Custom, Inst, Lost, Map, Node, bridge, buffer_of, emit, inst, lost
 from .lower import Kernel, Ref
+from .target import Target
 from .view import Meta, contiguous_meta, contiguous_strides, meta
 
 ALIGN = 64
@@ -25,8 +26,17 @@ def padded(n: int) -> int:
     return -(-n // ALIGN) * ALIGN
 
 
+def _threads(t: Target, elements: int) -> int:
+    """Threads of a launch that packs: so many keep the device busy (a large GPU has 270,000 at a time)."""
+    if t.serial or t.software:
+        return 1 if t.serial else 1 << 10
+    return 1 << 19 if elements >= 1 << 22 else 1 << 16
+
+
 def _lower_pack(i: Inst, low: Any) -> None:
-    """Copies each input to its place, as many inputs a launch as the device can bind."""
+    """Copies each input to its place, as many inputs a launch as the device can bind. All threads walk along each input: that no
+    element has to be asked which input it is of is most of it (MLP on SwiftShader: 27 ms, and a fifth of a step, before)."""
+    threads = _threads(low.target, i.out.numel)
     most = max(1, low.target.buffers - 1)
     start = 0
     out = low.output
@@ -40,30 +50,22 @@ def _lower_pack(i: Inst, low: Any) -> None:
         bound.add(key)
         parts[-1].append(j)
     for part in parts:
-        ends = []
-        total = 0
+        begins = []
         for j in part:
-            total += padded(i.ins[j].numel)
-            ends.append(total)
+            begins.append(start)
+            start += padded(i.ins[j].numel)
 
-        def body(
-            k: Kernel, t: Any, part: list[int] = part, ends: list[int] = ends, start: int = start, total: int = total
-        ) -> None:
-            v = k.var(const(0, "f32"), "value")
-            begin: Any = const(0, "u32")
+        def body(k: Kernel, t: Any, part: list[int] = part, begins: list[int] = begins) -> None:
             for which, j in enumerate(part):
                 m: Meta = i.ins[j]
-                end = k.dim(ends[which], ("end", which))
-                local = k.let(t - begin, "at")
-                with k.when((t >= begin) & (t < end) & (local < k.dim(m.numel, ("n", which)))):
-                    ref: Ref = low.input(j)
-                    got = k.load(ref, low.index(k, m, local, ("in", which)))
-                    k.assign(v, cast(got, "f32"))
-                begin = end
-            k.store(out, t + k.dim(start, "start"), variable(v.value, "f32"))
+                ref: Ref = low.input(j)
+                n = k.dim(m.numel, ("n", which))
+                with k.loop(k.dim(padded(m.numel), ("padded", which)), t, "at", k.dim(threads, "threads")) as at:
+                    place = low.index(k, m, k.let(minimum(at, n - 1), "from"), ("in", which))
+                    value = where(at < n, cast(k.load(ref, place), "f32"), const(0, "f32"))
+                    k.store(out, at + k.dim(begins[which], ("begin", which)), value)
 
-        low.launch("pack", total, body)
-        start += total
+        low.launch("pack", threads, body, apart=True)
 
 
 PACK = Custom("pack", _lower_pack)
