@@ -31,8 +31,11 @@ const byQuestions: Manner = async (device, waiting) => {
   }
 };
 
+/** Whether this is Firefox. */
+export const firefox = () => /firefox/i.test(agent());
+
 function manner(): Manner | null {
-  if (/firefox/i.test(agent())) return byEmptySubmits;
+  if (firefox()) return byEmptySubmits;
   return /chrom/i.test(agent()) ? byQuestions : null;
 }
 

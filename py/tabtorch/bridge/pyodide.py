@@ -43,10 +43,12 @@ def _awaited(promise: Any) -> Any:
             tasks.ensure_future = ensure
 
 
-#: waits in JavaScript, while other tasks run. What is neither Pyodide's own nor our page's may ask for other things meanwhile
-run_sync = thread_state.apart(
-    _awaited if isinstance(_run_sync, BuiltinFunctionType) or _run_sync.__module__ == "tabpage" else _run_sync
-)
+# What is neither Pyodide's own nor our page's may ask for other things meanwhile; Firefox is left its turns, see js/src/webgpu/scopes.ts.
+_KNOWN = isinstance(_run_sync, BuiltinFunctionType) or _run_sync.__module__ == "tabpage"
+_FIREFOX = run_js("/firefox/i.test(globalThis.navigator?.userAgent ?? '')")
+
+#: waits in JavaScript, while other tasks run
+run_sync = thread_state.apart(_awaited if _KNOWN and not _FIREFOX else _run_sync)
 setattr(asyncio.Handle, "_run", thread_state.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
 # `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind, or -2 if it waits for
