@@ -590,10 +590,10 @@ test("what ran before, on buffers that it had before, needs no error scopes; wha
     scopes = 0;
     broken.destroy();
     runtime.execute(new Block().run(1, [5, 6], [2, 1]).bytes());
-    await runtime.synchronize();
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await runtime.readAsync(6, 0, 4); // and is known when a read of it is over
     const found = errors(runtime);
-    assert.deepEqual([scopes, found.length, found[0]?.kind], [0, 1, "validation"], JSON.stringify(found));
+    const [{ kind, operation }] = found;
+    assert.deepEqual([scopes, found.length, kind, operation], [0, 1, "validation", "plan1"], JSON.stringify(found));
   } finally {
     Object.assign(prototype, { pushErrorScope, createBindGroup });
     runtime.destroy();

@@ -91,7 +91,8 @@ export class GpuDevice implements Accelerator {
         GPUOutOfMemoryError: "out-of-memory",
         GPUValidationError: "validation",
       };
-      errors.add({ kind: kinds[error.constructor.name] ?? "internal", operation: "", message: error.message });
+      const operation = this.scopes.blamed(error.message);
+      errors.add({ kind: kinds[error.constructor.name] ?? "internal", operation, message: error.message });
     });
     this.deviceLost = device.lost.then(({ reason, message }) => {
       this.lost = {

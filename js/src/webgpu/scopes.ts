@@ -1,7 +1,7 @@
 /**
  * Error scopes. One pair (validation, out of memory) spans the GPU commands of one `execute` or read, from the first that may
  * fail; what it catches comes back later, naming the operations that were in it. Where nothing is made and all ran before
- * there is none: a pair costs as much as a submit does, twice. (What fails all the same the device tells as well, without names.)
+ * there is none: a pair costs as much as a submit does, twice. (What fails all the same comes as an uncaptured error, see `blamed`.)
  */
 
 import { type ErrorKind, type ErrorLog, recordOf } from "../errors";
@@ -25,8 +25,10 @@ export class ErrorScopes {
   last = "";
   private open: Record | null = null;
   private readonly pending = new Set<Promise<void>>();
-  /** Firefox (153) keeps its pace by the answers: in one of ten runs of a demo that draws its GPU process crashed without them. */
-  private readonly spare = !firefox();
+  /** names of what ran outside of a scope, most recent last */
+  private readonly outside: string[] = [];
+  /** Without the answers Firefox's (153) GPU process crashed in 2 of 15 runs of the reaction-diffusion demo. */
+  private readonly always = firefox();
 
   constructor(
     private readonly device: GPUDevice,
@@ -35,7 +37,7 @@ export class ErrorScopes {
 
   /** Whether all that may have failed is known not to have. */
   get quiet(): boolean {
-    return this.spare && this.open === null && this.pending.size === 0;
+    return !this.always && this.open === null && this.pending.size === 0;
   }
 
   enter(): void {
@@ -48,7 +50,8 @@ export class ErrorScopes {
   /** Notes that `operation` has commands in the open scope. */
   note(operation: string): void {
     this.last = operation;
-    this.open?.operations.push(operation);
+    if (this.open !== null) this.open.operations.push(operation);
+    else if (this.outside.push(operation) > NAMES) this.outside.shift();
   }
 
   suspect(suspect: Suspect): void {
@@ -101,10 +104,15 @@ export class ErrorScopes {
   private report(kind: ErrorKind, message: string, record: Record): void {
     // A failed kernel or buffer is reported by itself; what it breaks downstream adds nothing.
     if (record.suspects.some((s) => s.failed)) return;
-    const names = [...new Set(record.operations)];
+    this.errors.add({ kind, operation: this.blamed(message, record.operations), message });
+  }
+
+  /** The operations that an error may be of: those of a scope, or, of an error that no scope caught, what ran outside last. */
+  blamed(message: string, operations = this.outside): string {
+    const names = [...new Set(operations)];
     const inMessage = names.filter((name) => message.includes(`"${name}"`));
     const blamed = inMessage.length > 0 ? inMessage : names;
     const more = blamed.length > NAMES ? `, and ${blamed.length - NAMES} more` : "";
-    this.errors.add({ kind, operation: `${blamed.slice(-NAMES).join(", ")}${more}`, message });
+    return `${blamed.slice(-NAMES).join(", ")}${more}`;
   }
 }

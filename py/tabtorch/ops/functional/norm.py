@@ -207,6 +207,7 @@ def normalize_batch(input, running_mean, running_var, weight, bias, training, mo
 
 
 def _by_running(x, mean, var, weight, bias, eps):
+    """The batch norm of ``x`` (N, C, …) by these statistics of its channels."""
     ndim = x.dim()
     y = (widened(x) - _per_channel(widened(mean), ndim)) * (_per_channel(widened(var), ndim) + eps).rsqrt()
     return _scaled(y, _per_channel(weight, ndim), _per_channel(bias, ndim), x.dtype)
