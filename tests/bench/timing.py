@@ -2,7 +2,9 @@
 
 The clock of a GPU is brought up first by half a second of the same work or more, until rounds take the same; its results are kept
 (one that nobody keeps is never computed). Where the GPU has to wait for Python now and then that takes longer: a prefill in a tab
-took 18.6 ms after half a second alone, 7.4 since rounds have to agree. A round is as many steps as take a while; each is sent as soon as it is called,
+took 18.6 ms after half a second alone, 7.4 since rounds have to agree.
+
+A round is as many steps as take a while; each is sent as soon as it is called,
 and the round ends when the last is done.
 """
 
