@@ -119,6 +119,23 @@ def test_the_first_of_long_rows(shape: tuple[int, ...], k: int) -> None:
         agree(first, x)
 
 
+def test_a_schedule_serves_rows_of_other_lengths() -> None:
+    """Where as many blocks are there and the last is longer than what is wanted; else there is another one."""
+    planned = []
+    for n in (5000, 5999, 6100, 4096 + 20):
+        x = draw(2, n)
+        y = to_tab(x, "webgpu")
+        graph.flush()
+        before = graph.counts["schedules"]
+        values, places = y.topk(50)
+        graph.flush()
+        planned.append(graph.counts["schedules"] - before)
+        want = x.sort(dim=1, descending=True, stable=True)
+        assert torch.equal(torch.from_numpy(values.numpy()), want[0][:, :50])
+        assert torch.equal(torch.from_numpy(places.numpy()), want[1][:, :50])
+    assert planned[1:3] == [0, 0], planned
+
+
 def test_gradient() -> None:
     def gradient(x: Any) -> Any:
         x = x.detach().requires_grad_()
