@@ -20,31 +20,29 @@ const QUADS = DEPTH / 4u;
 const RUNS = WIDTH / 32u;
 const RUNS_OF_V = VALUES / 32u;
 const RUNS_AT_ONCE = DEPTH / 32u;
-const SECOND = KEPT * ROWS * QUADS;  // where v lies, and then p
-const THIRD = SECOND + KEYS * Y;  // where ds lies
+const AT_ONCE = 4u;  // of QUADS, written out
 
-var<workgroup> tile_r: array<vec4<f32>, THIRD + KEYS * Y>;
-var<workgroup> tile_q: array<vec4<f32>, KEYS * QUADS>;
-var<workgroup> tile_g: array<vec4<f32>, KEYS * QUADS>;
+// k, v and after that p and ds, 8 keys of each where there are 16 rows
+var<workgroup> tile_r: array<array<array<array<vec4<f32>, QUADS>, 16>, 4>, 1u + KEPT>;
+var<workgroup> tile_q: array<array<array<vec4<f32>, QUADS>, X>, 4>;
+var<workgroup> tile_g: array<array<array<vec4<f32>, QUADS>, X>, 4>;
 
 @compute @workgroup_size(8u, Y, 1)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(local_invocation_index) thread: u32,
-) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let M = size_M();
   let N = size_N();
   let n0 = group.x * ROWS;
   let from_k = begin_k(group.y);
   let from_v = begin_v(group.y);
-  let x = local.x;
-  let y = local.y;
+  let x = thread / 2u % X;
+  let y = thread / 32u * 4u + thread / 16u % 2u * 2u + thread % 2u;
+  let near = y % 4u;
 
   if (KEPT == 1u) {
     for (var i = 0u; i < Y / 2u; i++) {  // unroll
-      let t = thread + i * X * Y;
-      tile_r[t] = load4_k(from_k, min(n0 + t / QUADS, N - 1u), t % QUADS * 4u);
+      let row = (thread + i * X * Y) / QUADS;
+      let quad = thread % QUADS;
+      tile_r[0][row / Y][row % Y][quad ^ (row % 4u)] = load4_k(from_k, min(n0 + row, N - 1u), quad * 4u);
     }
   }
   var o: array<vec4<f32>, RUNS * 4u>;  // registers
@@ -60,28 +58,31 @@ fn main(
         workgroupBarrier();
         if (KEPT == 0u) {
           for (var i = 0u; i < Y / 2u; i++) {  // unroll
-            let t = thread + i * X * Y;
-            tile_r[t] = load4_k(from_k, min(n0 + t / QUADS, N - 1u), d0 + t % QUADS * 4u);
+            let row = (thread + i * X * Y) / QUADS;
+            let quad = thread % QUADS;
+            tile_r[0][row / Y][row % Y][quad ^ (row % 4u)] = load4_k(from_k, min(n0 + row, N - 1u), d0 + quad * 4u);
           }
         }
         for (var i = 0u; i < 4u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          let row = t / QUADS;
-          let quad = t % QUADS;
-          tile_q[row * QUADS + (quad ^ (row & 7u))] = load4_q(from_q, min(m0 + row, M - 1u), d0 + quad * 4u);
+          let row = thread / QUADS;
+          let quad = thread % QUADS;
+          tile_q[i][row][quad ^ row] = load4_q(from_q, min(m0 + i * X + row, M - 1u), d0 + quad * 4u);
         }
         workgroupBarrier();
-        for (var d = 0u; d < QUADS; d++) {
-          let a0 = tile_r[(y * 4u) * QUADS + d];
-          let a1 = tile_r[(y * 4u + 1u) * QUADS + d];
-          let a2 = tile_r[(y * 4u + 2u) * QUADS + d];
-          let a3 = tile_r[(y * 4u + 3u) * QUADS + d];
-          for (var c = 0u; c < 4u; c++) {  // unroll
-            let b = tile_q[(x + X * c) * QUADS + (d ^ x)];
-            s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
-            s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
-            s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
-            s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+        for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
+          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+            let d = d1 + d2;
+            let a0 = tile_r[0][0][y][d ^ near];
+            let a1 = tile_r[0][1u][y][d ^ near];
+            let a2 = tile_r[0][2u][y][d ^ near];
+            let a3 = tile_r[0][3u][y][d ^ near];
+            for (var c = 0u; c < 4u; c++) {  // unroll
+              let b = tile_q[c][x][d ^ x];
+              s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
+              s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
+              s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
+              s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+            }
           }
         }
       }
@@ -89,27 +90,30 @@ fn main(
       for (var d0 = 0u; d0 < VALUES; d0 += DEPTH) {
         workgroupBarrier();
         for (var i = 0u; i < Y / 2u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          tile_r[SECOND + t] = load4_v(from_v, min(n0 + t / QUADS, N - 1u), d0 + t % QUADS * 4u);
+          let row = (thread + i * X * Y) / QUADS;
+          let quad = thread % QUADS;
+          tile_r[KEPT][row / Y][row % Y][quad ^ (row % 4u)] = load4_v(from_v, min(n0 + row, N - 1u), d0 + quad * 4u);
         }
         for (var i = 0u; i < 4u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          let row = t / QUADS;
-          let quad = t % QUADS;
-          tile_g[row * QUADS + (quad ^ (row & 7u))] = load4_g(from_g, min(m0 + row, M - 1u), d0 + quad * 4u);
+          let row = thread / QUADS;
+          let quad = thread % QUADS;
+          tile_g[i][row][quad ^ row] = load4_g(from_g, min(m0 + i * X + row, M - 1u), d0 + quad * 4u);
         }
         workgroupBarrier();
-        for (var d = 0u; d < QUADS; d++) {
-          let a0 = tile_r[SECOND + (y * 4u) * QUADS + d];
-          let a1 = tile_r[SECOND + (y * 4u + 1u) * QUADS + d];
-          let a2 = tile_r[SECOND + (y * 4u + 2u) * QUADS + d];
-          let a3 = tile_r[SECOND + (y * 4u + 3u) * QUADS + d];
-          for (var c = 0u; c < 4u; c++) {  // unroll
-            let b = tile_g[(x + X * c) * QUADS + (d ^ x)];
-            u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
-            u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
-            u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
-            u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+        for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
+          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+            let d = d1 + d2;
+            let a0 = tile_r[KEPT][0][y][d ^ near];
+            let a1 = tile_r[KEPT][1u][y][d ^ near];
+            let a2 = tile_r[KEPT][2u][y][d ^ near];
+            let a3 = tile_r[KEPT][3u][y][d ^ near];
+            for (var c = 0u; c < 4u; c++) {  // unroll
+              let b = tile_g[c][x][d ^ x];
+              u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
+              u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
+              u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
+              u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+            }
           }
         }
       }
@@ -119,7 +123,7 @@ fn main(
         let lse = load_lse(batch, row);
         let delta = load_delta(batch, row);
         for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
-          let n = min(n0 + y * 4u + r, N - 1u);
+          let n = min(n0 + y + Y * r, N - 1u);
           let value = s[c][r];
           let p = select(0.0, exp(score(batch, row, n, value) - lse), m < M);
           let share = kept(batch, row, n);
@@ -129,28 +133,29 @@ fn main(
       }
       workgroupBarrier();
       for (var c = 0u; c < 4u; c++) {  // unroll
-        tile_r[SECOND + (x + X * c) * Y + (y ^ x)] = s[c];
-        tile_r[THIRD + (x + X * c) * Y + (y ^ x)] = u[c];
+        tile_r[KEPT][c][x][y ^ x] = s[c];
+        tile_r[KEPT][c][X + x][y ^ x] = u[c];
       }
       for (var part = 0u; part < VALUES / DEPTH; part++) {  // unroll
         if (VALUES > DEPTH) {
           workgroupBarrier();
           for (var i = 0u; i < 4u; i++) {  // unroll
-            let t = thread + i * X * Y;
-            let row = t / QUADS;
-            let quad = t % QUADS;
-            tile_g[row * QUADS + (quad ^ (row & 7u))] = load4_g(from_g, min(m0 + row, M - 1u), part * DEPTH + quad * 4u);
+            let row = thread / QUADS;
+            let quad = thread % QUADS;
+            tile_g[i][row][quad ^ row] = load4_g(from_g, min(m0 + i * X + row, M - 1u), part * DEPTH + quad * 4u);
           }
         }
         workgroupBarrier();
-        for (var j = 0u; j < KEYS; j++) {
-          let p = tile_r[SECOND + j * Y + (y ^ (j & 7u))];
-          for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
-            let b = tile_g[j * QUADS + ((x + X * i) ^ (j & 7u))];
-            w[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, w[(part * RUNS_AT_ONCE + i) * 4u]);
-            w[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, w[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
-            w[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, w[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
-            w[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, w[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+        for (var c = 0u; c < 4u; c++) {
+          for (var j = 0u; j < X; j++) {  // unroll
+            let p = tile_r[KEPT][c][j][y ^ j];
+            for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+              let b = tile_g[c][j][(x ^ j) + X * i];
+              w[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, w[(part * RUNS_AT_ONCE + i) * 4u]);
+              w[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, w[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+              w[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, w[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+              w[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, w[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+            }
           }
         }
       }
@@ -158,28 +163,29 @@ fn main(
         if (WIDTH > DEPTH) {
           workgroupBarrier();
           for (var i = 0u; i < 4u; i++) {  // unroll
-            let t = thread + i * X * Y;
-            let row = t / QUADS;
-            let quad = t % QUADS;
-            tile_q[row * QUADS + (quad ^ (row & 7u))] = load4_q(from_q, min(m0 + row, M - 1u), part * DEPTH + quad * 4u);
+            let row = thread / QUADS;
+            let quad = thread % QUADS;
+            tile_q[i][row][quad ^ row] = load4_q(from_q, min(m0 + i * X + row, M - 1u), part * DEPTH + quad * 4u);
           }
           workgroupBarrier();
         }
-        for (var j = 0u; j < KEYS; j++) {
-          let p = tile_r[THIRD + j * Y + (y ^ (j & 7u))];
-          for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
-            let b = tile_q[j * QUADS + ((x + X * i) ^ (j & 7u))];
-            o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
-            o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
-            o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
-            o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+        for (var c = 0u; c < 4u; c++) {
+          for (var j = 0u; j < X; j++) {  // unroll
+            let p = tile_r[KEPT][c][X + j][y ^ j];
+            for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+              let b = tile_q[c][j][(x ^ j) + X * i];
+              o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
+              o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+              o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+              o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+            }
           }
         }
       }
     }
   }
   for (var r = 0u; r < 4u; r++) {  // unroll
-    let n = n0 + y * 4u + r;
+    let n = n0 + y + Y * r;
     if (n < N) {
       for (var i = 0u; i < RUNS; i++) {  // unroll
         store4_k(group.y, n, (x + X * i) * 4u, o[i * 4u + r]);

@@ -19,19 +19,14 @@ const DEPTH = ROWS;
 const QUADS = DEPTH / 4u;
 const RUNS = WIDTH / 32u;
 const RUNS_AT_ONCE = DEPTH / 32u;
-const TILE = ROWS * QUADS;
-const SECOND = KEPT * TILE;  // where g lies
+const AT_ONCE = 4u;  // of QUADS, written out
 
-var<workgroup> tile_r: array<vec4<f32>, TILE + SECOND>;
-var<workgroup> tile_k: array<vec4<f32>, KEYS * QUADS>;
-var<workgroup> tile_v: array<vec4<f32>, KEYS * QUADS>;
+var<workgroup> tile_r: array<array<array<array<vec4<f32>, QUADS>, Y>, 4>, 1u + KEPT>;
+var<workgroup> tile_k: array<array<array<vec4<f32>, QUADS>, X>, 4>;
+var<workgroup> tile_v: array<array<array<vec4<f32>, QUADS>, X>, 4>;
 
 @compute @workgroup_size(8u, Y, 1)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-  @builtin(local_invocation_index) thread: u32,
-) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let M = size_M();
   let N = size_N();
   let batch = group.y;
@@ -42,24 +37,27 @@ fn main(
   let from_g = begin_g(batch);
   let from_k = begin_k(keys);
   let from_v = begin_v(keys);
-  let x = local.x;
-  let y = local.y;
+  let x = thread / 2u % X;
+  let y = thread / 32u * 4u + thread / 16u % 2u * 2u + thread % 2u;
+  let near = y % 4u;
 
   var lse: vec4<f32>;
   var delta: vec4<f32>;
   for (var r = 0u; r < 4u; r++) {  // unroll
-    let m = min(m0 + y * 4u + r, M - 1u);
+    let m = min(m0 + y + Y * r, M - 1u);
     lse[r] = load_lse(batch, m);
     delta[r] = load_delta(batch, m);
   }
   if (KEPT == 1u) {
     for (var i = 0u; i < Y / 2u; i++) {  // unroll
-      let t = thread + i * X * Y;
-      tile_r[t] = load4_q(from_q, min(m0 + t / QUADS, M - 1u), t % QUADS * 4u);
+      let row = (thread + i * X * Y) / QUADS;
+      let quad = thread % QUADS;
+      tile_r[0][row / Y][row % Y][quad ^ (row % 4u)] = load4_q(from_q, min(m0 + row, M - 1u), quad * 4u);
     }
     for (var i = 0u; i < Y / 2u; i++) {  // unroll
-      let t = thread + i * X * Y;
-      tile_r[SECOND + t] = load4_g(from_g, min(m0 + t / QUADS, M - 1u), t % QUADS * 4u);
+      let row = (thread + i * X * Y) / QUADS;
+      let quad = thread % QUADS;
+      tile_r[KEPT][row / Y][row % Y][quad ^ (row % 4u)] = load4_g(from_g, min(m0 + row, M - 1u), quad * 4u);
     }
   }
   var o: array<vec4<f32>, RUNS * 4u>;  // registers
@@ -70,28 +68,31 @@ fn main(
       workgroupBarrier();
       if (KEPT == 0u) {
         for (var i = 0u; i < Y / 2u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          tile_r[t] = load4_q(from_q, min(m0 + t / QUADS, M - 1u), d0 + t % QUADS * 4u);
+          let row = (thread + i * X * Y) / QUADS;
+          let quad = thread % QUADS;
+          tile_r[0][row / Y][row % Y][quad ^ (row % 4u)] = load4_q(from_q, min(m0 + row, M - 1u), d0 + quad * 4u);
         }
       }
       for (var i = 0u; i < 4u; i++) {  // unroll
-        let t = thread + i * X * Y;
-        let row = t / QUADS;
-        let quad = t % QUADS;
-        tile_k[row * QUADS + (quad ^ (row & 7u))] = load4_k(from_k, min(n0 + row, N - 1u), d0 + quad * 4u);
+        let row = thread / QUADS;
+        let quad = thread % QUADS;
+        tile_k[i][row][quad ^ row] = load4_k(from_k, min(n0 + i * X + row, N - 1u), d0 + quad * 4u);
       }
       workgroupBarrier();
-      for (var d = 0u; d < QUADS; d++) {
-        let a0 = tile_r[(y * 4u) * QUADS + d];
-        let a1 = tile_r[(y * 4u + 1u) * QUADS + d];
-        let a2 = tile_r[(y * 4u + 2u) * QUADS + d];
-        let a3 = tile_r[(y * 4u + 3u) * QUADS + d];
-        for (var c = 0u; c < 4u; c++) {  // unroll
-          let b = tile_k[(x + X * c) * QUADS + (d ^ x)];
-          s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
-          s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
-          s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
-          s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+      for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
+        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+          let d = d1 + d2;
+          let a0 = tile_r[0][0][y][d ^ near];
+          let a1 = tile_r[0][1u][y][d ^ near];
+          let a2 = tile_r[0][2u][y][d ^ near];
+          let a3 = tile_r[0][3u][y][d ^ near];
+          for (var c = 0u; c < 4u; c++) {  // unroll
+            let b = tile_k[c][x][d ^ x];
+            s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
+            s[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), s[c]);
+            s[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), s[c]);
+            s[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), s[c]);
+          }
         }
       }
     }
@@ -100,35 +101,38 @@ fn main(
       workgroupBarrier();
       if (KEPT == 0u) {
         for (var i = 0u; i < Y / 2u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          tile_r[t] = load4_g(from_g, min(m0 + t / QUADS, M - 1u), d0 + t % QUADS * 4u);
+          let row = (thread + i * X * Y) / QUADS;
+          let quad = thread % QUADS;
+          tile_r[0][row / Y][row % Y][quad ^ (row % 4u)] = load4_g(from_g, min(m0 + row, M - 1u), d0 + quad * 4u);
         }
       }
       for (var i = 0u; i < 4u; i++) {  // unroll
-        let t = thread + i * X * Y;
-        let row = t / QUADS;
-        let quad = t % QUADS;
-        tile_v[row * QUADS + (quad ^ (row & 7u))] = load4_v(from_v, min(n0 + row, N - 1u), d0 + quad * 4u);
+        let row = thread / QUADS;
+        let quad = thread % QUADS;
+        tile_v[i][row][quad ^ row] = load4_v(from_v, min(n0 + i * X + row, N - 1u), d0 + quad * 4u);
       }
       workgroupBarrier();
-      for (var d = 0u; d < QUADS; d++) {
-        let a0 = tile_r[SECOND + (y * 4u) * QUADS + d];
-        let a1 = tile_r[SECOND + (y * 4u + 1u) * QUADS + d];
-        let a2 = tile_r[SECOND + (y * 4u + 2u) * QUADS + d];
-        let a3 = tile_r[SECOND + (y * 4u + 3u) * QUADS + d];
-        for (var c = 0u; c < 4u; c++) {  // unroll
-          let b = tile_v[(x + X * c) * QUADS + (d ^ x)];
-          u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
-          u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
-          u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
-          u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+      for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
+        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+          let d = d1 + d2;
+          let a0 = tile_r[KEPT][0][y][d ^ near];
+          let a1 = tile_r[KEPT][1u][y][d ^ near];
+          let a2 = tile_r[KEPT][2u][y][d ^ near];
+          let a3 = tile_r[KEPT][3u][y][d ^ near];
+          for (var c = 0u; c < 4u; c++) {  // unroll
+            let b = tile_v[c][x][d ^ x];
+            u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);
+            u[c] = fma(vec4(a0.y, a1.y, a2.y, a3.y), vec4(b.y), u[c]);
+            u[c] = fma(vec4(a0.z, a1.z, a2.z, a3.z), vec4(b.z), u[c]);
+            u[c] = fma(vec4(a0.w, a1.w, a2.w, a3.w), vec4(b.w), u[c]);
+          }
         }
       }
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
       for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
-        let m = min(m0 + y * 4u + r, M - 1u);
+        let m = min(m0 + y + Y * r, M - 1u);
         let seen = min(n, N - 1u);
         let p = exp(score(batch, m, seen, s[c][r]) - lse[r]);
         let d = p * (u[c][r] * kept(batch, m, seen) - delta[r]);
@@ -137,33 +141,34 @@ fn main(
     }
     workgroupBarrier();
     for (var c = 0u; c < 4u; c++) {  // unroll
-      tile_v[(x + X * c) * Y + (y ^ x)] = u[c];
+      tile_v[c][x][y ^ x] = u[c];
     }
     for (var part = 0u; part < WIDTH / DEPTH; part++) {  // unroll
       if (WIDTH > DEPTH) {
         workgroupBarrier();
         for (var i = 0u; i < 4u; i++) {  // unroll
-          let t = thread + i * X * Y;
-          let row = t / QUADS;
-          let quad = t % QUADS;
-          tile_k[row * QUADS + (quad ^ (row & 7u))] = load4_k(from_k, min(n0 + row, N - 1u), part * DEPTH + quad * 4u);
+          let row = thread / QUADS;
+          let quad = thread % QUADS;
+          tile_k[i][row][quad ^ row] = load4_k(from_k, min(n0 + i * X + row, N - 1u), part * DEPTH + quad * 4u);
         }
       }
       workgroupBarrier();
-      for (var j = 0u; j < KEYS; j++) {
-        let p = tile_v[j * Y + (y ^ (j & 7u))];
-        for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
-          let b = tile_k[j * QUADS + ((x + X * i) ^ (j & 7u))];
-          o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
-          o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
-          o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
-          o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+      for (var c = 0u; c < 4u; c++) {
+        for (var j = 0u; j < X; j++) {  // unroll
+          let p = tile_v[c][j][y ^ j];
+          for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
+            let b = tile_k[c][j][(x ^ j) + X * i];
+            o[(part * RUNS_AT_ONCE + i) * 4u] = fma(vec4(p.x), b, o[(part * RUNS_AT_ONCE + i) * 4u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 1u] = fma(vec4(p.y), b, o[(part * RUNS_AT_ONCE + i) * 4u + 1u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 2u] = fma(vec4(p.z), b, o[(part * RUNS_AT_ONCE + i) * 4u + 2u]);
+            o[(part * RUNS_AT_ONCE + i) * 4u + 3u] = fma(vec4(p.w), b, o[(part * RUNS_AT_ONCE + i) * 4u + 3u]);
+          }
         }
       }
     }
   }
   for (var r = 0u; r < 4u; r++) {  // unroll
-    let m = m0 + y * 4u + r;
+    let m = m0 + y + Y * r;
     if (m < M) {
       for (var i = 0u; i < RUNS; i++) {  // unroll
         store4_q(batch, m, (x + X * i) * 4u, o[i * 4u + r]);

@@ -87,7 +87,6 @@ fn fetch_b(places: vec4<u32>, k: u32, step: u32, end: u32) -> vec4<f32> {
 @compute @workgroup_size(WG_X, WG_Y, 1)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
   @builtin(local_invocation_index) thread: u32,
 ) {
   let M = size_M();
@@ -96,6 +95,10 @@ fn main(
   let end = last_k(group.z);
   let m0 = group.y * WG_Y * 8u;
   let n0 = group.x * WG_X * 8u;
+  let lane = thread % 32u;
+  let warp = thread / 32u;
+  let x = warp % (WG_X / 8u) * 8u + lane / 2u % 8u;
+  let y = warp / (WG_X / 8u) * 4u + lane / 16u * 2u + lane % 2u;
 
   // rows and columns past the last read the last again, and are not stored
   for (var t = thread; t < WG_Y * 2u; t += THREADS) {
@@ -175,10 +178,10 @@ fn main(
       }
     }
     for (var k = 0u; k < STEP; k++) {  // unroll
-      let a0 = tile_a[k][local.y * 2u];
-      let a1 = tile_a[k][local.y * 2u + 1u];
-      let b0 = tile_b[k][local.x];
-      let b1 = tile_b[k][WG_X + local.x];
+      let a0 = tile_a[k][y * 2u];
+      let a1 = tile_a[k][y * 2u + 1u];
+      let b0 = tile_b[k][x];
+      let b1 = tile_b[k][WG_X + x];
       for (var r = 0u; r < 4u; r++) {  // unroll
         lo[r] = fma(vec4(a0[r]), b0, lo[r]);
         hi[r] = fma(vec4(a0[r]), b1, hi[r]);
@@ -189,8 +192,8 @@ fn main(
     workgroupBarrier();
   }
 
-  let m = m0 + local.y * 8u;
-  let n = n0 + local.x * 4u;
+  let m = m0 + y * 8u;
+  let n = n0 + x * 4u;
   let far = n + WG_X * 4u;
   if (DIRECT) {
     for (var r = 0u; r < 8u; r++) {  // unroll
@@ -203,19 +206,19 @@ fn main(
   }
   // what is done with a value stands here twice alone, for it may be long
   for (var r = 0u; r < min(8u, M - min(m, M)); r++) {
-    var x = lo[0];
-    var y = hi[0];
+    var near = lo[0];
+    var apart = hi[0];
     switch (r) {
-      case 1u: { x = lo[1]; y = hi[1]; }
-      case 2u: { x = lo[2]; y = hi[2]; }
-      case 3u: { x = lo[3]; y = hi[3]; }
-      case 4u: { x = lo[4]; y = hi[4]; }
-      case 5u: { x = lo[5]; y = hi[5]; }
-      case 6u: { x = lo[6]; y = hi[6]; }
-      case 7u: { x = lo[7]; y = hi[7]; }
+      case 1u: { near = lo[1]; apart = hi[1]; }
+      case 2u: { near = lo[2]; apart = hi[2]; }
+      case 3u: { near = lo[3]; apart = hi[3]; }
+      case 4u: { near = lo[4]; apart = hi[4]; }
+      case 5u: { near = lo[5]; apart = hi[5]; }
+      case 6u: { near = lo[6]; apart = hi[6]; }
+      case 7u: { near = lo[7]; apart = hi[7]; }
       default: {}
     }
-    if (n < N) { store4_out(group.z, m + r, n, x); }
-    if (far < N) { store4_out(group.z, m + r, far, y); }
+    if (n < N) { store4_out(group.z, m + r, n, near); }
+    if (far < N) { store4_out(group.z, m + r, far, apart); }
   }
 }

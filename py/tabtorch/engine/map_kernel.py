@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from .expr import Expr, variable
+from .expr import Expr, const, idiv, imod, variable
 from .lower import Kernel, Ref, grid_for, threads_head
 from .target import target
 from .wgsl import PACKED, Wgsl
@@ -14,8 +14,19 @@ from .wgsl import PACKED, Wgsl
 MANY, MANY_IN_SOFTWARE = 1 << 22, 1 << 15
 
 
-def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]]) -> tuple[str, list[int]]:
-    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there.
+class Across(NamedTuple):
+    """A contiguous shape (…, rows, inner, columns) of which something is read whose rows, not its columns, lie together."""
+
+    rows: int
+    inner: int
+    columns: int
+
+
+def map_kernel(
+    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], across: Across | None = None
+) -> tuple[str, list[int]]:
+    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there. `across`: threads
+    go in squares of rows and columns then, where they store vectors, rather than along a row.
 
     Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements. Where there are many
     elements, a thread computes 4, for threads cost more than the work then: neighbours, which are loaded and stored together where
@@ -37,7 +48,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
         k.watched = {}
     stores = body(i)
     packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
-    vectors = _vectors(k, stores, len(r.lines) - mark) if many else None
+    vectors = _vectors(k, stores, len(r.lines) - mark, across is not None) if many else None
     if not packed and (not many or (software and vectors is None)):
         for ref, v in stores:
             k.store(ref, i, v)
@@ -46,7 +57,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
     del r.lines[mark:]
     r.scopes[-1].clear()
     if vectors is not None:
-        return _map_vectors(k, total, body, vectors)
+        return _map_vectors(k, total, body, vectors, across)
     total_text = r.text(n)
     if not packed:
         wide = k.workgroup[0]
@@ -86,7 +97,7 @@ def map_kernel(k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any
 _LONG = 60
 
 
-def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int) -> set[Any] | None:
+def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int, across: bool) -> set[Any] | None:
     """The buffers that a map reads element by element, each as one dtype, and in no other way, in elements of which four are a
     vector or in whole words. None where vectors do not pay, or where it reads what it stores in another way."""
     watched, k.watched = k.watched or {}, None
@@ -94,17 +105,21 @@ def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int) -> set[Any] |
     if any(watched.get(ref.key, ref.dtype) is not ref.dtype for ref, _ in stores) or lines > _LONG:
         return None
     read = {key for key, d in watched.items() if d is not None and d.compute not in wide}
-    return read if read or not watched else None
+    return read if read or not watched or across else None
 
 
 def _map_vectors(
-    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], read: set[Any]
+    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], read: set[Any], across: Across | None
 ) -> tuple[str, list[int]]:
     """A thread computes 4 neighbours. The last may lie past the end: no buffer that is as long ends within a vector."""
     r = k.r
     k.bindings, k.names, k.vectors = [], {}, read
-    first = r.let(variable("t", "u32") * 4, "i")
-    r.line(f"if ({r.text(first)} >= {r.text(k.dim(total, 'total'))}) {{ return; }}")
+    if across is None:
+        first = r.let(variable("t", "u32") * 4, "i")
+        r.line(f"if ({r.text(first)} >= {r.text(k.dim(total, 'total'))}) {{ return; }}")
+        threads = -(-total // 4)
+    else:
+        first, threads = _squares(k, total, across)
     found = []
     for j in range(4):
         lane = r.let(first + j, "i") if j else first
@@ -112,4 +127,29 @@ def _map_vectors(
         found.append(body(lane))
     for j, (ref, _) in enumerate(found[0]):
         k.store_lanes(ref, first, [stores[j][1] for stores in found])
-    return k.source(threads_head(k, None, name="t")), grid_for(-(-total // 4), k.workgroup[0])
+    return k.source(threads_head(k, None, name="t")), grid_for(threads, k.workgroup[0])
+
+
+#: rows, and columns, of the square that a workgroup makes
+_SIDE = 32
+
+
+def _squares(k: Kernel, total: int, across: Across) -> tuple[Expr, int]:
+    """Where the 4 neighbours of a thread begin, and how many threads there are. 8 rows by 16 columns are of 32 threads that go
+    together: so they read, and write, whole pieces of 32 bytes (8192 x 8192 floats turned over, on an H200: 0.14 ms, 0.71 along
+    rows)."""
+    r = k.r
+    rows, inner, columns = (k.dim(n, ("across", role)) for role, n in zip(Across._fields, across, strict=True))
+    high, wide = -(-across.rows // _SIDE), -(-across.columns // _SIDE)
+    squares = high * wide * (total // (across.rows * across.columns))
+    t = variable("t", "u32")
+    r.line(f"if (t >= {r.text(k.dim(squares, ('across', 'squares')) * (_SIDE * _SIDE // 4))}) {{ return; }}")
+    square = r.let(idiv(t, const(_SIDE * _SIDE // 4, "u32")), "square")
+    beside, over = k.dim(wide, ("across", "wide")), k.dim(high, ("across", "high"))
+    column = r.let(imod(square, beside) * _SIDE + (imod(idiv(t, 32), 2) * 16 + imod(idiv(t, 8), 4) * 4), "column")
+    above = r.let(idiv(square, beside), "above")
+    row = r.let(imod(above, over) * _SIDE + (imod(idiv(t, 64), 4) * 8 + imod(t, 8)), "row")
+    apart = r.let(idiv(above, over), "apart")
+    r.line(f"if ({r.text(row)} >= {r.text(rows)} || {r.text(column)} >= {r.text(columns)}) {{ return; }}")
+    at = (idiv(apart, inner) * rows + row) * inner + imod(apart, inner)
+    return r.let(at * columns + column, "i"), squares * (_SIDE * _SIDE // 4)
