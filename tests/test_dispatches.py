@@ -115,7 +115,7 @@ def test_cross_entropy_and_its_gradient(sent: list[str], shape: tuple[int, int])
 
 def test_a_transposed_convolution_and_what_follows(sent: list[str]) -> None:
     """The gradient in its frame, the product of all phases, and the map that puts them between each other."""
-    x, w, b = values(8, 256, 16, 16), values(256, 128, 4, 4), values(128)
+    x, w, b = values(32, 256, 16, 16), values(256, 128, 4, 4), values(128)
     assert dispatches(sent, lambda: F.conv_transpose2d(x, w, b, 2, 1).relu()) <= 3, sent
 
 

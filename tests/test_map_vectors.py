@@ -57,12 +57,8 @@ CASES: dict[str, tuple[Callable[[Any, Any, Any], Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
-@pytest.mark.parametrize("name", CASES)
-def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    f, vectors = CASES[name]
-    torch.manual_seed(0)
-    x, y = torch.randn(N), torch.randn(N)
+def few_are_many(monkeypatch: pytest.MonkeyPatch, software: bool) -> list[str]:
+    """The texts of the kernels that are written from now on, with all thresholds of many elements set down."""
     texts: list[str] = []
     source = wgsl.Wgsl.source
 
@@ -78,10 +74,21 @@ def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> No
     for module, name in (
         (map_kernel, "MANY"),
         (map_kernel, "MANY_IN_SOFTWARE"),
+        (builder, "MANY"),
         (builder, "MANY_IN_SOFTWARE"),
         (builder, "MOST_SHARED"),
     ):
         monkeypatch.setattr(module, name, 1 << 12)
+    return texts
+
+
+@pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
+@pytest.mark.parametrize("name", CASES)
+def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, vectors = CASES[name]
+    torch.manual_seed(0)
+    x, y = torch.randn(N), torch.randn(N)
+    texts = few_are_many(monkeypatch, software)
     mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]
     want, got = f(torch, x, y), f(tabtorch, *mine)
     for w, g in zip(*[(r if isinstance(r, tuple) else (r,)) for r in (want, got)], strict=True):
@@ -90,3 +97,35 @@ def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert any("vec4<f32>>" in t or "vec4<i32>>" in t or " >> 1u) + 1u]" in t or "<< 24u)" in t for t in texts), (
             texts
         )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "complex64", "bool"])
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((64, 100), (1, 0)),
+        ((100, 68), (1, 0)),
+        ((3, 36, 50), (0, 2, 1)),
+        ((2, 16, 5, 40), (0, 3, 2, 1)),
+        ((20, 13, 24), (2, 1, 0)),
+        ((2, 24, 18, 20), (0, 2, 3, 1)),
+        ((2, 18, 20, 24), (0, 3, 1, 2)),
+    ],
+)
+def test_turned_over(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read along columns goes in squares, whatever lies before, between and after."""
+    torch.manual_seed(0)
+    x = (torch.randn(shape) * 50).to(getattr(torch, dtype))
+    texts = few_are_many(monkeypatch, False)
+    mine = tabtorch.tensor(x.tolist(), dtype=getattr(tabtorch, dtype), device="webgpu")
+    flat = tabtorch.tensor(x.permute(order).contiguous().tolist(), dtype=mine.dtype, device="webgpu")
+    graph.flush()
+    texts.clear()
+    turned = mine.permute(order).contiguous()
+    both = (mine.permute(order) == flat).all()
+    assert turned.cpu().tolist() == x.permute(order).tolist()
+    assert both
+    if x.permute(order).shape[-1] % 4 == 0 and min(x.permute(order).shape[-1], x.shape[-1]) >= 16:
+        assert any("square" in t for t in texts), texts

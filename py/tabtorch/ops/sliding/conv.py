@@ -208,7 +208,7 @@ def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor
     device, compute, sizes = x._tab_meta.device, x._tab_meta.dtype.compute, (batch, m, n, k)
     if not on_gpu(device) or any(type(size) is not int for size in sizes) or prod(sizes) > _THROUGH:
         return framed(x, frame)
-    return (framed_for_tiles if tiles.does(target(device.number), compute, *sizes) else framed)(x, frame)
+    return (framed_for_tiles if k <= 32 or tiles.does(target(device.number), compute, *sizes) else framed)(x, frame)
 
 
 def _bias_grad(g: Tensor) -> Tensor:
