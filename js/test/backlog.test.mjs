@@ -40,6 +40,22 @@ test("software begins with little, and no more than that is ever in flight", asy
   assert.ok(waits > 5);
 });
 
+test("who has waited finds the GPU busy still, though all was sent in one turn of the event loop", async () => {
+  let backlog;
+  const { queue, submit } = device(
+    () => backlog,
+    (work) => work / 2 ** 21,
+  );
+  backlog = new Backlog({ queue }, true);
+  for (let round = 0; round < 4; round++) {
+    while (!backlog.behind) submit(2 ** 23); // 4 ms each, 100 in all
+    await backlog.caughtUp();
+    assert.ok(!backlog.behind);
+    const left = queue.time - performance.now();
+    assert.ok(left > 20, `${left} ms are left`);
+  }
+});
+
 test("a fast GPU is soon given more, and is waited for seldom", async () => {
   let backlog;
   const { queue, submit } = device(

@@ -12,6 +12,8 @@ export const AHEAD_MS = 100;
 const SOFTWARE = 2 ** 21;
 const HARDWARE = 2 ** 27;
 const FASTEST = 2 ** 37;
+/** Fences in what may be in flight. With one, set when the last had been seen, Python waited for all of it, and then the GPU for Python. */
+const FENCES = 8;
 /** Waits that say nothing: the GPU was done already, and the news of it took so long. */
 const NEWS_MS = 4;
 
@@ -20,8 +22,9 @@ export class Backlog {
   portion: number;
   private sent = 0;
   private done = 0;
+  private fenced = 0;
   private speed: number;
-  private fence: Promise<void> | null = null;
+  private readonly fences: Promise<void>[] = [];
 
   constructor(
     private readonly device: GPUDevice,
@@ -34,7 +37,7 @@ export class Backlog {
   /** A submit, with the work in it. */
   submitted(work: number): void {
     this.sent += work;
-    this.fence ??= this.watch();
+    if (this.fences.length === 0 || this.sent - this.fenced > (this.speed * AHEAD_MS) / FENCES) this.fence();
   }
 
   /** Whether more is in flight than should be, as far as is known: news of the GPU comes only while Python waits. */
@@ -46,8 +49,10 @@ export class Backlog {
   async caughtUp(): Promise<void> {
     const begin = performance.now();
     const before = this.done;
-    while (this.fence !== null && this.sent - this.done > (this.speed * AHEAD_MS) / 2)
-      await nudged(this.device, this.fence);
+    while (this.sent - this.done > (this.speed * AHEAD_MS) / 2) {
+      if (this.fences.length === 0) this.fence();
+      await nudged(this.device, this.fences[0]);
+    }
     const ms = performance.now() - begin;
     // Part of what is done now may have been so before; and a kernel that had to be compiled tells nothing of the others.
     const seen = ms > NEWS_MS ? (this.done - before) / ms : 2 * this.speed;
@@ -60,10 +65,16 @@ export class Backlog {
     return 4 ** Math.floor(Math.log2(this.speed * AHEAD_MS) / 2);
   }
 
-  private async watch(): Promise<void> {
+  /** After what was sent so far. Queues end in order, so the first fence is the next to be reached. */
+  private fence(): void {
     const upTo = this.sent;
-    await this.device.queue.onSubmittedWorkDone().catch(() => {}); // a lost device has nothing in flight
-    this.done = upTo;
-    this.fence = this.sent > upTo ? this.watch() : null;
+    this.fenced = upTo;
+    const reached = this.device.queue.onSubmittedWorkDone().catch(() => {}); // a lost device has nothing in flight
+    const fence = reached.then(() => {
+      this.done = Math.max(this.done, upTo);
+      this.fences.splice(this.fences.indexOf(fence), 1);
+      if (this.fences.length === 0 && this.sent > upTo) this.fence();
+    });
+    this.fences.push(fence);
   }
 }
