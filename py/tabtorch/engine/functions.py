@@ -135,11 +135,11 @@ def _exp2(x: Any) -> Any:
 @define("expm1")
 def expm1(x: Any) -> Any:
     """e^x - 1 without cancellation."""
-    small = where(x == 0.0, x, _expm1_to_40(x))
+    small = where(x == 0.0, x, expm1_to_40(x))
     return where(isnan(x), x, where(x > 40.0, exp(x), where(x < -18.0, -1.0, small)))
 
 
-def _expm1_to_40(x: Any) -> Any:
+def expm1_to_40(x: Any) -> Any:
     """The same for -18 < x < 40, with 0 for -0."""
     n = rint(x * (1 / _LN2))
     p = _expm1_reduced((x - n * _LN2_HI) - n * _LN2_LO)
@@ -253,7 +253,7 @@ def _cosh(x: Any) -> Any:
 @define("tanh")
 def _tanh(x: Any) -> Any:
     a = absolute(x)
-    t = _expm1_to_40(a * 2.0)
+    t = expm1_to_40(a * 2.0)
     r = t / (t + 2.0)
     value = copysign(where((a > 10.0) | (r > 1.0), 1.0, r), x)  # WGSL's division may round to more than 1
     return where(isnan(x), x, value)

@@ -74,7 +74,9 @@ def _laid_out(batch: int, m: int, n: int, k: int) -> tuple[int, int, int]:
     x, y = 16 if n > 64 else 8, 16 if m > 64 else 8
     tiles = -(-m // (8 * y)) * -(-n // (8 * x)) * batch
     halves = x == y == 16
-    if tiles >= 4 * _PROCESSORS:  # as many halves are up to a twentieth faster where rows lie along k, and else no slower
+    if (
+        tiles >= 4 * _PROCESSORS
+    ):  # as many halves are up to a twentieth faster where rows lie along k, and else no slower
         return x, 8 if halves else y, 1
     if tiles < 64 and k >= _LONG and (not halves or tiles * most >= _PROCESSORS):
         return x, y, min((3 if k >= 4 * _LONG else 2) * _PROCESSORS // tiles, most)
