@@ -23,6 +23,8 @@ from monai.transforms import (
 )
 from monai.utils import set_determinism
 
+NEEDS = ("einops",)  # of its vision transformer
+
 
 def _unet():
     return UNet(spatial_dims=2, in_channels=1, out_channels=2, channels=(4, 8), strides=(2,), num_res_units=1)
