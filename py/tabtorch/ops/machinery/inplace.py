@@ -258,11 +258,14 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
 
     differentiable = not row.name.startswith("logical_")
     recorded = f.backward_inplace is not None or row.name in _COMPARISONS
-    fast = table() if row.operands == 2 else None  # (Meta, Meta or type) -> (Inst, convert)
+    fast = (
+        table() if row.operands < 3 else None
+    )  # (Meta, Meta or type, None where there is no other) -> (Inst, convert)
+    others = row.operands - 1
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if fast is not None and not kwargs and len(args) == 1:
-            b = args[0]
+        if fast is not None and not kwargs and len(args) == others:
+            b: Any = args[0] if others else None
             k = type(b)
             number = k is float or k is int
             try:
@@ -271,15 +274,17 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                 return e.dispatch(name, (self, b), {})
             if (
                 entry is not None
-                and not (STATE.grad and (self._tab_requires_grad or (not number and b._tab_requires_grad)))
+                and not (STATE.grad and (self._tab_requires_grad or (others and not number and b._tab_requires_grad)))
                 and not self._tab_inference
             ):
                 i, convert = entry
                 s = self._tab_storage
                 node = s.node
-                if node.inst.out is i.out and (number or b._tab_storage is not s) and not batches[0]:
+                if node.inst.out is i.out and (number or not others or b._tab_storage is not s) and not batches[0]:
                     while True:
-                        if number:
+                        if not others:
+                            new = emit(i, (node,))
+                        elif number:
                             new = emit(i, (node,), (b if convert is None else convert(b),))
                         else:
                             new = emit(i, (node, b._tab_storage.node))
@@ -343,9 +348,12 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
                 base = s.node
                 node = emit(i, nodes_of(operands), scalars_of(operands, options, compute, d))
             s.written()
-        if fast is not None and covers and len(args) == 1 and not kwargs and not looks(f, compute):
-            other = args[0]
-            if isinstance(other, Tensor):
+        if fast is not None and covers and len(args) == others and not kwargs and not looks(f, compute):
+            other = args[0] if others else None
+            if other is None:
+                if not i.scalars:
+                    fast[self._tab_meta, None] = (i, None)
+            elif isinstance(other, Tensor):
                 if other._tab_meta.device.number == self._tab_meta.device.number:
                     fast[self._tab_meta, other._tab_meta] = (i, None)
             elif type(other) in (int, float) and i.scalars:
