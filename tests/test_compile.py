@@ -717,3 +717,21 @@ def test_a_result_that_is_not_differentiated(device: str) -> None:
         second.zero_grad()
         f(torch.ones(2, 3))[i % 2].sum().backward()
         assert [p.grad is None for p in (first.weight, second.weight)] == [i % 2 == 1, i % 2 == 0]
+
+
+def test_reads_of_open_sizes(device: str) -> None:
+    """Where in memory something is read may depend on a size that the second call leaves open: a number to JavaScript all the same."""
+    functions = [
+        lambda x: x[x > 0],
+        lambda x: (x * 2, x[1:, 2:].tolist()),
+        lambda x: x.flatten()[x.numel() // 2 :][0].item() + x,
+    ]
+    for f in functions:
+        compiled = torch.compile(f)
+        for n in (2, 3, 5, 3):
+            x = torch.randn(n, 6)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it reads
+                want, got = f(x), compiled(x)
+            for a, b in zip(*[v if isinstance(v, tuple) else (v,) for v in (want, got)], strict=True):
+                assert a == b if isinstance(a, list) else torch.equal(a, b)

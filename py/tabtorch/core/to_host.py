@@ -12,6 +12,7 @@ from tabtorch.base.thread_state import STATE
 from tabtorch.core.tensor import Tensor
 from tabtorch.core.tensor_base import inside
 from tabtorch.engine import graph
+from tabtorch.engine.symbols import concrete
 from tabtorch.engine.view import CONJ, NEG
 from tabtorch.ops.machinery.integer_bounds import Facts
 from tabtorch.ops.machinery.registry import register
@@ -54,7 +55,9 @@ async def to_bytes_async(t: Tensor) -> bytes:
     b = graph.buffer_of(node)
     if nbytes and graph.read_checked is not None:
         await _lazy.asserts.raise_found_async()
-    return await _lazy.bridge.get_bridge().read_async(b.id, b.device, offset, nbytes) if nbytes else b""
+    if not nbytes:
+        return b""
+    return await _lazy.bridge.get_bridge().read_async(b.id, b.device, concrete(offset), concrete(nbytes))
 
 
 def decode(data: bytes, d: dtypes.dtype) -> list[Any]:

@@ -334,7 +334,8 @@ def read_many(wanted: list[tuple[Node, int, int]]) -> list[Any]:
 def read_now(wanted: list[tuple[Node, int, int]]) -> list[Any]:
     """The same, whatever the device has to say."""
     runtime = bridge()
-    found = [(buffer_of(n), offset, nbytes) for n, offset, nbytes in wanted]
+    # JavaScript would take a Symbol for an object, and add to it as to a text
+    found = [(buffer_of(n), concrete(offset), concrete(nbytes)) for n, offset, nbytes in wanted]
     if not all(b.id for b, _, nbytes in found if nbytes):
         raise lost()
     return runtime.read_many([(b.id, b.device, offset, nbytes) for b, offset, nbytes in found])
@@ -352,7 +353,7 @@ def read(n: Node, offset: int, nbytes: int) -> bytes:
         raise lost()
     if read_checked is not None:
         return bytes(read_checked([(n, offset, nbytes)])[0])
-    return runtime.read(b.id, b.device, offset, nbytes)
+    return runtime.read(b.id, b.device, concrete(offset), concrete(nbytes))
 
 
 __all__ = [
