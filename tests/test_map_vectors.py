@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +76,6 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch, software: bool) -> list[str]:
     for module, name in (
         (map_kernel, "MANY"),
         (map_kernel, "MANY_IN_SOFTWARE"),
-        (builder, "MANY"),
         (builder, "MANY_IN_SOFTWARE"),
         (builder, "MOST_SHARED"),
     ):
@@ -112,10 +113,10 @@ def test_equal(name: str, software: bool, monkeypatch: pytest.MonkeyPatch) -> No
         ((2, 18, 20, 24), (0, 3, 1, 2)),
     ],
 )
-def test_turned_over(
+def test_transposed(
     shape: tuple[int, ...], order: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is read along columns goes in squares, whatever lies before, between and after."""
+    """What is read along columns goes in squares, whatever dimensions lie before, between and after."""
     torch.manual_seed(0)
     x = (torch.randn(shape) * 50).to(getattr(torch, dtype))
     texts = few_are_many(monkeypatch, False)
@@ -123,9 +124,43 @@ def test_turned_over(
     flat = tabtorch.tensor(x.permute(order).contiguous().tolist(), dtype=mine.dtype, device="webgpu")
     graph.flush()
     texts.clear()
-    turned = mine.permute(order).contiguous()
+    moved = mine.permute(order).contiguous()
     both = (mine.permute(order) == flat).all()
-    assert turned.cpu().tolist() == x.permute(order).tolist()
+    assert moved.cpu().tolist() == x.permute(order).tolist()
     assert both
     if x.permute(order).shape[-1] % 4 == 0 and min(x.permute(order).shape[-1], x.shape[-1]) >= 16:
         assert any("square" in t for t in texts), texts
+
+
+FIRST = int(os.environ.get("TABTORCH_FUZZ_SEED") or 0)
+
+
+def test_random_transposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random shapes, orders of dimensions and maps, against PyTorch."""
+    texts = few_are_many(monkeypatch, False)
+    monkeypatch.setattr(map_kernel, "LEAST_SIDE", 4)
+    monkeypatch.setattr(map_kernel, "MANY", 1)
+    monkeypatch.setattr(builder, "MOST_SHARED", 0)
+    maps: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x.contiguous(),
+        lambda x, y: x * 2 + y,
+        lambda x, y: (x > y, x.half()),
+        lambda x, y: (x + 1).exp() * y,
+    ]
+    reached = 0
+    for seed in range(FIRST, FIRST + 40):
+        r = random.Random(seed)
+        torch.manual_seed(seed)
+        shape = [r.choice((1, 3, 4, 8, 12, 20, 33, 40)) for _ in range(r.choice((2, 3, 3, 4)))]
+        order = r.sample(range(len(shape)), len(shape))
+        f = r.choice(maps)
+        x = torch.randn(shape)
+        y = torch.randn(x.permute(order).shape)
+        mine = [tabtorch.tensor(v.numpy(), device="webgpu") for v in (x, y)]
+        graph.flush()
+        texts.clear()
+        want, got = f(x.permute(order), y), f(mine[0].permute(order), mine[1])
+        for w, g in zip(*[v if isinstance(v, tuple) else (v,) for v in (want, got)], strict=True):
+            torch.testing.assert_close(torch.from_numpy(g.cpu().numpy()), w, msg=lambda m, seed=seed: f"{seed}: {m}")
+        reached += any("square" in t for t in texts)
+    assert reached > 8, reached

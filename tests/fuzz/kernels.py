@@ -249,6 +249,7 @@ def as_target(name: str, buffers: int = 0, large: bool = True) -> Iterator[str]:
         t.software, t.barriers, t.buffers = False, True, min(buffers or t.buffers, t.buffers)
     waits = [(tiles, "_LARGE", 1), (row_windows, "_ROWS", 64)]
     waits += [(row_kernel, "_LARGE", 1), (map_kernel, "MANY_IN_SOFTWARE", 1), (builder, "MANY_IN_SOFTWARE", 1)]
+    waits += [(map_kernel, "MANY", 1), (map_kernel, "LEAST_SIDE", 2), (builder, "MOST_SHARED", 0)]
     try:
         with ExitStack() as patches:
             for module, constant, least in waits if large else ():

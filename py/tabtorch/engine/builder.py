@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from tabtorch import _lazy
@@ -16,7 +15,7 @@ from .expr import Expr, cast, fit
 from .fuse import Graph, Group
 from .lower import Kernel, Ref, Values, index_of
 from .lowering import MOST_SHARED, Lowering
-from .map_kernel import MANY, MANY_IN_SOFTWARE, Across, map_kernel
+from .map_kernel import MANY_IN_SOFTWARE, map_kernel
 from .memory import Buffer, bridge, check_size
 from .repeats import Repeats
 from .schedules import Schedule
@@ -284,7 +283,9 @@ class Builder:
             k = Kernel(number, self.label(g))
             if not self.target.serial:
                 k.workgroup = (threads, 1, 1)
-            source, grid = map_kernel(k, g.O, lambda i: values(k, i), self._across(g))
+            source, grid = map_kernel(
+                k, g.O, lambda i: values(k, i), [m for p in g.nodes for m in self.nodes[p].inst.ins]
+            )
             self.launch(k, source, grid)
             return
 
@@ -293,21 +294,6 @@ class Builder:
                 k.store(ref, i, x)
 
         self.parts.add(Part(self.label(g), g.O, "i", body, threads=threads))
-
-    def _across(self, g: Group) -> Across | None:
-        """How a large map goes over a shape of which it reads something turned over."""
-        if not self.target.barriers or g.O < MANY:
-            return None
-        for p in g.nodes:
-            for view in self.nodes[p].inst.ins:
-                if view.ndim < 2 or view.numel != g.O or view.shape[-1] < 16 or view.shape[-1] % 4:
-                    continue
-                if view.strides[-1] < 16:
-                    continue
-                d = next((d for d in range(view.ndim - 1) if view.strides[d] == 1 and view.shape[d] >= 16), None)
-                if d is not None:
-                    return Across(view.shape[d], prod(view.shape[d + 1 : -1]), view.shape[-1])
-        return None
 
     def emit_write(self, g: Group) -> None:
         p = g.nodes[0]

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from .expr import Expr, const, idiv, imod, variable
 from .lower import Kernel, Ref, grid_for, threads_head
 from .target import target
+from .view import Meta
 from .wgsl import PACKED, Wgsl
 
 #: a map of so many elements has several for each thread; on a software adapter, which goes to each thread in turn, it pays sooner
 MANY, MANY_IN_SOFTWARE = 1 << 22, 1 << 15
 
 
-class Across(NamedTuple):
-    """A contiguous shape (…, rows, inner, columns) of which something is read whose rows, not its columns, lie together."""
+#: rows and columns from which on a large map goes in squares
+LEAST_SIDE = 16
+
+
+class Transposed(NamedTuple):
+    """A contiguous shape (…, rows, inner, columns) in which something is read whose rows are contiguous, not its columns."""
 
     rows: int
     inner: int
     columns: int
 
 
+def _transposed(views: Sequence[Meta], total: int) -> Transposed | None:
+    """How the first of these views that has the shape of the result, and other contiguous dimensions, divides it."""
+    for view in views:
+        if view.ndim < 2 or view.numel != total or view.shape[-1] < LEAST_SIDE or view.shape[-1] % 4:
+            continue
+        if view.strides[-1] < LEAST_SIDE:
+            continue
+        d = next((d for d in range(view.ndim - 1) if view.strides[d] == 1 and view.shape[d] >= LEAST_SIDE), None)
+        if d is not None:
+            return Transposed(view.shape[d], prod(view.shape[d + 1 : -1]), view.shape[-1])
+    return None
+
+
 def map_kernel(
-    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], across: Across | None = None
+    k: Kernel,
+    total: int,
+    body: Callable[[Expr], list[tuple[Ref, Any]]],
+    views: Sequence[Meta] = (),
 ) -> tuple[str, list[int]]:
-    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there. `across`: threads
-    go in squares of rows and columns then, where they store vectors, rather than along a row.
+    """A kernel of `total` independent elements. `body(i)` computes at flat index i and says what to store there. `views`: of what
+    it reads. If one is transposed, threads of a large map on a GPU go in squares of rows and columns, not along rows.
 
     Where an output is packed on webgpu, a thread owns whole words: it computes 4 neighbouring elements. Where there are many
     elements, a thread computes 4, for threads cost more than the work then: neighbours, which are loaded and stored together where
@@ -48,7 +70,8 @@ def map_kernel(
         k.watched = {}
     stores = body(i)
     packed = [(ref, v) for ref, v in stores if ref.dtype.name in PACKED]
-    vectors = _vectors(k, stores, len(r.lines) - mark, across is not None) if many else None
+    transposed = _transposed(views, total) if many and target(k.device).barriers else None
+    vectors = _vectors(k, stores, len(r.lines) - mark, transposed is not None) if many else None
     if not packed and (not many or (software and vectors is None)):
         for ref, v in stores:
             k.store(ref, i, v)
@@ -57,7 +80,7 @@ def map_kernel(
     del r.lines[mark:]
     r.scopes[-1].clear()
     if vectors is not None:
-        return _map_vectors(k, total, body, vectors, across)
+        return _map_vectors(k, total, body, vectors, transposed)
     total_text = r.text(n)
     if not packed:
         wide = k.workgroup[0]
@@ -97,7 +120,7 @@ def map_kernel(
 _LONG = 60
 
 
-def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int, across: bool) -> set[Any] | None:
+def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int, transposed: bool) -> set[Any] | None:
     """The buffers that a map reads element by element, each as one dtype, and in no other way, in elements of which four are a
     vector or in whole words. None where vectors do not pay, or where it reads what it stores in another way."""
     watched, k.watched = k.watched or {}, None
@@ -105,21 +128,21 @@ def _vectors(k: Kernel, stores: list[tuple[Ref, Any]], lines: int, across: bool)
     if any(watched.get(ref.key, ref.dtype) is not ref.dtype for ref, _ in stores) or lines > _LONG:
         return None
     read = {key for key, d in watched.items() if d is not None and d.compute not in wide}
-    return read if read or not watched or across else None
+    return read if read or not watched or transposed else None
 
 
 def _map_vectors(
-    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], read: set[Any], across: Across | None
+    k: Kernel, total: int, body: Callable[[Expr], list[tuple[Ref, Any]]], read: set[Any], transposed: Transposed | None
 ) -> tuple[str, list[int]]:
     """A thread computes 4 neighbours. The last may lie past the end: no buffer that is as long ends within a vector."""
     r = k.r
     k.bindings, k.names, k.vectors = [], {}, read
-    if across is None:
+    if transposed is None:
         first = r.let(variable("t", "u32") * 4, "i")
         r.line(f"if ({r.text(first)} >= {r.text(k.dim(total, 'total'))}) {{ return; }}")
         threads = -(-total // 4)
     else:
-        first, threads = _squares(k, total, across)
+        first, threads = _squares(k, total, transposed)
     found = []
     for j in range(4):
         lane = r.let(first + j, "i") if j else first
@@ -134,18 +157,18 @@ def _map_vectors(
 _SIDE = 32
 
 
-def _squares(k: Kernel, total: int, across: Across) -> tuple[Expr, int]:
-    """Where the 4 neighbours of a thread begin, and how many threads there are. 8 rows by 16 columns are of 32 threads that go
-    together: so they read, and write, whole pieces of 32 bytes (8192 x 8192 floats turned over, on an H200: 0.14 ms, 0.71 along
-    rows)."""
+def _squares(k: Kernel, total: int, shape: Transposed) -> tuple[Expr, int]:
+    """Where the 4 neighbours of a thread begin, and how many threads there are. Each 32 threads in a row have 8 rows by 16 columns:
+    so a subgroup reads, and writes, whole pieces of 32 bytes (a transpose of 8192 x 8192 floats, on an H200: 0.14 ms, and 0.71
+    with threads along rows)."""
     r = k.r
-    rows, inner, columns = (k.dim(n, ("across", role)) for role, n in zip(Across._fields, across, strict=True))
-    high, wide = -(-across.rows // _SIDE), -(-across.columns // _SIDE)
-    squares = high * wide * (total // (across.rows * across.columns))
+    rows, inner, columns = (k.dim(n, ("squares", role)) for role, n in zip(Transposed._fields, shape, strict=True))
+    high, wide = -(-shape.rows // _SIDE), -(-shape.columns // _SIDE)
+    squares = high * wide * (total // (shape.rows * shape.columns))
     t = variable("t", "u32")
-    r.line(f"if (t >= {r.text(k.dim(squares, ('across', 'squares')) * (_SIDE * _SIDE // 4))}) {{ return; }}")
+    r.line(f"if (t >= {r.text(k.dim(squares, ('squares', 'all')) * (_SIDE * _SIDE // 4))}) {{ return; }}")
     square = r.let(idiv(t, const(_SIDE * _SIDE // 4, "u32")), "square")
-    beside, over = k.dim(wide, ("across", "wide")), k.dim(high, ("across", "high"))
+    beside, over = k.dim(wide, ("squares", "wide")), k.dim(high, ("squares", "high"))
     column = r.let(imod(square, beside) * _SIDE + (imod(idiv(t, 32), 2) * 16 + imod(idiv(t, 8), 4) * 4), "column")
     above = r.let(idiv(square, beside), "above")
     row = r.let(imod(above, over) * _SIDE + (imod(idiv(t, 64), 4) * 8 + imod(t, 8)), "row")
