@@ -258,10 +258,9 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
 
     differentiable = not row.name.startswith("logical_")
     recorded = f.backward_inplace is not None or row.name in _COMPARISONS
-    fast = (
-        table() if row.operands < 3 else None
-    )  # (Meta, Meta or type, None where there is no other) -> (Inst, convert)
-    others = row.operands - 1
+    # (Meta, the other operand's Meta or type: None if there is no other) -> (Inst, convert)
+    fast = table() if row.operands < 3 else None
+    others = row.operands - 1  # besides the one that is written
 
     def inplace(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if fast is not None and not kwargs and len(args) == others:
@@ -271,7 +270,7 @@ def row_inplace(row: Row, name: str) -> Callable[..., Any]:
             try:
                 entry = fast.get((self._tab_meta, k if number else getattr(b, "_tab_meta", None)))
             except Refused as e:  # a tensor that has no dense state
-                return e.dispatch(name, (self, b), {})
+                return e.dispatch(name, (self, *args), {})
             if (
                 entry is not None
                 and not (STATE.grad and (self._tab_requires_grad or (others and not number and b._tab_requires_grad)))
