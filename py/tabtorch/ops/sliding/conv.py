@@ -194,21 +194,23 @@ def _first_dtype(x: Tensor, b: Tensor | None) -> Any:
 
 #: multiplications of a product that reads through a frame
 _THROUGH = 1 << 27
+#: terms of a result, so few that it reads through the frame though no tiles compute it: a depthwise kernel's
+_FEW = 32
 
 
 def _laid(x: Tensor, frame: Frame, batch: int, m: int, n: int, k: int) -> Tensor:
     """`x` in a frame of zeros (none: as it is), for a product of these sizes.
 
-    On a GPU that computes it in tiles, the frame need not be stored. What that takes to find each value makes a large product
-    a fifth slower, and is less than a launch in a small one. Of a size that an export leaves open nothing is asked: an answer
-    would hold for some sizes only.
+    On a GPU that computes it in tiles, or of few terms each, the frame need not be stored. What that takes to find each value makes
+    a large product a fifth slower, and is less than a launch in a small one. Of a size that an export leaves open nothing is
+    asked: an answer would hold for some sizes only.
     """
     if not frame:
         return x
     device, compute, sizes = x._tab_meta.device, x._tab_meta.dtype.compute, (batch, m, n, k)
     if not on_gpu(device) or any(type(size) is not int for size in sizes) or prod(sizes) > _THROUGH:
         return framed(x, frame)
-    return (framed_for_tiles if k <= 32 or tiles.does(target(device.number), compute, *sizes) else framed)(x, frame)
+    return (framed_for_tiles if k <= _FEW or tiles.does(target(device.number), compute, *sizes) else framed)(x, frame)
 
 
 def _bias_grad(g: Tensor) -> Tensor:
