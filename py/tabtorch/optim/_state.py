@@ -99,11 +99,6 @@ def set_number(state: dict[str, Any], key: str, value: Any) -> None:
 
 def advance(state: dict[str, Any], device: Any = "cpu") -> int:
     """Counts one step; returns the new count."""
-    storage = getattr(state["step"], "_tab_storage", None)
-    if type(storage) is NumberStorage and storage.box["value"] is not None:  # as always after the first
-        storage.box["value"] = known = storage.box["value"] + 1
-        storage.written()
-        return known
     count: int = number(state, "step", device) + 1
     if type(state["step"]._tab_storage) is NumberStorage:
         set_number(state, "step", count)
