@@ -2,7 +2,8 @@
 // p and ds as in attention_query.wgsl. What is called a row there is a key here: a workgroup makes those of ROWS keys, and
 // takes KEYS queries a step, of each batch that these keys serve.
 //
-// k and v take turns in one tile (with KEPT, k has its own), where p and ds lie afterwards.
+// Threads and tiles are those of attention_query.wgsl. k and v take turns in one tile (with KEPT, k has its own), where p and ds lie
+// afterwards: [query / X][query % X] and [query / X][X + query % X], which is why it has 2 X rows in each of its four parts.
 //
 // The engine writes what it does there, and size_G(), how many batches of queries the keys of one serve; queries_of(b, i), the
 // i-th; first_query(key), from which on queries see that key; store4_k, store4_v(b, n, column, value).
@@ -20,10 +21,9 @@ const QUADS = DEPTH / 4u;
 const RUNS = WIDTH / 32u;
 const RUNS_OF_V = VALUES / 32u;
 const RUNS_AT_ONCE = DEPTH / 32u;
-const AT_ONCE = 4u;  // of QUADS, written out
+const AT_ONCE = 4u;  // quads of a loop's turn, written out
 
-// k, v and after that p and ds, 8 keys of each where there are 16 rows
-var<workgroup> tile_r: array<array<array<array<vec4<f32>, QUADS>, 16>, 4>, 1u + KEPT>;
+var<workgroup> tile_r: array<array<array<array<vec4<f32>, QUADS>, 2u * X>, 4>, 1u + KEPT>;
 var<workgroup> tile_q: array<array<array<vec4<f32>, QUADS>, X>, 4>;
 var<workgroup> tile_g: array<array<array<vec4<f32>, QUADS>, X>, 4>;
 
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let from_v = begin_v(group.y);
   let x = thread / 2u % X;
   let y = thread / 32u * 4u + thread / 16u % 2u * 2u + thread % 2u;
-  let near = y % 4u;
+  let twist = y % 4u;  // what quads of the rows change places by
 
   if (KEPT == 1u) {
     for (var i = 0u; i < Y / 2u; i++) {  // unroll
@@ -72,10 +72,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
           for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
             let d = d1 + d2;
-            let a0 = tile_r[0][0][y][d ^ near];
-            let a1 = tile_r[0][1u][y][d ^ near];
-            let a2 = tile_r[0][2u][y][d ^ near];
-            let a3 = tile_r[0][3u][y][d ^ near];
+            let a0 = tile_r[0][0][y][d ^ twist];
+            let a1 = tile_r[0][1u][y][d ^ twist];
+            let a2 = tile_r[0][2u][y][d ^ twist];
+            let a3 = tile_r[0][3u][y][d ^ twist];
             for (var c = 0u; c < 4u; c++) {  // unroll
               let b = tile_q[c][x][d ^ x];
               s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
@@ -103,10 +103,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
           for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
             let d = d1 + d2;
-            let a0 = tile_r[KEPT][0][y][d ^ near];
-            let a1 = tile_r[KEPT][1u][y][d ^ near];
-            let a2 = tile_r[KEPT][2u][y][d ^ near];
-            let a3 = tile_r[KEPT][3u][y][d ^ near];
+            let a0 = tile_r[KEPT][0][y][d ^ twist];
+            let a1 = tile_r[KEPT][1u][y][d ^ twist];
+            let a2 = tile_r[KEPT][2u][y][d ^ twist];
+            let a3 = tile_r[KEPT][3u][y][d ^ twist];
             for (var c = 0u; c < 4u; c++) {  // unroll
               let b = tile_g[c][x][d ^ x];
               u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);

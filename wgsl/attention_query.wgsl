@@ -1,8 +1,13 @@
 // The gradient of the queries of attention.wgsl: dq[b, m, :] = sum over n of ds[m, n] k[b, n, :], where ds = p (dp - delta) through the
 // gradient of the score, dp[m, n] = kept(b, m, n) g[b, m] . v[b, n], and p is made again from the logarithm of the row's total.
 //
-// Threads, tiles and places are those of attention.wgsl. q and g take turns in one tile; with KEPT each has its own, for all
-// of the kernel. ds lies where v was.
+// A thread makes the scores of 4 rows, Y apart, with 4 keys, X apart, and of the same rows RUNS vectors of 4 columns of the result.
+// Each 32 threads are 8 along x by 4 along y, as in matmul.wgsl. Tiles are arrays of arrays: [row / Y][row % Y][quad of columns],
+// [key / X][key % X][quad], where the outer place is a constant or the thread's own: what is left to find and to check is one
+// number for all that a thread reads at a time. Quads change places by the row (the exclusive or), against conflicts of banks.
+// (On an H200 a sixth faster than flat tiles; attention.wgsl, whose rows are neighbours in flat ones, was slower so.)
+//
+// q and g take turns in one tile; with KEPT each has its own, for all of the kernel. ds lies where v was, 4 rows a vector.
 //
 // The engine writes what it does there, and load_lse(b, m); load_delta(b, m): the sum of g * out; unscored(b, m, n, value, d):
 // what a gradient `d` of the score is for `value`; store4_q(b, m, column, value).
@@ -19,7 +24,7 @@ const DEPTH = ROWS;
 const QUADS = DEPTH / 4u;
 const RUNS = WIDTH / 32u;
 const RUNS_AT_ONCE = DEPTH / 32u;
-const AT_ONCE = 4u;  // of QUADS, written out
+const AT_ONCE = 4u;  // quads of a loop's turn, written out
 
 var<workgroup> tile_r: array<array<array<array<vec4<f32>, QUADS>, Y>, 4>, 1u + KEPT>;
 var<workgroup> tile_k: array<array<array<vec4<f32>, QUADS>, X>, 4>;
@@ -39,7 +44,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let from_v = begin_v(keys);
   let x = thread / 2u % X;
   let y = thread / 32u * 4u + thread / 16u % 2u * 2u + thread % 2u;
-  let near = y % 4u;
+  let turn = y % 4u;  // what quads of the rows change places by
 
   var lse: vec4<f32>;
   var delta: vec4<f32>;
@@ -82,10 +87,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
         for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
           let d = d1 + d2;
-          let a0 = tile_r[0][0][y][d ^ near];
-          let a1 = tile_r[0][1u][y][d ^ near];
-          let a2 = tile_r[0][2u][y][d ^ near];
-          let a3 = tile_r[0][3u][y][d ^ near];
+          let a0 = tile_r[0][0][y][d ^ turn];
+          let a1 = tile_r[0][1u][y][d ^ turn];
+          let a2 = tile_r[0][2u][y][d ^ turn];
+          let a3 = tile_r[0][3u][y][d ^ turn];
           for (var c = 0u; c < 4u; c++) {  // unroll
             let b = tile_k[c][x][d ^ x];
             s[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), s[c]);
@@ -115,10 +120,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
         for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
           let d = d1 + d2;
-          let a0 = tile_r[KEPT][0][y][d ^ near];
-          let a1 = tile_r[KEPT][1u][y][d ^ near];
-          let a2 = tile_r[KEPT][2u][y][d ^ near];
-          let a3 = tile_r[KEPT][3u][y][d ^ near];
+          let a0 = tile_r[KEPT][0][y][d ^ turn];
+          let a1 = tile_r[KEPT][1u][y][d ^ turn];
+          let a2 = tile_r[KEPT][2u][y][d ^ turn];
+          let a3 = tile_r[KEPT][3u][y][d ^ turn];
           for (var c = 0u; c < 4u; c++) {  // unroll
             let b = tile_v[c][x][d ^ x];
             u[c] = fma(vec4(a0.x, a1.x, a2.x, a3.x), vec4(b.x), u[c]);

@@ -12,7 +12,7 @@ export const AHEAD_MS = 100;
 const SOFTWARE = 2 ** 21;
 const HARDWARE = 2 ** 27;
 const FASTEST = 2 ** 37;
-/** Fences in what may be in flight. With one, set when the last had been seen, Python waited for all of it, and then the GPU for Python. */
+/** Fences in what may be in flight. News of them comes only while Python waits: with one alone it waited for all, and the GPU was idle. */
 const FENCES = 8;
 /** Waits that say nothing: the GPU was done already, and the news of it took so long. */
 const NEWS_MS = 4;
