@@ -137,6 +137,71 @@ def test_masks() -> None:
     torch.testing.assert_close(plain(got), scaled_dot_product_attention(q, k, v, attn_mask=least))
 
 
+def one_kernel(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, **kw: Any) -> Any:
+    """The result of both, without gradients."""
+    want, _ = reference(q, k, v, mask, **kw)
+    ys = [to_tab(x, "webgpu") for x in (q, k, v)]
+    seen = None if mask is None else to_tab(mask, "webgpu")
+    graph.flush()
+    tabtorch.manual_seed(SEED)
+    with tabtorch.no_grad(), counted() as count:
+        got = ours(*ys, attn_mask=seen, **kw)
+        graph.flush()
+    assert count.dispatches == 1
+    wide = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(q.dtype, 2e-5)
+    torch.testing.assert_close(plain(got), want.float(), rtol=wide, atol=wide)
+    return got
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rows, keys", [(1, 1), (1, 300), (3, 99), (15, 7), (2, 2100)])
+def test_few_rows(rows: int, keys: int, causal: bool) -> None:
+    one_kernel(draw(2, 2, rows, 24), draw(2, 2, keys, 24), draw(2, 2, keys, 24), is_causal=causal)
+
+
+@pytest.mark.parametrize("width, values", [(32, 32), (7, 5), (100, 256), (256, 130)])
+def test_few_rows_of_any_width(width: int, values: int) -> None:
+    one_kernel(draw(3, 2, width), draw(3, 37, width), draw(3, 37, values), scale=0.3)
+    one_kernel(draw(1, width), draw(18, width), draw(18, values))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_few_rows_of_views_in_groups_with_masks(dtype: torch.dtype) -> None:
+    cache = draw(2, 2, 60, 16).to(dtype)  # of which a decoder reads what it has filled
+    q = draw(2, 1, 64).view(2, 1, 4, 16).transpose(1, 2).to(dtype)
+    out = one_kernel(q, cache[:, :, :37], cache[:, :, 5:42], enable_gqa=True)
+    assert out.shape == (2, 4, 1, 16)
+    some = draw(2, 1, 1, 60) > 0
+    some[1] = False  # a row that sees nothing is zeros
+    one_kernel(q, cache, cache, some, enable_gqa=True)
+    one_kernel(q, cache, cache, (draw(2, 4, 1, 60) * 3).to(dtype), enable_gqa=True)
+
+
+def test_few_rows_that_are_not_finite() -> None:
+    q, k, v = draw(2, 2, 16), draw(2, 40, 16), draw(2, 40, 16)
+    k[0, 5], v[1, 7, 3] = torch.nan, torch.inf
+    got = ours(*(to_tab(x, "webgpu") for x in (q, k, v)))
+    torch.testing.assert_close(plain(got), scaled_dot_product_attention(q, k, v), equal_nan=True, rtol=2e-5, atol=2e-5)
+
+
+def test_few_rows_with_dropout() -> None:
+    one_kernel(draw(2, 2, 3, 16), draw(2, 2, 70, 16), draw(2, 2, 70, 16), dropout_p=0.3)
+
+
+def test_few_rows_by_the_formula() -> None:
+    """Where gradients are wanted, and where one workgroup would walk too many keys."""
+    for shape, grad in (((1, 2, 3, 8), True), ((1, 2, 5000, 8), False)):
+        q, k = draw(1, 2, 3, 8), draw(*shape)
+        want = scaled_dot_product_attention(q, k, k)
+        ys = [to_tab(q, "webgpu").requires_grad_(grad), to_tab(k, "webgpu")]
+        graph.flush()
+        with counted() as count:
+            got = ours(ys[0], ys[1], ys[1])
+            graph.flush()
+        assert count.dispatches > 1
+        torch.testing.assert_close(plain(got), want, rtol=2e-5, atol=2e-5)
+
+
 def test_heads_in_groups() -> None:
     mask = draw(6, 40, 33) > -1
     agree(draw(2, 6, 40, 16), draw(2, 2, 33, 16), draw(2, 2, 33, 16), mask, enable_gqa=True)
@@ -295,12 +360,13 @@ def test_dropout_in_a_compiled_function() -> None:
 
 
 def test_what_takes_the_formula() -> None:
-    """Few rows, rows of halves that share a word, dropout of everything."""
+    """Few rows of which gradients are wanted, rows of halves that share a word, dropout of everything."""
     q = to_tab(draw(1, 2, 20, 8), "webgpu")
     few = q[:, :, :3]
     odd = q[..., :7].half()
     assert attention.served(q, q, q, None, False)
-    assert not attention.served(few, q, q, None, False)
+    assert attention.served(few, q, q, None, False)
+    assert not attention.served(few.detach().requires_grad_(), q, q, None, False)
     assert not attention.served(odd, odd, odd, None, False)
     assert not ours(q, q, q, dropout_p=1.0).any()
     with pytest.raises(RuntimeError, match="dropout probability has to be between 0 and 1, but got 1.5"):

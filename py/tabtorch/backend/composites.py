@@ -118,7 +118,14 @@ def _one_kernel(query: Any, key: Any, value: Any, mask: Any, dropout: float, cau
         and k is not None
         and v is not None
         and (m is None) is (mask is None)
-        and fits(q, k, v, m, grouped)
+        and fits(
+            q,
+            k,
+            v,
+            m,
+            grouped,
+            torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad),
+        )
     )
 
 

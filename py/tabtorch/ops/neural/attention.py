@@ -18,7 +18,7 @@ from tabtorch.base import dtypes
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine.graph import inst
 from tabtorch.engine.symbols import fixed
-from tabtorch.engine.target import target
+from tabtorch.engine.target import Target, target
 from tabtorch.engine.view import Meta, broadcast_strides, contiguous_meta, contiguous_strides, meta
 from tabtorch.ops.machinery.batching import batches
 from tabtorch.ops.machinery.operation import run
@@ -26,6 +26,7 @@ from tabtorch.ops.neural.attention_functions import Traced
 from tabtorch.ops.neural.attention_kernels import (
     ATTENTION,
     DROPOUT_TYPES,
+    FEW,
     KEY,
     MASK,
     QUERY,
@@ -39,18 +40,31 @@ from tabtorch.ops.reductions.reduce import quiet
 
 #: bytes of workgroup memory without which the formula serves
 _LEAST = 16384
-#: rows from which on tiles are filled well enough
-_ROWS = 16
 _WIDEST = 256
+#: threads of a workgroup that makes one of a few rows; rows in all up to which that is not slower than the formula, whose products
+#: fill their tiles better; and keys that one workgroup walks if there are fewer rows than that to keep a large GPU busy
+_THREADS, _MOST, _LONGEST, _BUSY = 256, 4096, 4096, 64
 
 
 def served(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, grouped: bool) -> bool:
     """Whether the kernels do this attention."""
-    return fits(q._tab_meta, k._tab_meta, v._tab_meta, None if mask is None else mask._tab_meta, grouped)
+    seen = [q, k, v] if mask is None else [q, k, v, mask]
+    recorded = STATE.grad and any(t._tab_requires_grad for t in seen)
+    return fits(q._tab_meta, k._tab_meta, v._tab_meta, None if mask is None else mask._tab_meta, grouped, recorded)
 
 
-def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool) -> bool:
-    """The same of tensors that look so: queries, keys, values, and the mask."""
+def _few(t: Target, rows: int, batch: int, keys: int, recorded: bool) -> bool:
+    """Whether a workgroup a row is the way. Its gradients would leave most of their tiles empty."""
+    return (
+        not recorded
+        and t.invocations >= _THREADS
+        and rows * batch <= _MOST
+        and (keys <= _LONGEST or rows * batch >= _BUSY)
+    )
+
+
+def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool, recorded: bool) -> bool:
+    """The same of tensors that look so: queries, keys, values, and the mask. recorded: whether gradients are wanted."""
     if m.device.type != "webgpu" or batches[0]:
         return False
     t = target(0)
@@ -60,9 +74,7 @@ def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool) -> bool:
         return False
     rows, width = m.shape[-2:]
     keys, values = mv.shape[-2:]
-    if mk.shape[-2:] != (keys, width) or not (
-        _ROWS <= rows and keys and 0 < width <= _WIDEST and 0 < values <= _WIDEST
-    ):
+    if mk.shape[-2:] != (keys, width) or not (rows and keys and 0 < width <= _WIDEST and 0 < values <= _WIDEST):
         return False
     if m.dtype.itemsize == 2 and (width % 2 or values % 2):
         return False  # an element would share its word with one of another row
@@ -71,7 +83,7 @@ def fits(m: Meta, mk: Meta, mv: Meta, d: Meta | None, grouped: bool) -> bool:
         mk.shape[:-2] != lead if not grouped else (len(lead) < 1 or mk.shape[:-3] != lead[:-1] or not mk.shape[-3])
     ):
         return False
-    if not 0 < prod(lead) <= 65535:
+    if not 0 < prod(lead) <= 65535 or (rows < FEW and not _few(t, rows, prod(lead), keys, recorded)):
         return False
     if d is None:
         return True

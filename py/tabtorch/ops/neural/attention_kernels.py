@@ -21,6 +21,8 @@ from tabtorch.ops.neural.attention_functions import Functions, Values
 _WIDE = 32768
 #: workgroups from which on a device is thought busy
 _BUSY = 128
+#: rows from which on tiles are filled well enough
+FEW = 16
 #: operations of FlexAttention's functions from which on a kernel has them 4 times rather than 16: compilers take long otherwise
 _LONG = 12
 #: types of the scalars that dropout adds, the last ones: see `dropout_numbers`
@@ -279,16 +281,23 @@ class _Writer:
     def launch(self, stem: str, constants: dict[str, int], *grid: int) -> None:
         f = self.static.functions
         maps: list[Any] = [x.op for x in f.steps] if f is not None else []
-        constants["ROLLED"] = int(self.static.dropout or sum(op.cost for op in maps if not op.indexed) > _LONG)
+        if stem != "attention_few":  # whose scores are in a loop anyway
+            constants["ROLLED"] = int(self.static.dropout or sum(op.cost for op in maps if not op.indexed) > _LONG)
         self.low.dispatch(self.kernel, self.filled.source(stem, constants), [*grid, 1, 1][:3])
 
 
 def _forward(i: Inst, low: Lowering) -> None:
     w = _Writer(i, low, "attention")
     k = w.kernel
-    constants = w.form(w.M, w.batch)
+    few = w.M < FEW
+    if few:
+        values = next(n for n in (32, 64, 128, 256) if n >= w.v.shape[-1])
+        constants, rows = {"WIDTH": -(-w.q.shape[-1] // 4) * 4, "VALUES": values}, 1
+    else:
+        constants = w.form(w.M, w.batch)
+        rows = _tile(constants)
     w.common()
-    w.keys(_tile(constants))
+    w.keys(rows)
     w.operands()
     shown = result_view(w.q, w.v, w.static.turned)
     w.store("out", "m", shown)
@@ -304,7 +313,7 @@ def _forward(i: Inst, low: Lowering) -> None:
 
     w.function("store_lse", "b m value", lse, None)
     constants["DROPOUT"] = int(w.static.dropout)
-    w.launch("attention", constants, -(-w.M // _tile(constants)), w.batch)
+    w.launch("attention_few" if few else "attention", constants, -(-w.M // rows), w.batch)
 
 
 def _query(i: Inst, low: Lowering) -> None:
