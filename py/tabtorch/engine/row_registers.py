@@ -36,6 +36,9 @@ _VECTORS = (
 #: least threads of a workgroup. Where all rows together have fewer elements than `_FEW`, a row is one thread's: such a kernel can share
 #: more launches (share.py)
 _THREADS, _FEW = 64, 1 << 16
+#: rows so few that the time of one is what counts: more threads have shorter text each (one row of 768, on an H200: layer_norm 4.8 µs
+#: with 256 threads, 5.7 with 32, softmax 4.7 and 7.1)
+_FEW_ROWS = 128
 #: values that are written out for each thread at most: longer text takes compilers long
 _MOST = 400
 
@@ -63,6 +66,8 @@ def _fitting(b: Builder, g: Group, forms: Forms, width: int) -> tuple[int, int, 
     """Which of the forms, whose elements are vectors of `width`; None where the text would be too long for any."""
     at = next(i for i, (longest, _, _) in enumerate(forms) if g.K <= longest)
     _, threads, turns = forms[at]
+    while width == LANES and turns > 1 and threads < 256 and g.O <= _FEW_ROWS:
+        threads, turns = threads * 2, -(-turns // 2)
     shortest = forms[at - 1][0] + width if at else 128 if forms is _FORMS else 9
     values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes) * width
     while values * turns > _MOST and turns * width > 2 and turns > 1 and threads < 256:
