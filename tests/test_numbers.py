@@ -77,23 +77,42 @@ def test_two_operands(name: str, device: str) -> None:
     _close(name, device, x, y)
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["as it is", "in integers"])
-def test_division_is_correctly_rounded(device: str, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everywhere: significands in all relations, divisors above 2^126, zeros, infinities, subnormal operands and results. On a
-    software adapter by the processor's instructions, and as on others."""
-    if own:
-        if device == "cpu" or not target(0).exact:
-            pytest.skip("it has no other way")
-        monkeypatch.setattr(target(0), "exact", False)
+@pytest.fixture(params=["as it is", "in integers", "by fma"])
+def way(request: pytest.FixtureRequest, device: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How quotients and roots are made: by a processor's instructions on a software adapter, by the ways of GPUs else."""
+    if request.param != "as it is":
+        t = None if device == "cpu" else target(0)
+        if t is None or (not t.fused if request.param == "by fma" else not (t.exact or t.fused)):
+            pytest.skip("the device has no such way")
+        monkeypatch.setattr(t, "exact", False)
+        monkeypatch.setattr(t, "fused", request.param == "by fma")
         monkeypatch.setattr(graph, "_plans", {})
         monkeypatch.setattr(schedules, "_families", {})
+    return str(request.param)
+
+
+def near_the_middle(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Quotients that lie as near to the middle of two floats as quotients can, by the largest significands and by others."""
+    found = []
+    for y in [*range(2**24 - 401, 2**24, 2), *(int(v) | 1 for v in rng.integers(2**23, 2**24, 4000))]:
+        for s in (24, 25):  # x * 2^s = middle * y + d
+            by = pow(1 << s, -1, y)
+            found += [(x + more, y) for d in (-2, -1, 1, 2) for x in [by * (d % y) % y] for more in (0, y)]
+    x, y = np.float32([(x, y) for x, y in found if 2**23 <= x < 2**24]).T
+    return x, y
+
+
+def test_division_is_correctly_rounded(device: str, way: str) -> None:
+    """Everywhere: significands in all relations, divisors above 2^126, zeros, infinities, subnormal operands and results."""
     edges = np.float32(
         [0, -0.0, 1, 3, -7, 1e-45, -1e-40, 1.17549435e-38, 2.0**126, -1e38, 3.4028235e38, np.inf, np.nan]
     )
     bits = RNG.integers(0, 2**32, (2, 50000), dtype=np.uint32).view(np.float32)
     near = RNG.uniform(1, 2, (2, 50000)).astype(np.float32)
     pairs = np.float32(list(itertools.product(edges, edges))).T
-    x, y = np.concatenate([pairs, bits, near, near * np.float32(2.0**126)], axis=1)
+    hard = np.array(near_the_middle(RNG))
+    scaled = hard * np.exp2(RNG.integers(-80, 80, hard.shape)).astype(np.float32)
+    x, y = np.concatenate([pairs, bits, near, near * np.float32(2.0**126), hard, scaled], axis=1)
     with np.errstate(all="ignore"):
         wants = {"true_divide": x / y, "sqrt": np.sqrt(x), "rsqrt": 1 / np.sqrt(x), "reciprocal": 1 / x}
     for name, want in wants.items():
@@ -103,6 +122,60 @@ def test_division_is_correctly_rounded(device: str, own: bool, monkeypatch: pyte
             continue
         np.testing.assert_array_equal(got, want, err_msg=name)
         assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all(), name
+
+
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """x * y + z, rounded once: a sum in double whose last place says whether something is missing (Boldo & Melquiond, 2008)."""
+    product, z = np.multiply(x, y, dtype=np.float64), np.float64(z)
+    total = product + z
+    part = total - product
+    rest = (product - (total - part)) + (z - part)
+    even = total.view(np.int64) & 1 == 0
+    return np.where((rest != 0) & even, np.nextafter(total, np.copysign(np.inf, rest)), total).astype(np.float32)
+
+
+def by_its_text(name: str, off: int, *args: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What one of the functions in FUSED makes where an inverse is so many units off; and of which it says that they are usual."""
+    import re
+
+    from tabtorch.engine.wgsl_math import FUSED
+
+    def beside(x: np.ndarray) -> np.ndarray:
+        return (x.astype(np.float32).view(np.int32) + np.int32(off)).view(np.float32)
+
+    known: dict[str, Any] = {
+        "fma": lambda *a: fma(*np.broadcast_arrays(*(np.asarray(x, np.float32) for x in a))),
+        "tt_kept": lambda x: x,
+        "inverse_of": lambda y: beside(1.0 / np.float64(y)),
+        "inverseSqrt": lambda x: beside(1.0 / np.sqrt(np.float64(x))),
+        "bits": lambda x: x.view(np.uint32),
+        "select": lambda no, yes, which: np.where(which, yes, no),
+        "u32": np.uint32,
+        "f32": np.float32,
+    }
+    known |= dict(zip("xy", args, strict=False))
+    text = FUSED[name].replace("1.0f / y", "inverse_of(y)").replace("bitcast<u32>", "bits")
+    text = text.replace("||", "|").replace("&&", "&")
+    for what, value in re.findall(r"(?:let|var) (\w+) = (.+?);", text):
+        value = re.sub(r"\b(0x[0-9a-f]+|\d+)u\b", r"u32(\1)", re.sub(r"\b(\d+\.\d+)f\b", r"f32(\1)", value))
+        known[what] = eval(value, {}, known)
+    return known["found"], known["usual"]
+
+
+@pytest.mark.parametrize("off", range(-4, 5))
+def test_quotients_and_roots_by_fma(off: int) -> None:
+    """Of a device whose inverses are that many units off, where WGSL allows 2.5: the text itself, read as Python."""
+    hard = np.array(near_the_middle(RNG))
+    x, y = np.concatenate(
+        [hard, RNG.uniform(1, 2, (2, 200000)).astype(np.float32), [[0, -0.0], [3, 5]]], axis=1
+    ).astype(np.float32)
+    found, usual = by_its_text("tt_quotient", off, x, y)
+    assert usual.mean() > 0.95
+    np.testing.assert_array_equal(found[usual].view(np.uint32), (x / y)[usual].view(np.uint32))
+    every = np.arange(0x3F800000 + (off + 4) * 7, 0x40800000, 61, np.uint32).view(np.float32)
+    roots, usual = by_its_text("tt_root", off, every)
+    assert usual.all()
+    np.testing.assert_array_equal(roots, np.sqrt(every))
 
 
 def test_division_by_a_constant_is_correctly_rounded() -> None:

@@ -1,6 +1,6 @@
 /** The adapter and the device, with everything that the adapter has asked for. */
 
-import { exact } from "./arithmetic";
+import { exact, fused } from "./arithmetic";
 
 const WANTED: string[] = ["shader-f16", "subgroups", "timestamp-query"];
 const RETRY_MS = 100;
@@ -15,6 +15,8 @@ export interface Opened {
   software: boolean;
   /** whether its quotients and square roots are correctly rounded; asked of software adapters alone, whose are a processor's */
   exact: boolean;
+  /** whether its `fma` rounds once */
+  fused: boolean;
 }
 
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
@@ -58,6 +60,7 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
     device,
     software,
     exact: software && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
+    fused: await fused(device).catch(() => false),
     adapter: {
       vendor: info.vendor,
       architecture: info.architecture,

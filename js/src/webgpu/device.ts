@@ -116,8 +116,8 @@ export class GpuDevice implements Accelerator {
   }
 
   get info(): object {
-    const { adapter, limits, features, exact } = this.opened;
-    return { adapter, limits, features, exact };
+    const { adapter, limits, features, exact, fused } = this.opened;
+    return { adapter, limits, features, exact, fused };
   }
 
   get liveBytes(): number {

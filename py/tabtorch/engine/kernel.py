@@ -47,8 +47,9 @@ class Kernel:
         self.device = device
         self.name = name
         self.r: Any = renderer_of(device)()
-        if target(device).exact:
-            self.r.prelude = self.r.exact_prelude
+        t = target(device)
+        if t.exact or t.fused:
+            self.r.prelude = self.r.exact_prelude if t.exact else self.r.fused_prelude
         self.words: list[int] = []
         self.patches: list[Patch] = []
         self.roles: dict[Any, int] = {}

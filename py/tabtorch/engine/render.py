@@ -29,6 +29,7 @@ class Renderer:
     doubles = False
     prelude: dict[str, str] = {}  # helper name -> text, taken in where the name occurs
     exact_prelude: dict[str, str] = {}  # the same for a device whose quotients and roots are correctly rounded
+    fused_prelude: dict[str, str] = {}  # and for one whose `fma` rounds once
 
     def __init__(self) -> None:
         self.lines: list[str] = []

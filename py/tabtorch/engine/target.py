@@ -30,8 +30,9 @@ class Target:
         # a software adapter pays dearly for barriers, and has few threads to keep busy
         self.software = not self.serial and ("swiftshader" in words or "llvmpipe" in words or "lavapipe" in words)
         self.barriers = not self.serial and not self.software
-        # whether its own quotients and square roots are correctly rounded, see wgsl_math.py
+        # whether its own quotients and square roots are correctly rounded, and whether its `fma` rounds once, see wgsl_math.py
         self.exact = bool(known and known.get("exact"))
+        self.fused = bool(known and known.get("fused"))
         self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
         self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
         self.features = frozenset(known["features"]) if known else frozenset()  # of the device, as WebGPU names them

@@ -9,7 +9,7 @@ from typing import Any
 
 from .expr import NATIVE, Expr
 from .render import Renderer
-from .wgsl_math import EXACT, HELPERS
+from .wgsl_math import EXACT, FUSED, HELPERS
 from .wgsl_math import PRELUDE as _MATH
 
 TYPES = {"f32": "f32", "i32": "i32", "u32": "u32", "i64": "vec2<u32>", "bool": "bool"}
@@ -181,6 +181,7 @@ class Wgsl(Renderer):
     language = "wgsl"
     prelude = _PRELUDE | _MATH
     exact_prelude = prelude | EXACT
+    fused_prelude = prelude | FUSED
 
     def constant(self, v: Any, type: str) -> str:
         if type == "f32":

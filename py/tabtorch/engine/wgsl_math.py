@@ -7,7 +7,8 @@ Quotients and square roots: WGSL's may be 2.5 and 5 ulp off, and a quotient by m
 one of the significands, whose range is safe, is a first guess; what it leaves is exact in integers modulo 2^32, and says what
 the correctly rounded result is. Compilers may contract or reorder what is around, and flush subnormal numbers: the bits stay.
 Software adapters divide by the processor's instructions; where the runtime has tried that (`exact` in its `info`), native ones
-serve, and subnormal numbers, which such an adapter flushes, are scaled.
+serve, and subnormal numbers, which such an adapter flushes, are scaled. Where it has tried that `fma` rounds once (`fused`), as on
+every GPU so far, two of these correct what is native, and integers serve beyond the usual sizes only.
 """
 
 from __future__ import annotations
@@ -216,6 +217,35 @@ EXACT = {
   let small = a - 1u < 0x7fffffu;
   let n = select(b, bitcast<u32>(2.0f * f32(i32(a))) | (b & 0x80000000u), small);
   return sqrt(bitcast<f32>(n)) * select(1.0f, 2.6469779601696886e-23f, small);
+}""",
+}
+
+#: helpers in the place of the first where `fma` rounds once.
+#: Quotients (Markstein, 1990): with the correctly rounded inverse of the divisor one correction of a product by it is right. Newton's
+#: step gives that inverse but for some of the largest significands, which go the other way. Tried for all quotients that lie as near
+#: to the middle of two floats as eight units in the last place of (middle x divisor), 418 million with inverses that are up to 4 units
+#: off (WGSL's are 2.5 at most): right below a significand of 0xfffff7. The bounds keep the products and what they leave normal numbers.
+#: Roots (Goldschmidt's step, then a correction): right for all significands, even and odd exponents, of inverse roots 4 units off.
+FUSED = {
+    "tt_wide_quotient": PRELUDE["tt_quotient"].replace("tt_quotient", "tt_wide_quotient"),
+    "tt_quotient": """fn tt_quotient(x: f32, y: f32) -> f32 {
+  let i = tt_kept(1.0f / y); let inverse = fma(fma(-y, i, 1.0f), i, i);
+  let q = tt_kept(x * inverse);
+  let a = bitcast<u32>(x) & 0x7fffffffu; let b = bitcast<u32>(y) & 0x7fffffffu;
+  var found = select(fma(fma(-q, y, x), inverse, q), q, a == 0u);
+  let usual = ((a - 0x19000000u < 0x4e800000u) || (a == 0u)) && (b - 0x2b800000u < 0x28000000u) && ((b & 0x7fffffu) < 0x7ffff0u);
+  if (!usual) { found = tt_wide_quotient(x, y); }
+  return found;
+}""",
+    "tt_wide_root": PRELUDE["tt_root"].replace("tt_root", "tt_wide_root"),
+    "tt_root": """fn tt_root(x: f32) -> f32 {
+  let i = tt_kept(inverseSqrt(x)); let first = tt_kept(x * i); let half = 0.5f * i;
+  let off = fma(-first, half, 0.5f);
+  let root = tt_kept(fma(first, off, first));
+  var found = fma(fma(-root, root, x), fma(half, off, half), root);
+  let usual = bitcast<u32>(x) - 0x19000000u < 0x65800000u;
+  if (!usual) { found = tt_wide_root(x); }
+  return found;
 }""",
 }
 
