@@ -187,8 +187,24 @@ def prefill(torch: Any, device: str, length: int, vocabulary: int, **sizes: Any)
 
 
 @row("GPT-2 124M decode, a token", "steps", **_GPT2, length=128, small={**_TINY2, "length": 16})
+@row(
+    "GPT-2 124M decode, a token, compiled",
+    "steps",
+    **_GPT2,
+    length=128,
+    compiled=True,
+    small={**_TINY2, "length": 16},
+)
 def decode(
-    torch: Any, device: str, layers: int, heads: int, width: int, context: int, vocabulary: int, length: int
+    torch: Any,
+    device: str,
+    layers: int,
+    heads: int,
+    width: int,
+    context: int,
+    vocabulary: int,
+    length: int,
+    compiled: bool = False,
 ) -> Step:
     """A token after `length` others, with a cache of keys and values; the same place each time."""
     torch.manual_seed(0)
@@ -203,7 +219,7 @@ def decode(
         with torch.no_grad():
             return model(last, caches, length)[:, -1].argmax(-1)
 
-    return step
+    return _compiled(torch, step) if compiled else step
 
 
 # ---- kernels
