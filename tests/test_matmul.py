@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ import torch
 import tabtorch
 from gradients import check_all
 from sidebyside import DEVICES, to_tab, values
-from tabtorch.engine import schedules, tiles
+from tabtorch.engine import builder, graph, schedules, tiles
 from tabtorch.engine.lower import Kernel, grid_for
+from tabtorch.engine.target import target
 from tabtorch.engine.tiles import algorithm
 
 
@@ -228,3 +231,88 @@ def test_grids(threads: int) -> None:
     x, y, z = grid_for(threads, 256)
     needed = -(-threads // 256)
     assert max(x, y, z) <= 65535 and needed <= x * y * z <= needed + 2 * 65535
+
+
+# ---- by matrices of a subgroup, where the adapter has them and float32 may be less than exact
+
+
+@pytest.fixture
+def less(made_up_gpu: None) -> Iterator[None]:
+    """An adapter that multiplies matrices, and leave to use them."""
+    t = target(0)
+    before, t.has_matrices = t.has_matrices, True
+    tabtorch.set_float32_matmul_precision("high")
+    yield
+    tabtorch.set_float32_matmul_precision("highest")
+    t.has_matrices = before
+
+
+def _product(monkeypatch: Any, *sizes: int) -> dict[str, Any]:
+    """The kernel of a product of ones, which is not sent."""
+
+    class Seen(Exception):
+        pass
+
+    def define(spec: dict[str, Any]) -> int:
+        found.update(spec)
+        raise Seen
+
+    found: dict[str, Any] = {}
+    m, k, n = sizes
+    a, b = tabtorch.empty(m, k, device="webgpu"), tabtorch.empty(k, n, device="webgpu")
+    graph.flush()
+    monkeypatch.setattr(builder.bridge(), "define_kernel", define)
+    monkeypatch.setattr(builder, "_kernels", {})
+    monkeypatch.setattr(schedules, "_families", {})
+    monkeypatch.setattr(graph, "_plans", {})
+    kept = a @ b
+    with suppress(Seen):
+        graph.flush()
+    monkeypatch.undo()
+    assert kept.shape == (m, n)
+    return found
+
+
+def test_products_by_matrices(less: None, monkeypatch: Any) -> None:
+    """What is large enough, and only where it is permitted. That the text works only adapters with such matrices can tell."""
+    text = _product(monkeypatch, 128, 64, 256)["source"]
+    assert text.startswith("diagnostic(off, chromium.subgroup_matrix_uniformity);\nenable f16;\n")
+    assert text.count("subgroupMatrixMultiplyAccumulate(") == 24  # three for each of the 2 x 4 matrices of a subgroup
+    assert "subgroupMatrix" not in _product(monkeypatch, 128, 32, 256)["source"]
+
+
+def test_products_without_leave(less: None, monkeypatch: Any) -> None:
+    tabtorch.set_float32_matmul_precision("highest")
+    assert "subgroupMatrix" not in _product(monkeypatch, 128, 64, 256)["source"]
+
+
+def test_precision_makes_plans_anew(less: None) -> None:
+    """What is planned and compiled for one precision does not serve another."""
+    a = to_tab(torch.ones(8, 8), "webgpu")
+    twice = tabtorch.compile(lambda x: x * 2)
+    for precision in ("highest", "high"):
+        tabtorch.set_float32_matmul_precision(precision)
+        assert not graph._plans
+        assert (a + 1).sum() == 128 and twice(a).sum() == 128
+        assert graph._plans
+    with pytest.raises(RuntimeError, match="Invalid float32_matmul_precision: low"):
+        tabtorch.set_float32_matmul_precision("low")
+
+
+@pytest.mark.parametrize("sizes", [(128, 128, 128), (200, 300, 130), (999, 96, 77), (70, 20000, 90)], ids=str)
+def test_what_matrices_make(sizes: tuple[int, int, int]) -> None:
+    if not target(0).has_matrices:
+        pytest.skip("the adapter has no such matrices")
+    m, k, n = sizes
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    tabtorch.set_float32_matmul_precision("high")
+    try:
+        for x, y in (
+            (to_tab(a, "webgpu"), to_tab(b, "webgpu")),
+            (to_tab(a.t(), "webgpu").t(), to_tab(b.t(), "webgpu").t()),
+        ):
+            got = torch.from_numpy((x @ y).cpu().numpy())
+            want = a.double() @ b.double()
+            assert (got - want).abs().max() < 2e-6 * want.abs().max()
+    finally:
+        tabtorch.set_float32_matmul_precision("highest")

@@ -93,7 +93,8 @@ async function openDawn(): Promise<{ gpu?: GPU; reason?: string }> {
     try {
       const dawn = (await import(pathToFileURL(join(place, "webgpu", "index.js")).href)) as Dawn;
       Object.assign(globalThis, dawn.globals);
-      gpu = dawn.create([FINE_TIMES]);
+      const more = process.env.TABTORCH_DAWN_FEATURES;
+      gpu = dawn.create([FINE_TIMES, ...(more ? [`enable-dawn-features=${more}`] : [])]);
       return { gpu };
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException;

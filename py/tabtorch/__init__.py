@@ -46,6 +46,8 @@ from tabtorch.core.layout import (
     strided,
 )
 from tabtorch.core.tensor import Tensor
+from tabtorch.engine import graph as _graph
+from tabtorch.engine import target as _target
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import registry as _core
 from tabtorch.torch_version import __version__
@@ -209,11 +211,15 @@ _precision = "highest"
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """ "highest", "high" or "medium". All compute in float32, which the two lower ones permit."""
+    """ "highest", "high" or "medium". All compute in float32, which the two lower ones permit, but for adapters with Chromium's
+    experimental subgroup matrices and `shader-f16`: there the lower ones split each float32 in two halves of 16 bits, of 22 bits
+    together. Numbers beyond 65504 become infinite then, and those below 2^-13 are 2^-36 off at most."""
     global _precision
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"Invalid float32_matmul_precision: {precision}")
     _precision = precision
+    if _target.permit(precision != "highest"):
+        _graph.replan()
 
 
 def get_float32_matmul_precision() -> str:

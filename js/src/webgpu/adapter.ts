@@ -2,7 +2,8 @@
 
 import { exact, fused } from "./arithmetic";
 
-const WANTED: string[] = ["shader-f16", "subgroups", "timestamp-query"];
+const MATRICES = "chromium-experimental-subgroup-matrix";
+const WANTED: string[] = ["shader-f16", "subgroups", "timestamp-query", MATRICES];
 const RETRY_MS = 100;
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe/i;
 
@@ -17,6 +18,8 @@ export interface Opened {
   exact: boolean;
   /** whether its `fma` rounds once */
   fused: boolean;
+  /** sides of the square matrices of halves that a subgroup multiplies at once, and adds up in float32 */
+  matrices: number[];
 }
 
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
@@ -47,6 +50,23 @@ function limitsOf(limits: GPUSupportedLimits): Record<string, number> {
   return found;
 }
 
+/** What Chromium's experimental feature says of an adapter, see `Opened.matrices`. */
+interface MatrixConfig {
+  componentType: string;
+  resultComponentType: string;
+  M: number;
+  N: number;
+  K: number;
+}
+
+function matricesOf(info: { subgroupMatrixConfigs?: Iterable<MatrixConfig> }, { features }: GPUDevice): number[] {
+  if (!["shader-f16", "subgroups", MATRICES].every((name) => features.has(name))) return [];
+  return [...(info.subgroupMatrixConfigs ?? [])]
+    .filter((each) => each.componentType === "f16" && each.resultComponentType === "f32")
+    .filter(({ M, N, K }) => M === N && N === K)
+    .map(({ M }) => M);
+}
+
 /** Throws, saying why, where there is no adapter within `patience` ms or no device. */
 export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const adapter = await findAdapter(gpu, patience);
@@ -61,6 +81,7 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
     software,
     exact: software && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
     fused: await fused(device).catch(() => false),
+    matrices: matricesOf(info as object, device),
     adapter: {
       vendor: info.vendor,
       architecture: info.architecture,

@@ -116,8 +116,8 @@ export class GpuDevice implements Accelerator {
   }
 
   get info(): object {
-    const { adapter, limits, features, exact, fused } = this.opened;
-    return { adapter, limits, features, exact, fused };
+    const { adapter, limits, features, exact, fused, matrices } = this.opened;
+    return { adapter, limits, features, exact, fused, matrices };
   }
 
   get liveBytes(): number {

@@ -1,4 +1,5 @@
-"""`torch.backends.cuda`: everything is computed in float32, the choice of attention kernel is the engine's."""
+"""`torch.backends.cuda`: what is computed in float32 stays so, but where `torch.set_float32_matmul_precision` says; the choice of
+attention kernel is the engine's."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from tabtorch import _lazy
 
 
 class _Matmul:
-    """Permissions that scripts may give; float32 is what is computed either way. AttributeError for names that are none."""
+    """Permissions that scripts may give; `allow_tf32` is `torch.set_float32_matmul_precision("high")`, of the others nothing is made
+    use of. AttributeError for names that are none."""
 
     _names: dict[str, Any] = {
         "allow_tf32": False,

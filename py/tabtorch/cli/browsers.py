@@ -172,6 +172,8 @@ def launch(
         gpu = has_gpu()
         arguments = [*CHROMIUM_FLAGS, *(VULKAN_FLAGS if platform.system() == "Linux" else []) * gpu]
         arguments += [] if gpu else SOFTWARE_FLAGS
+        features = os.environ.get("TABTORCH_DAWN_FEATURES")
+        arguments += [f"--enable-dawn-features={features}"] if features else []
         browser = playwright.chromium.launch(executable_path=find(name), headless=True, args=[*arguments, *flags])
         try:
             yield browser

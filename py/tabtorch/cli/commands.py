@@ -17,6 +17,7 @@ environment:
   TABTORCH_CHROMIUM     the path of Chromium, Chrome or Edge
   TABTORCH_FIREFOX      the path of Firefox
   TABTORCH_GPU          software or hardware: what Chromium computes on (hardware, where there is a graphics card)
+  TABTORCH_DAWN_FEATURES  of Chromium and Node: what Dawn enables besides, such as allow_unsafe_apis,vulkan_enable_f16_on_nvidia
   TABTORCH_GPU_DISPLAY  set: Firefox opens its window on this desktop, and uses the graphics card
   TABTORCH_SITE         the folder of the built site
   TABTORCH_KEEP_S       seconds for which `run --keep` keeps a browser that nobody uses (900)

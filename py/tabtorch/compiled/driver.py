@@ -25,6 +25,7 @@ from tabtorch.compiled.symbolic_sizes import MOST, Shapes, Sizes, Specialized, a
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
 from tabtorch.engine import graph
+from tabtorch.engine.target import permitted
 from tabtorch.interception.torch_function import STATE as overriding
 from tabtorch.ops.compatibility.settings import deterministic
 from tabtorch.ops.machinery.asserts import every_log
@@ -52,6 +53,7 @@ def modes() -> tuple[Any, ...]:
         default_device(),
         autocast is not None and any(autocast.NOW.enabled) and (*autocast.NOW.enabled, *autocast.NOW.low_dtype),
         deterministic(),
+        permitted[0],
     )
 
 

@@ -268,6 +268,15 @@ def evict(plans: dict[tuple, Any]) -> None:
         plans.pop(k).forget()
 
 
+def replan() -> None:
+    """Sends what waits as it was planned; windows are planned anew from now on, for what kernels are like has changed."""
+    flush()
+    with LOCK:
+        for plan in _plans.values():
+            plan.forget()
+        _plans.clear()
+
+
 def give_up(nodes: list[Node], why: BaseException | None = None) -> None:
     """Nodes that will never have a value say so when they are used, and `why`."""
     gone = Lost(why)

@@ -68,6 +68,8 @@ class Kernel:
         self.lane = "", U0, 0
         #: whether it asks for its thread's place in its subgroup (`sgi`) and the size of that (`sgs`)
         self.subgroups = False
+        #: directives that its text begins with
+        self.directives: list[str] = []
         #: in a part that was written for a group which another one is like: whose buffers and scalars it is for, see repeats.py
         self.moved: Moved | None = None
 

@@ -33,6 +33,9 @@ class Target:
         # whether its own quotients and square roots are correctly rounded, and whether its `fma` rounds once, see wgsl_math.py
         self.exact = bool(known and known.get("exact"))
         self.fused = bool(known and known.get("fused"))
+        # whether a subgroup multiplies matrices of 16 x 16 halves at once, and whether that may be used
+        self.has_matrices = 16 in (known or {}).get("matrices", ())
+        self.matrices = self.has_matrices and permitted[0]
         self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
         self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
         self.features = frozenset(known["features"]) if known else frozenset()  # of the device, as WebGPU names them
@@ -62,6 +65,19 @@ class Target:
                 256 if rows > 128 else 64 if rows > 32 else 16
             )
         return -(-length // chunk), chunk
+
+
+#: whether float32 products may be less than exact: `torch.set_float32_matmul_precision`
+permitted = [False]
+
+
+def permit(less: bool) -> bool:
+    """Says whether they may. Returns whether that changes what kernels are like."""
+    permitted[0] = less
+    changed = [t for t in _targets.values() if t.matrices != (t.has_matrices and less)]
+    for t in changed:
+        t.matrices = less
+    return bool(changed)
 
 
 _targets: dict[int, Target] = {}

@@ -27,7 +27,8 @@ _BUILTIN = frozenset(
     "abs array atomicAdd atomicLoad atomicMax atomicMin atomicStore bitcast bool clamp countOneBits "
     "countTrailingZeros exp f32 fma i32 log max min override pow select sqrt storageBarrier u32 vec2 vec3 vec4 "
     "workgroupBarrier workgroupUniformLoad workgroup_size builtin binding group if for while switch loop return fn "
-    "dot subgroupAdd subgroupExclusiveAdd subgroupInclusiveAdd subgroupMax subgroupShuffle".split()
+    "dot subgroupAdd subgroupExclusiveAdd subgroupInclusiveAdd subgroupMax subgroupShuffle f16 pack2x16float "
+    "subgroupMatrixMultiplyAccumulate unpack2x16float".split()
 )
 _OPERATORS: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,

@@ -124,6 +124,25 @@ def parts(t: Target, batch: int, m: int, n: int, k: int) -> Parts:
     return Parts(x, y, -(-k // length), length)
 
 
+def _by_matrices(t: Target, real: str, batch: int, m: int, n: int, k: int) -> Parts | None:
+    """How it is laid out where subgroups multiply matrices, and may: None where tiles would be empty for the most part."""
+    if not t.matrices or real != "f32" or m < 64 or n < 64 or k < 64:
+        return None
+    tiles = -(-m // 128) * -(-n // 128) * batch
+    cut = 1 if tiles > _PROCESSORS // 2 else min(_PROCESSORS // tiles, k // 256, 65535 // batch)
+    if cut < 2:
+        return Parts(16, 16, 1, k)
+    length = -(-k // cut // _STEP) * _STEP
+    return Parts(16, 16, -(-k // length), length)
+
+
+#: what a text with such matrices begins with. How wide a subgroup is, and that all of it goes one way, compilers do not see
+_MATRICES = (
+    "diagnostic(off, chromium.subgroup_matrix_uniformity);",
+    "enable f16;",
+    "enable subgroups;",
+    "enable chromium_experimental_subgroup_matrix;",
+)
 #: columns and rows that a step brings; half of them where operands come one by one and k is shorter than this
 _STEP = 16
 _SHORT = 512
@@ -172,7 +191,8 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     if batch > 1 and b.target.barriers:
         fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb) and batch * (n, m)[i] < _MOST), None)
     copies, rows, columns = ((batch, m, n), (1, batch * m, n), (1, m, batch * n))[0 if fold is None else 1 + fold]
-    laid = Parts(1, 1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk)
+    matrices = _by_matrices(b.target, real, copies, rows, columns, kk)
+    laid = matrices or (Parts(1, 1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk))
     cut, length = laid.cut, laid.length
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     counted = {"M": dims["M"] if fold != 0 else k.dim(rows), "N": dims["N"] if fold != 1 else k.dim(columns)}
@@ -296,7 +316,11 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     if fours and (len(k.bindings) > b.target.buffers or _both_ways(k)):
         return False
     grid = [-(-columns // (laid.x * 8)), -(-rows // (laid.y * 8)), copies * cut]
-    if b.target.barriers:
+    if matrices:
+        k.directives += _MATRICES
+        k.constants["RAGGED"] = int(kk % _STEP != 0)
+        source = filled.source("matmul_matrices")
+    elif b.target.barriers:
         large = b.target.workgroup_bytes > 16384 and (all(by_fours) or kk >= _SHORT)
         step = _STEP if large else _STEP // 2
         k.constants["RAGGED"] = int(kk % step != 0)

@@ -512,5 +512,6 @@ class Wgsl(Renderer):
             decls.insert(0, "enable subgroups;")
             more = "lid: u32, @builtin(subgroup_size) sgs: u32, @builtin(subgroup_invocation_id) sgi: u32)"
             head = [line.replace("lid: u32)", more) for line in head]
+        decls[:0] = k.directives
         used = self.helpers("\n".join([defs, body, glob, *head]))
         return "\n".join([*decls, used, defs, glob, *head, body, "}"])
