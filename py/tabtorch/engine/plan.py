@@ -6,8 +6,10 @@ and the slots that they bind go to JavaScript once. `Plan.run` sends buffers and
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.errors import OutOfMemoryError
 
 from . import schedules, window
@@ -223,5 +225,8 @@ class Plan:
                 return
         self.bridge.forget_plans([self.id])
 
+
+if os.environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1":
+    _lazy.tuning.switch()
 
 __all__ = ["Lowering", "Plan", "make_plan", "once"]
