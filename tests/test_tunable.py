@@ -41,6 +41,7 @@ class Clock:
         self.usual = 100_003
         self.grain = 1
         self.started = 0
+        self.there = True
         self.meanwhile: Callable[[], None] | None = None  # what happens before times are taken
         self.runs: list[Any] = []
         self.layouts: dict[int, Any] = {}
@@ -65,6 +66,8 @@ class Clock:
         patch.setattr(bridge, "end_times", self.end)
 
     def start(self) -> bool:
+        if not self.there:
+            return False
         self.started += 1
         self.runs.clear()
         get_bridge().timing = self.started
@@ -106,8 +109,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Clock]:
         tunable.set_max_tuning_iterations(3)
         yield found
         tunable.enable(False)
-    graph.waited = None
-    measuring._now.clear()
+    measuring.stop()
     tuning.forget()
     tuning._recorded.clear()
     graph.flush()
@@ -229,16 +231,27 @@ def test_reads_measure_a_little_each_time(clock: Clock) -> None:
     multiplied()
 
 
-def test_a_profiler_has_the_timestamps(clock: Clock) -> None:
+def test_a_profiler_says_that_it_looks_on() -> None:
+    for activities in ([tabtorch.profiler.ProfilerActivity.CPU], None):
+        with tabtorch.profiler.profile(activities=activities):
+            assert get_bridge().watched
+        assert not get_bridge().watched and not get_bridge().timing
+
+
+def test_while_a_profiler_looks_on_nothing_is_measured(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     tunable.enable()
     multiplied()
     started = clock.started
     get_bridge().timing = 1000
     tabtorch.webgpu.synchronize()
     assert clock.started == started
-    with pytest.raises(RuntimeError, match="while a profiler"):
+    with pytest.raises(RuntimeError, match="a profiler looks on"):
         tunable.tune()
     get_bridge().timing = 0
+    monkeypatch.setattr(get_bridge(), "watched", True)
+    tabtorch.webgpu.synchronize()
+    assert clock.started == started
+    monkeypatch.setattr(get_bridge(), "watched", False)
     assert tunable.tune() == 1 and clock.started > started
 
 
@@ -278,7 +291,7 @@ def test_a_coarse_clock_is_asked_for_many_runs(clock: Clock) -> None:
 
 
 def test_what_cannot_be_measured_is_not_tried_again(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(get_bridge()), "start_times", lambda bridge: False)
+    clock.there = False
     tunable.enable()
     multiplied()
     with suppress(RuntimeError):  # that it gives none: a read, which does not say so, may have found out

@@ -81,6 +81,7 @@ class Bridge:
         self.behind = False  # the device: after a `send` that says so, `sent` waits
         self.timing = 0  # which `start_times` it was whose times are taken, or 0: another one ends it
         self._timings = 0
+        self.watched = False  # whether a profiler counts what is sent
         self.portion = inf  # how much work is to be sent at once, as `graph.Inst.work` counts it
         # Bound methods, so that a call costs one lookup and no forwarding. All but `free` in the LOCK.
         self.new_buffer: Callable[[], int] = block.new_buffer

@@ -347,6 +347,11 @@ def _end(p: Product, result: Result | None) -> None:
             tuning.renew()
 
 
+def _watched() -> bool:
+    """Whether a profiler, or somebody who times, would take this for the program's."""
+    return bool(bridge().timing or bridge().watched)
+
+
 def _slice() -> None:
     """Measures for a few ms. In `_busy`."""
     runtime = bridge()
@@ -398,8 +403,8 @@ def tune() -> int:
     before = len(tuning.noted)
     with _busy:
         while tuning.noted:
-            if bridge().timing:
-                raise RuntimeError("nothing can be measured while a profiler times what runs")
+            if _watched():
+                raise RuntimeError("nothing can be measured while a profiler looks on")
             _slice()
     return before
 
@@ -423,7 +428,7 @@ def begin() -> None:
 
 
 def _waited() -> None:
-    if STATE.held is not None or owned() or not tuning.noted or bridge().timing or not _busy.acquire(blocking=False):
+    if STATE.held is not None or owned() or not tuning.noted or _watched() or not _busy.acquire(blocking=False):
         return
     try:
         _slice()
@@ -454,7 +459,7 @@ def _turn() -> None:
     if not tuning.noted:
         return
     before, _flushes[0] = _flushes[0], counts["flushes"]
-    if before == _flushes[0] and not bridge().timing and _busy.acquire(blocking=False):
+    if before == _flushes[0] and not _watched() and _busy.acquire(blocking=False):
         task = asyncio.ensure_future(_slice_async())
         _tasks.add(task)
         task.add_done_callback(_turned)
@@ -469,12 +474,14 @@ def _turned(task: Any) -> None:
         _wake(_NEXT)
 
 
-def _forget() -> None:
+def stop() -> None:
+    """Measures nothing more of what was noted so far, and lets its memory go."""
+    tuning.noted.clear()
     _now.clear()
     graph.waited = None
 
 
-_bridges.on_close(_forget)
+_bridges.on_close(stop)
 _bridges.keeps(vars(graph), "waited", lambda: None)
 
-__all__ = ["begin", "measure", "tune"]
+__all__ = ["begin", "measure", "stop", "tune", "tune_all"]

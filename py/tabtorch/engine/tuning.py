@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: as PyTorch writes them
 _TYPES = {"float32": "float", "float16": "Half", "bfloat16": "BFloat16"}
 #: bytes of memory, at most, that a product is measured in: operands, result and parts of it
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 28
 
 
 class Product(NamedTuple):
@@ -128,8 +128,8 @@ def records() -> bool:
 
 def switch() -> None:
     """Does what the settings say from now on: windows are planned anew."""
-    if not (enabled() and tunes()):
-        noted.clear()
+    if noted and not (enabled() and tunes()):
+        _lazy.measuring.stop()
     wanted = measured if enabled() else None
     if window.measured is not wanted:
         window.measured = wanted
