@@ -448,6 +448,9 @@ def test_files_are_refused(clock: Clock, tmp_path: Path, monkeypatch: pytest.Mon
         changed[at] += "x"
         assert not reads(*changed, line) and not tuning.table, changed
         assert not reads(*validators[:at], *validators[at + 1 :], line) and not tuning.table
+    path.write_text("\n".join([*validators, line]))
+    tuning.table[KEY] = tuning.Result(COMPUTED, 0.01)
+    assert tunable.read_file(str(path)) and tuning.table[KEY].layout == COMPUTED  # what is known already stays
     path.write_bytes(b"\xff\xfe\x00")
     assert not tunable.read_file(str(path))
     known = get_bridge().info["webgpu"]
@@ -455,12 +458,24 @@ def test_files_are_refused(clock: Clock, tmp_path: Path, monkeypatch: pytest.Mon
     assert not reads(*validators, line) and not tuning.table
 
 
-def test_a_layout_that_does_not_fit_is_not_used(clock: Clock, asked: list[Any]) -> None:
-    """A file can be edited."""
+def test_what_comes_meanwhile_is_not_measured(clock: Clock, tmp_path: Path) -> None:
     tunable.enable()
+    multiplied()
+    tabtorch.webgpu.synchronize()
+    assert measuring._now and graph.waited is not None
+    (tmp_path / "r.csv").write_text(tuning.written() + ",".join((*KEY, "Tiles_64x64_SplitK_3")))
+    assert tunable.read_file("r.csv") and tuning.table[KEY].layout == OTHER
+    assert not measuring._now and graph.waited is None and not tuning.noted
+    multiplied()
+
+
+def test_a_layout_that_does_not_fit_is_not_used(clock: Clock) -> None:
+    """A file can be edited: a grid has room for 65535 parts of a batch."""
+    key = ("GemmStridedBatchedTunableOp_float_NN", "nn_16_16_64_B_40000_ld_16_64_16")
     tuning.load()
-    i = tuning.parsed("GemmStridedBatchedTunableOp_float_NN", "nn_16_16_64_B_40000_ld_16_64_16").inst
-    assert tuning.fits(i, (8, 8, 1)) and not tuning.fits(i, (8, 8, 2))
+    for cut, found in ((1, {0: (8, 8, 1)}), (2, {})):
+        tuning.table[key] = tuning.Result((8, 8, cut), 0.0)
+        assert tuning.measured(target(0), [_at(key)]) == found
 
 
 def test_products_of_a_file_are_measured(clock: Clock, tmp_path: Path) -> None:

@@ -401,11 +401,21 @@ def tune() -> int:
             "the device has no timestamps (the WebGPU feature timestamp-query): nothing can be measured on it"
         )
     before = len(tuning.noted)
-    with _busy:
+    tries = 0
+    while not _busy.acquire(
+        blocking=not _bridges.IN_TAB
+    ):  # one thread is all a tab has: a slice goes on while this waits
+        bridge().synchronize()
+        tries += 1
+        if tries == 1000:
+            raise RuntimeError("something is being measured, and does not come to an end")
+    try:
         while tuning.noted:
             if _watched():
                 raise RuntimeError("nothing can be measured while a profiler looks on")
             _slice()
+    finally:
+        _busy.release()
     return before
 
 

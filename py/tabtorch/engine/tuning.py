@@ -365,7 +365,8 @@ def written() -> str:
 
 
 def read(text: str) -> bool:
-    """Takes what a file has into the table. False, and nothing, if its validators are not those of this device and version."""
+    """Takes what a file has, and the table has not, into that. False, and nothing, if its validators are not those of this device and
+    version."""
     lines = [line.split(",") for line in text.splitlines()]
     said = {line[1]: line[2] for line in lines if line[0] == "Validator" and len(line) == 3}
     if said != dict(validators()):
@@ -378,9 +379,11 @@ def read(text: str) -> bool:
             found[line[0], line[1]] = Result(layout_of(line[2]), float(line[3]) if len(line) == 4 else 0.0)
         except ValueError:  # of no layout that there is
             continue
-    table.update(found)
-    for key in found:
-        noted.pop(key, None)
+    for key, result in found.items():
+        table.setdefault(key, result)
+    gone = [noted.pop(key) for key in found if key in noted]
+    if gone and not noted:
+        _lazy.measuring.stop()
     return True
 
 

@@ -57,10 +57,11 @@ def is_enabled() -> bool:
 
 def tuning_enable(val: bool = True) -> None:
     """Whether layouts of products that the table lacks are measured; they are unless this says otherwise."""
-    _lazy.tuning.settings.tuning = bool(val)
-    _lazy.tuning.switch()
-    if _lazy.tuning.enabled():
-        _lazy.tuning.renew()  # so that products are met again
+    tuning = _lazy.tuning
+    before, tuning.settings.tuning = tuning.tunes(), bool(val)
+    tuning.switch()
+    if tuning.tunes() and not before and tuning.enabled():
+        tuning.renew()  # so that products are met again
 
 
 def tuning_is_enabled() -> bool:
@@ -70,9 +71,10 @@ def tuning_is_enabled() -> bool:
 
 def record_untuned_enable(val: bool = True) -> None:
     """Writes products that the table lacks to tunableop_untuned0.csv, for `tune_gemm_in_file`, in place of measuring them."""
-    _lazy.tuning.settings.record = bool(val)
-    if _lazy.tuning.enabled():
-        _lazy.tuning.renew()
+    tuning = _lazy.tuning
+    before, tuning.settings.record = tuning.records(), bool(val)
+    if tuning.records() != before and tuning.enabled():
+        tuning.renew()  # so that products are met again
 
 
 def record_untuned_is_enabled() -> bool:
