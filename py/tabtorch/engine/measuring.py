@@ -221,6 +221,7 @@ def _sent(runs: _Runs, batch: Sequence[Layout | None], repeat: int) -> Generator
             expected = [repeat * runs.dispatches(layout) for layout in batch]
         if not runs.runtime.start_times():
             raise RuntimeError("the device gives no timestamps")
+        _timing[0] = runs.runtime.timing
         with LOCK, graph.undisturbed():
             for layout in batch:
                 for _ in range(repeat):
@@ -321,9 +322,7 @@ def _advance(answer: Any = None) -> Wish | None:
         _now.append((p, measure(p)))
     p, steps = _now[0]
     try:
-        wish = steps.send(answer)
-        _timing[0] = bridge().timing
-        return wish
+        return steps.send(answer)
     except StopIteration as found:
         _end(p, found.value)
         return None
@@ -402,9 +401,8 @@ def tune() -> int:
         )
     before = len(tuning.noted)
     tries = 0
-    while not _busy.acquire(
-        blocking=not _bridges.IN_TAB
-    ):  # one thread is all a tab has: a slice goes on while this waits
+    # one thread is all a tab has: a slice goes on while this waits
+    while not _busy.acquire(blocking=not _bridges.IN_TAB):
         bridge().synchronize()
         tries += 1
         if tries == 1000:
