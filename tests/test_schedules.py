@@ -290,7 +290,7 @@ class Checks:
         assert again is not None, "what was made for a window does not serve it"
         self.bound += found is not None
         self.scheduled += found is None
-        want = plan._scheduled(t, Trace([]), nodes, live, inputs, free, list(targets), keep)
+        want = plan._scheduled(t, Trace([]), nodes, live, inputs, free, list(targets), keep, {})
         name = ",".join(n.inst.op.name for n in nodes)[:300]
         for which in (
             "slots",

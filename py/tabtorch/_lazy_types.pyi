@@ -61,10 +61,12 @@ from tabtorch.engine import complex as complex
 from tabtorch.engine import expr as expr
 from tabtorch.engine import functions as engine_functions
 from tabtorch.engine import graph as engine_graph
+from tabtorch.engine import measuring as measuring
 from tabtorch.engine import plan as plan
 from tabtorch.engine import rows as rows
 from tabtorch.engine import salvage as salvage
 from tabtorch.engine import tiles as tiles
+from tabtorch.engine import tuning as tuning
 from tabtorch.engine import view as view
 from tabtorch.func import batch as batch
 from tabtorch.func import batch_kernels as batch_kernels
@@ -179,6 +181,7 @@ __all__ = [
     "checking",
     "dispatching",
     "lowrank_multivariate_normal",
+    "measuring",
     "module",
     "modules_attention",
     "multivariate_normal",
@@ -229,6 +232,7 @@ __all__ = [
     "torch",
     "torch_function",
     "transforms",
+    "tuning",
     "utils_hooks",
     "variable",
     "version",

@@ -79,6 +79,9 @@ class Bridge:
         self.info: dict[str, Any] = {}
         self.alive = True
         self.behind = False  # the device: after a `send` that says so, `sent` waits
+        self.timing = 0  # which `start_times` it was whose times are taken, or 0: another one ends it
+        self._timings = 0
+        self.watched = False  # whether a profiler counts what is sent
         self.portion = inf  # how much work is to be sent at once, as `graph.Inst.work` counts it
         # Bound methods, so that a call costs one lookup and no forwarding. All but `free` in the LOCK.
         self.new_buffer: Callable[[], int] = block.new_buffer
@@ -206,13 +209,29 @@ class Bridge:
         self._call("resetStats")
 
     def start_times(self) -> bool:
-        """Times every dispatch on the GPU from now on; False where it has no timestamps."""
+        """Times every dispatch on the GPU from now on; False where it has no timestamps. What was timed before is dropped."""
         self.flush()
-        return self._call("startTimes") == "true"
+        if self.timing:
+            self._call("takeTimes")
+        on = self._call("startTimes") == "true"
+        self._timings += 1
+        self.timing = self._timings if on else 0
+        return on
 
     def take_times(self) -> list[tuple[float, float]]:
-        """Ends that: of each dispatch, in order, when it began (since the first) and how long it took, in ns."""
+        """Ends that: of each dispatch, in order, when it began (since the first) and how long it took, in ns. None are there if somebody
+        else has begun to time meanwhile, which goes on."""
+        mine = self.timing
         self.synchronize()
+        return self.end_times() if self.timing == mine else []
+
+    async def take_times_async(self) -> list[tuple[float, float]]:
+        """The same, but in the browser it never blocks. None are there if there are errors, either, which who asks next hears of."""
+        return self.take_times()
+
+    def end_times(self) -> list[tuple[float, float]]:
+        """Ends it without waiting: the times that have come back."""
+        self.timing = 0
         times: list[tuple[float, float]] = json.loads(self._call("takeTimes"))
         return times
 

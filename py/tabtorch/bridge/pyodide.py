@@ -324,6 +324,20 @@ class PyodideBridge(Bridge):
         else:
             _cannot_wait("synchronize() cannot wait here", "tensor.read()")
 
+    async def take_times_async(self) -> list[tuple[float, float]]:
+        """As `take_times`, but never blocks; see there."""
+        mine = self.timing
+        try:
+            with LOCK:
+                self._carry(self._execute_ahead)
+            failed = await self._synchronize_js().promise
+        except JsException:
+            failed = 1
+        if self.timing != mine:
+            return []
+        times = self.end_times()
+        return [] if failed else times
+
     def catch_up(self) -> None:
         """Wait for the GPU, which has more to do than some frames' worth. Stop is seen meanwhile, as in any wait."""
         if not owned() and can_run_sync():

@@ -24,7 +24,7 @@ from tabtorch.compiled.replay import Replay, Stale
 from tabtorch.compiled.symbolic_sizes import MOST, Shapes, Sizes, Specialized, asks_for_symbols, form
 from tabtorch.compiled.tree import flatten
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine import graph
+from tabtorch.engine import graph, window
 from tabtorch.engine.target import permitted
 from tabtorch.interception.torch_function import STATE as overriding
 from tabtorch.ops.compatibility.settings import deterministic
@@ -91,6 +91,7 @@ class Compiled:
         self.pinned: set[Any] = set()  # keys of calls for which it matters where arguments begin
         self.warned: set[Any] = set()
         self.runtime: Any = None
+        self.layouts = 0  # the version of the layouts that its plans have
         every.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -107,9 +108,9 @@ class Compiled:
         if key in self.pinned:
             key = (*key, *[t._tab_meta.offset for t in tensors])
         bridge = graph.bridge()
-        if self.runtime is not bridge:  # plans are those of a runtime
+        if self.runtime is not bridge or self.layouts != window.layouts_version:  # plans are those of a runtime
             self.reset()
-            self.runtime = bridge
+            self.runtime, self.layouts = bridge, window.layouts_version
         with graph.LOCK:  # a replay is for one thread at a time
             entry = self.entries.get(key)
             if entry is None:

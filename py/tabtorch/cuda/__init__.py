@@ -14,7 +14,7 @@ from typing import Any
 from tabtorch import _lazy
 from tabtorch import webgpu as _webgpu
 
-_MODULES = ("amp", "nvtx")
+_MODULES = ("amp", "nvtx", "tunable")
 
 
 def _aliased() -> bool:

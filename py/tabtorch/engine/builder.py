@@ -44,8 +44,10 @@ class Builder:
         free: list[bool],
         targets: list[tuple[int, int]],
         keep: frozenset[int],
+        layouts: dict[int, Any],
     ) -> None:
         self.target = t
+        self.layouts = layouts  # of contractions, by position, where they are not those that `tiles.parts` computes
         self.graph = graph
         self.nodes = graph.nodes
         self.stored = stored

@@ -261,6 +261,13 @@ def _planned(w: Window, q: Queue) -> Any:
     return plan
 
 
+def forget_plans() -> None:
+    """Drops all of them: windows are to be planned in another way. Schedules stay, by what they were made for."""
+    with LOCK:
+        while _plans:
+            _plans.popitem()[1].forget()
+
+
 def evict(plans: dict[tuple, Any]) -> None:
     """Makes room: an eighth of them goes, those that were not used for longest. All at once would make a program that runs in
     a loop schedule its windows again."""
@@ -271,10 +278,7 @@ def evict(plans: dict[tuple, Any]) -> None:
 def replan() -> None:
     """Sends what waits as it was planned; windows are planned anew from now on, for what kernels are like has changed."""
     flush()
-    with LOCK:
-        for plan in _plans.values():
-            plan.forget()
-        _plans.clear()
+    forget_plans()
 
 
 def give_up(nodes: list[Node], why: BaseException | None = None) -> None:
@@ -331,6 +335,9 @@ def buffer_of(n: Node) -> Buffer:
     return n.buf
 
 
+#: called when who reads, or synchronizes, has waited for the device, which then has nothing to do: see measuring.py
+waited: Callable[[], None] | None = None
+
 #: reads in place of `read_now` while a device may have something to say: see ops/machinery/asserts.py
 read_checked: Callable[[list[tuple[Node, int, int]]], list[Any]] | None = None
 
@@ -347,7 +354,10 @@ def read_now(wanted: list[tuple[Node, int, int]]) -> list[Any]:
     found = [(buffer_of(n), concrete(offset), concrete(nbytes)) for n, offset, nbytes in wanted]
     if not all(b.id for b, _, nbytes in found if nbytes):
         raise lost()
-    return runtime.read_many([(b.id, b.device, offset, nbytes) for b, offset, nbytes in found])
+    values: list[Any] = runtime.read_many([(b.id, b.device, offset, nbytes) for b, offset, nbytes in found])
+    if waited is not None:
+        waited()
+    return values
 
 
 def read(n: Node, offset: int, nbytes: int) -> bytes:
@@ -362,7 +372,10 @@ def read(n: Node, offset: int, nbytes: int) -> bytes:
         raise lost()
     if read_checked is not None:
         return bytes(read_checked([(n, offset, nbytes)])[0])
-    return runtime.read(b.id, b.device, concrete(offset), concrete(nbytes))
+    value: bytes = runtime.read(b.id, b.device, concrete(offset), concrete(nbytes))
+    if waited is not None:
+        waited()
+    return value
 
 
 __all__ = [

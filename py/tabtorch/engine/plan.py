@@ -6,11 +6,13 @@ and the slots that they bind go to JavaScript once. `Plan.run` sends buffers and
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from tabtorch import _lazy
 from tabtorch.base.errors import OutOfMemoryError
 
-from . import schedules
+from . import schedules, window
 from .builder import Builder
 from .fuse import MAX_NODES, Graph
 from .lowering import Lowering
@@ -31,26 +33,30 @@ def make_plan(
     free: list[bool],
     targets: list[tuple[int, int]] = [],  # noqa: B006  # never written
     keep: frozenset[int] = frozenset(),
+    layouts: dict[int, Any] | None = None,
 ) -> Plan:
     """A plan for a window: of a schedule that serves its sizes, or of a new one. `targets`: (position, input) where a value has
-    to end in the memory of an input, which nobody else reads; it gets memory of its own besides if it is in `keep`."""
+    to end in the memory of an input, which nobody else reads; it gets memory of its own besides if it is in `keep`. `layouts`: of
+    contractions, by position; if it is None, those that were measured (tuning.py), while they are wanted."""
     t = target(device.number)
-    more = (device, *vars(t).values(), tuple(live), tuple(free), tuple(targets), keep)
-    window = Sized(nodes, inputs, more)
+    if layouts is None:
+        layouts = window.measured(t, nodes) if window.measured is not None else {}
+    more = (device, *vars(t).values(), tuple(live), tuple(free), tuple(targets), keep, *layouts.items())
+    sized = Sized(nodes, inputs, more)
     work = sum([n.inst.work for n in nodes])
-    found = schedules.find(window)
+    found = schedules.find(sized)
     if found is not None:
         return Plan(*found, work)
-    shadows, trace, pattern = schedules.shadows(window)
+    shadows, trace, pattern = schedules.shadows(sized)
     try:
-        made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep)
+        made = _scheduled(t, trace, shadows.nodes, live, shadows.inputs, free, targets, keep, layouts)
     except Exception:  # a kernel that cannot be written with symbols, or not at all: then this raises, too
         if schedules.strict:
             raise
-        made = _scheduled(t, trace, nodes, live, inputs, free, targets, keep)
+        made = _scheduled(t, trace, nodes, live, inputs, free, targets, keep, layouts)
         trace.pin()
     counts["schedules"] += 1
-    schedules.add(window, made, trace, pattern)
+    schedules.add(sized, made, trace, pattern)
     return Plan(made, made.at_hand(), work)
 
 
@@ -63,6 +69,7 @@ def _scheduled(
     free: list[bool],
     targets: list[tuple[int, int]],
     keep: frozenset[int],
+    layouts: dict[int, Any],
 ) -> Schedule:
     """Fuses the nodes and writes their kernels."""
     nodes = once(nodes)
@@ -73,7 +80,7 @@ def _scheduled(
     if tight:  # chains that are recomputed from many values may be why
         g = min(g, _grouped(t, nodes, live, 2)[0], key=lambda g: sum(1 for x in g.groups if x.nodes))
     trace.lenient = False
-    return Builder(t, g, g.stored(), inputs, free, targets, keep).schedule()
+    return Builder(t, g, g.stored(), inputs, free, targets, keep, layouts).schedule()
 
 
 def once(nodes: list[Any]) -> list[Any]:
@@ -218,5 +225,8 @@ class Plan:
                 return
         self.bridge.forget_plans([self.id])
 
+
+if os.environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1":
+    _lazy.tuning.switch()
 
 __all__ = ["Lowering", "Plan", "make_plan", "once"]

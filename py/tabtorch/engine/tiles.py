@@ -113,15 +113,31 @@ def _in_rounds(tiles: int, k: int) -> tuple[int, int, int]:
     return best[1]
 
 
-def parts(t: Target, batch: int, m: int, n: int, k: int) -> Parts:
-    """How a contraction is laid out on a device."""
+#: threads of a workgroup along x and along y, and in how many parts k is cut
+Layout = tuple[int, int, int]
+
+
+def parts(t: Target, batch: int, m: int, n: int, k: int, layout: Layout | None = None) -> Parts:
+    """How a contraction is laid out on a device. layout: the one that is wanted (tuning.py)."""
     if t.software:
         return Parts(4, 4, 1, k)
-    x, y, cut = _laid_out(batch, m, n, k)
+    x, y, cut = layout or _laid_out(batch, m, n, k)
     if cut < 2:
         return Parts(x, y, 1, k)
     length = -(-k // cut // _STEP) * _STEP
     return Parts(x, y, -(-k // length), length)
+
+
+def folded(t: Target, inst: Any) -> tuple[int | None, tuple[int, int, int]]:
+    """Which operand is more rows, or columns, because all of a batch read the same of the other one, as many as a grid has room for;
+    (batch, rows, columns) as the kernel counts them then."""
+    batch, m, n, _ = sizes(inst)
+    if batch > 1 and t.barriers:
+        if shared(inst.ins[0], inst.static[0]) and batch * n < _MOST:
+            return 1, (1, m, batch * n)
+        if shared(inst.ins[1], inst.static[0]) and batch * m < _MOST:
+            return 0, (1, batch * m, n)
+    return None, (batch, m, n)
 
 
 def _by_matrices(t: Target, real: str, batch: int, m: int, n: int, k: int) -> Parts | None:
@@ -186,13 +202,10 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
     filled = Filled(k)
     function = filled.function
 
-    # where all of a batch read the same of one operand, it is more rows, or columns, of the other, as many as a grid has room for
-    fold = None
-    if batch > 1 and b.target.barriers:
-        fold = next((1 - i for i in (0, 1) if shared(inst.ins[i], nb) and batch * (n, m)[i] < _MOST), None)
-    copies, rows, columns = ((batch, m, n), (1, batch * m, n), (1, m, batch * n))[0 if fold is None else 1 + fold]
+    fold, (copies, rows, columns) = folded(b.target, inst)
     matrices = _by_matrices(b.target, real, copies, rows, columns, kk)
-    laid = matrices or (Parts(1, 1, 1, kk) if k.r.serial else parts(b.target, copies, rows, columns, kk))
+    serial = Parts(1, 1, 1, kk) if k.r.serial else None
+    laid = matrices or serial or parts(b.target, copies, rows, columns, kk, b.layouts.get(p0))
     cut, length = laid.cut, laid.length
     dims = {"M": k.dim(m), "N": k.dim(n), "K": k.dim(kk)}
     counted = {"M": dims["M"] if fold != 0 else k.dim(rows), "N": dims["N"] if fold != 1 else k.dim(columns)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
@@ -15,6 +16,10 @@ from .symbols import concrete, given
 
 #: plans made (for sizes that were not there before), schedules made for them, and windows sent
 counts = {"plans": 0, "schedules": 0, "flushes": 0}
+#: gives, of (target, nodes), the layouts of contractions that were measured, by position: while that is wanted, see tuning.py
+measured: Callable[[Any, Any], dict[int, Any]] | None = None
+#: how often others have been wanted: plans from before are of other layouts
+layouts_version = 0
 
 
 def plain(n: Node) -> None:

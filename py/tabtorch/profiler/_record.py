@@ -120,8 +120,10 @@ class Recorder:
         if active is not None:
             raise RuntimeError("Profiler is already enabled on this thread")
         graph.flush()
-        self.gpu = self.gpu and graph.bridge().start_times()
+        runtime = graph.bridge()
+        self.gpu = self.gpu and runtime.start_times()
         active = self
+        runtime.watched = True
         _the_layer().switch(True)
         self.zero = perf_counter()
 
@@ -132,6 +134,7 @@ class Recorder:
             graph.flush()
             _the_layer().switch(False)
             active = None
+            graph.bridge().watched = False
             for e in self.open:
                 e.end = self.now()
             self.open = []

@@ -146,6 +146,8 @@ def synchronize(device: Any = None) -> None:
     _lazy.engine_graph.flush()
     _runtime().synchronize()
     _lazy.asserts.raise_found()
+    if _lazy.engine_graph.waited is not None:
+        _lazy.engine_graph.waited()
 
 
 # ---- random numbers: those on tensors of the GPU come from the default generator, dropout's from the GPU's own
@@ -476,8 +478,8 @@ class CUDAGraph:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "amp":
+    if name in ("amp", "tunable"):
         import importlib
 
-        return importlib.import_module("tabtorch.webgpu.amp")
+        return importlib.import_module(f"tabtorch.webgpu.{name}")
     raise AttributeError(f"module 'torch.webgpu' has no attribute '{name}'")
