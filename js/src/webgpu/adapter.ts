@@ -71,7 +71,10 @@ function matricesOf(info: { subgroupMatrixConfigs?: Iterable<MatrixConfig> }, { 
 export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const adapter = await findAdapter(gpu, patience);
   const requiredLimits = limitsOf(adapter.limits);
-  const requiredFeatures = WANTED.filter((name) => adapter.features.has(name)) as GPUFeatureName[];
+  const { features } = adapter;
+  // matrices of halves are of no use without halves
+  const asked = WANTED.filter((name) => features.has(name) && (name !== MATRICES || features.has("shader-f16")));
+  const requiredFeatures = asked as GPUFeatureName[];
   const device = await adapter.requestDevice({ label: "tabtorch", requiredLimits, requiredFeatures });
   const info = adapter.info as GPUAdapterInfo & { isFallbackAdapter?: boolean };
   const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
