@@ -481,3 +481,18 @@ def test_types_of_quantized_numbers_have_names() -> None:
         assert ours.is_floating_point == theirs.is_floating_point and ours.is_complex == theirs.is_complex
         with pytest.raises((RuntimeError, TypeError)):
             tt.zeros(2, dtype=ours)
+
+
+def test_progress_where_tqdm_is_not_installed() -> None:
+    """torchvision takes it from there as it is imported."""
+    code = (
+        "import sys\nsys.modules['tqdm'] = None\n{}\nfrom torch.hub import tqdm\nfrom torch.utils.model_zoo import tqdm as same\n"
+        "assert tqdm is same\n"
+        "for total in (8, None):\n with tqdm(total=total, unit='B', desc='x') as bar:\n  bar.update(2); bar.set_description('y')\n"
+        "  bar.update(1)\nbar.write('text'); bar.close(); bar.update(5)\nwith tqdm(disable=True) as bar: bar.update(3)"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", code.format(first)], capture_output=True, text=True, check=True).stderr
+        for first in ("", "import tabtorch; tabtorch.install()")
+    ]
+    assert said[0] == said[1] and "37.5%" in said[0]

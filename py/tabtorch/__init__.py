@@ -46,8 +46,6 @@ from tabtorch.core.layout import (
     strided,
 )
 from tabtorch.core.tensor import Tensor
-from tabtorch.engine import graph as _graph
-from tabtorch.engine import target as _target
 from tabtorch.engine.view import Size
 from tabtorch.ops.machinery import registry as _core
 from tabtorch.torch_version import __version__
@@ -218,8 +216,8 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(f"Invalid float32_matmul_precision: {precision}")
     _precision = precision
-    if _target.permit(precision != "highest"):
-        _graph.replan()
+    if _lazy.engine_target.permit(precision != "highest"):
+        _lazy.engine_graph.replan()
 
 
 def get_float32_matmul_precision() -> str:

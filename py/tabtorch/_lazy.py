@@ -52,6 +52,7 @@ _MODULES = {
     "engine": "tabtorch.autograd.engine",
     "engine_functions": "tabtorch.engine.functions",
     "engine_graph": "tabtorch.engine.graph",
+    "engine_target": "tabtorch.engine.target",
     "explain": "tabtorch.compiled.explain",
     "expr": "tabtorch.engine.expr",
     "fetch": "tabtorch.utils.fetch",

@@ -65,6 +65,7 @@ from tabtorch.engine import measuring as measuring
 from tabtorch.engine import plan as plan
 from tabtorch.engine import rows as rows
 from tabtorch.engine import salvage as salvage
+from tabtorch.engine import target as engine_target
 from tabtorch.engine import tiles as tiles
 from tabtorch.engine import tuning as tuning
 from tabtorch.engine import view as view
@@ -158,6 +159,7 @@ __all__ = [
     "engine",
     "engine_functions",
     "engine_graph",
+    "engine_target",
     "explain",
     "expr",
     "fetch",

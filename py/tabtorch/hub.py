@@ -160,7 +160,43 @@ async def clear_cache(url: str | None = None) -> None:
         await run_js("(url) => tabtorchRuntime.forget(url ?? undefined)")(url)
 
 
+class _Progress:
+    """What other packages get for `tqdm` where that is not installed: how much is done, on standard error.
+
+    total: of the same unit as what `update` is given; without it that is taken for bytes.
+    """
+
+    def __init__(self, total: float | None = None, disable: bool = False, *args: Any, **kwargs: Any) -> None:
+        self.total, self.disable, self.n = total, disable, 0.0
+
+    def update(self, n: float = 1) -> None:
+        if self.disable:
+            return
+        self.n += n
+        sys.stderr.write(f"\r{100 * self.n / self.total:.1f}%" if self.total else f"\r{self.n:.1f} bytes")
+        sys.stderr.flush()
+
+    def set_description(self, *args: Any, **kwargs: Any) -> None:
+        """Is not shown."""
+
+    def write(self, s: str) -> None:
+        sys.stderr.write(f"{s}\n")
+
+    def close(self) -> None:
+        self.disable = True
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        if not self.disable:
+            sys.stderr.write("\n")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "tqdm":  # other packages take it from here; ImportError where it is not installed
-        return importlib.import_module("tqdm").tqdm
+    if name == "tqdm":  # other packages take it from here, installed or not
+        try:
+            return importlib.import_module("tqdm").tqdm
+        except ImportError:
+            return _Progress
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tabtorch import hub
 from tabtorch.hub import load_state_dict_from_url as load_url
 
 __all__ = ["load_url"]
@@ -10,6 +11,4 @@ __all__ = ["load_url"]
 def __getattr__(name: str) -> Any:
     if name != "tqdm":  # which others import from here
         raise AttributeError(f"module 'torch.utils.model_zoo' has no attribute '{name}'")
-    from tqdm import tqdm  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-    return tqdm
+    return hub.tqdm
