@@ -81,9 +81,10 @@ FIRST = (
 #: is first imported
 EXTRAS = tuple(
     f"tabtorch/{name}"
-    for name in "_library/ _ops.py audio.py dispatching/ export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
+    for name in "_library/ _ops.py audio.py cuda/tunable.py dispatching/ engine/measuring.py engine/tuning.py "
+    "engine/tuning_store.py export/ fx/ gguf/ jit/archive.py jit/numbers.py jit/operators.py jit/texts.py "
     "jit/upgraders.py jit/values.py jit/walker.py library.py masked/maskedtensor/ onnx/ packed/ "
-    "plan_files/ sparse/ utils/tensorboard/ vision/".split()
+    "plan_files/ sparse/ utils/tensorboard/ vision/ webgpu/tunable.py".split()
 )
 #: what stays a file in the tab's wheel: it is there before the archive can be opened
 OPENERS = {"tabtorch/__init__.py", "tabtorch/_archive.py"}
