@@ -11,6 +11,7 @@ after them, at row level or at full level), `contract` (a contraction with its e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .lower import split_dims
@@ -369,10 +370,14 @@ class Graph:
             out.update(q for q in deps if self.of[q] is not g)
         return out
 
-    def deep(self, g: Group) -> set[int]:
-        """The nodes of a group and the virtual ones that it computes besides."""
-        out = set(g.nodes)
-        stack = list(g.nodes)
+    def maps(self, nodes: Iterable[int]) -> int:
+        """How many maps these are made of: the same number however they are joined, and whichever are virtual."""
+        return sum(self.nodes[p].inst.op.joined for p in self.deep(nodes))
+
+    def deep(self, nodes: Iterable[int]) -> set[int]:
+        """Nodes of a group and the virtual ones that it computes for them."""
+        out = set(nodes)
+        stack = list(out)
         while stack:
             for s in self.nodes[stack.pop()].srcs:
                 if s.buf is None and s.pos in self.virtual and s.pos not in out:

@@ -57,6 +57,7 @@ class Op:
     pure = False
     #: it goes through many elements of its input for each of its output
     reduces = False
+    joined = 1
     #: it reads elements of its inputs many times
     rereads = False
     #: where its views begin are numbers of the run, and no part of its structure
@@ -106,17 +107,26 @@ class Map(Op):
     """Element by element: `expr(*values)` in the node's compute type, inputs broadcast to the output's shape.
 
     With `indexed`, `expr(ctx)` gets the lowering context instead: coordinates, and loads at computed places.
-    `cost` is a rough count of operations: cheap maps are recomputed where they are used rather than stored.
+    `cost` is a rough count of operations: cheap maps are recomputed where they are used rather than stored. `joined`: how many maps
+    it is made of; forms that are chosen by the number of values count these, so that they are the same however maps are joined.
     """
 
-    __slots__ = ("cost", "expr", "indexed", "sized")
+    __slots__ = ("cost", "expr", "indexed", "joined", "sized")
     kind = group = "map"
     fused = elementwise = pure = True
 
     def __init__(
-        self, name: str, expr: Callable[..., Any], *, indexed: bool = False, cost: int = 1, sized: bool = False
+        self,
+        name: str,
+        expr: Callable[..., Any],
+        *,
+        indexed: bool = False,
+        cost: int = 1,
+        sized: bool = False,
+        joined: int = 1,
     ) -> None:
         super().__init__(name)
+        self.joined = joined
         self.sized = sized
         self.expr = expr
         self.indexed = indexed

@@ -120,7 +120,7 @@ def _grouped(t: Target, nodes: list[Any], live: list[bool], leaves: int) -> tupl
         tight = [x for x in g.groups if x.nodes and x.kind != "custom" and g.binds(x, stored) > t.buffers]
         smaller = {}
         for x in tight:
-            for p in g.deep(x):
+            for p in g.deep(x.nodes):
                 if sizes.get(p, MAX_NODES) > 1:
                     smaller[p] = max(1, min(sizes.get(p, MAX_NODES), len(x.nodes) + 1) // 2)
         if not smaller:

@@ -97,7 +97,7 @@ class Repeats:
     def _form(self, g: Group) -> tuple[tuple, list[int], list[BufferKey]]:
         """All that the kernels of a group hang on but for places and buffers, which are listed: those are numbered."""
         b = self.b
-        places = sorted(b.graph.deep(g))
+        places = sorted(b.graph.deep(g.nodes))
         local = {p: k for k, p in enumerate(places)}
         numbers: dict[BufferKey, int] = {}
         form: list[Any] = [g.kind, _size(g.O), _size(g.K), g.near, *(local[p] for p in g.nodes)]

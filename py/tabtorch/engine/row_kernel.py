@@ -365,7 +365,7 @@ class RowKernel:
 
     def _at_once(self, reduces: list[int], full: list[int]) -> int:
         """How many elements, or vectors of them, are written out: fewer where the text for each is long."""
-        nodes = len(self._full_needed(reduces, full)) + len(reduces)
+        nodes = self.b.graph.maps(self._full_needed(reduces, full)) + len(reduces)
         if self.width > 1:
             return max(1, _AT_ONCE // 2 >> (nodes // 3))
         return max(2, _AT_ONCE >> (nodes // 3))

@@ -69,7 +69,7 @@ def _fitting(b: Builder, g: Group, forms: Forms, width: int) -> tuple[int, int, 
     while width == LANES and turns > 1 and threads < 256 and g.O <= _FEW_ROWS:
         threads, turns = threads * 2, -(-turns // 2)
     shortest = forms[at - 1][0] + width if at else 128 if forms is _FORMS else 9
-    values = sum(g.level[p] == "full" or g.phase[p] > 0 for p in g.nodes) * width
+    values = b.graph.maps(p for p in g.nodes if g.level[p] == "full" or g.phase[p] > 0) * width
     while values * turns > _MOST and turns * width > 2 and turns > 1 and threads < 256:
         threads, turns = threads * 2, -(-turns // 2)
     reduces = [p for p in g.nodes if b.nodes[p].inst.op.reduces]

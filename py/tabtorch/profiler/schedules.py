@@ -180,7 +180,7 @@ def _window(builder: Any) -> Window:
             id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group
         }
         reasons = [(place[each.index], dealer.apart(each, group)) for each in sources.values()]
-        again = dealer.deep(group)  # with the cheap operations that other groups compute for themselves as well
+        again = dealer.deep(group.nodes)  # with the cheap operations that other groups compute for themselves as well
         groups.append(
             Group(
                 group.kind,
@@ -199,7 +199,7 @@ def _read(builder: Any, group: Any) -> int:
     """Bytes that the views cover through which a group reads memory; no more of a buffer than there is."""
     dealer = builder.graph
     seen: dict[Any, list[int]] = {}
-    for p in dealer.deep(group):
+    for p in dealer.deep(group.nodes):
         node = builder.nodes[p]
         for source, view in zip(node.srcs, node.inst.ins, strict=True):
             inside = source.buf is None and (source.pos in dealer.virtual or dealer.of.get(source.pos) is group)

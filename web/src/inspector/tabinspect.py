@@ -284,8 +284,8 @@ def _described(row, builder, step, parts):
         if group.kind == "custom" or name == builder.label(
             group
         ):  # else it helps a kernel, and computes nothing by itself
-            again = dealer.deep(group) - set(group.nodes)
-            operations += [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group))]
+            again = dealer.deep(group.nodes) - set(group.nodes)
+            operations += [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group.nodes))]
         for source, words in _apart(builder, group):
             row.apart.setdefault(f"{source}: {words}")
         seen += _seen(builder, group)
@@ -321,7 +321,7 @@ def _seen(builder, group):
     """Of each buffer that a group reads, by its key: the bytes that the views cover through which it does."""
     nodes, dealer = builder.nodes, builder.graph
     seen = Counter()
-    for p in dealer.deep(group):
+    for p in dealer.deep(group.nodes):
         node = nodes[p]
         for source, view in zip(node.srcs, node.inst.ins):
             apart = source.buf is not None or (

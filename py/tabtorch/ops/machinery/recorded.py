@@ -223,5 +223,6 @@ def _map_of(first: Any, own: int, then: Any, operands: int, numbers: int, at: tu
             rest = iter((*values[:begin], *values[begin + own : tensors]))
             return then.expr(*[inner if k in at else next(rest) for k in range(operands)], *scalars[:numbers])
 
-        op = _maps[key] = Map(f"{first.name}+{then.name}", expr, cost=first.cost + then.cost)
+        joined = first.joined + then.joined
+        op = _maps[key] = Map(f"{first.name}+{then.name}", expr, cost=first.cost + then.cost, joined=joined)
     return op
