@@ -16,6 +16,7 @@ const Y: u32 = 16u;
 const WIDTH: u32 = 64u;  // columns of q and k, rounded up to a multiple of DEPTH
 const VALUES: u32 = 64u;  // columns of v, likewise
 const ROLLED: u32 = 0u;  // 1 where scores are long to write
+const BASELINE: u32 = 0u;  // 1 for the text that compiles soonest
 const DROPOUT: u32 = 0u;
 const X = 8u;
 const KEYS = 32u;
@@ -80,7 +81,7 @@ fn main(
         }
       }
       workgroupBarrier();
-      for (var d = 0u; d < QUADS; d++) {  // unroll
+      for (var d = 0u; d < QUADS; d++) {  // unroll unless BASELINE
         let q0 = tile_q[(y * 4u) * QUADS + d];
         let q1 = tile_q[(y * 4u + 1u) * QUADS + d];
         let q2 = tile_q[(y * 4u + 2u) * QUADS + d];
@@ -96,7 +97,7 @@ fn main(
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
-      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
+      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED or BASELINE
         s[c][r] = select(-tt_inf(), score(batch, min(m0 + y * 4u + r, M - 1u), min(n, N - 1u), s[c][r]), n < N);
       }
     }
@@ -124,7 +125,7 @@ fn main(
       var p = exp(s[c] - base);
       total += p;
       if (DROPOUT == 1u) {
-        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
+        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED or BASELINE
           p[r] *= kept(batch, min(m0 + y * 4u + r, M - 1u), min(n0 + x + X * c, N - 1u));
         }
       }

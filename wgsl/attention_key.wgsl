@@ -13,6 +13,7 @@ const WIDTH: u32 = 64u;
 const VALUES: u32 = 64u;
 const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
 const ROLLED: u32 = 0u;  // 1 where scores are long to write
+const BASELINE: u32 = 0u;  // 1 for the text that compiles soonest
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -70,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
-          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll unless BASELINE
             let d = d1 + d2;
             let a0 = tile_r[0][0][y][d ^ twist];
             let a1 = tile_r[0][1u][y][d ^ twist];
@@ -101,7 +102,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
-          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+          for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll unless BASELINE
             let d = d1 + d2;
             let a0 = tile_r[KEPT][0][y][d ^ twist];
             let a1 = tile_r[KEPT][1u][y][d ^ twist];
@@ -122,7 +123,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         let row = min(m, M - 1u);
         let lse = load_lse(batch, row);
         let delta = load_delta(batch, row);
-        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
+        for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED or BASELINE
           let n = min(n0 + y + Y * r, N - 1u);
           let value = s[c][r];
           let p = select(0.0, exp(score(batch, row, n, value) - lse), m < M);
@@ -147,7 +148,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         workgroupBarrier();
         for (var c = 0u; c < 4u; c++) {
-          for (var j = 0u; j < X; j++) {  // unroll
+          for (var j = 0u; j < X; j++) {  // unroll unless BASELINE
             let p = tile_r[KEPT][c][j][y ^ j];
             for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
               let b = tile_g[c][j][(x ^ j) + X * i];
@@ -170,7 +171,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
           workgroupBarrier();
         }
         for (var c = 0u; c < 4u; c++) {
-          for (var j = 0u; j < X; j++) {  // unroll
+          for (var j = 0u; j < X; j++) {  // unroll unless BASELINE
             let p = tile_r[KEPT][c][X + j][y ^ j];
             for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
               let b = tile_q[c][j][(x ^ j) + X * i];

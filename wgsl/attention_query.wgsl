@@ -17,6 +17,7 @@ const WIDTH: u32 = 64u;
 const VALUES: u32 = 64u;
 const KEPT: u32 = 0u;  // 1 only where WIDTH and VALUES are DEPTH
 const ROLLED: u32 = 0u;  // 1 where scores are long to write
+const BASELINE: u32 = 0u;  // 1 for the text that compiles soonest
 const X = 8u;
 const KEYS = 32u;
 const ROWS = 4u * Y;
@@ -85,7 +86,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
       workgroupBarrier();
       for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
-        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll unless BASELINE
           let d = d1 + d2;
           let a0 = tile_r[0][0][y][d ^ turn];
           let a1 = tile_r[0][1u][y][d ^ turn];
@@ -118,7 +119,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
       workgroupBarrier();
       for (var d1 = 0u; d1 < QUADS; d1 += AT_ONCE) {
-        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll
+        for (var d2 = 0u; d2 < AT_ONCE; d2++) {  // unroll unless BASELINE
           let d = d1 + d2;
           let a0 = tile_r[KEPT][0][y][d ^ turn];
           let a1 = tile_r[KEPT][1u][y][d ^ turn];
@@ -136,7 +137,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var c = 0u; c < 4u; c++) {  // unroll
       let n = n0 + x + X * c;
-      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED
+      for (var r = 0u; r < 4u; r++) {  // unroll unless ROLLED or BASELINE
         let m = min(m0 + y + Y * r, M - 1u);
         let seen = min(n, N - 1u);
         let p = exp(score(batch, m, seen, s[c][r]) - lse[r]);
@@ -159,7 +160,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       }
       workgroupBarrier();
       for (var c = 0u; c < 4u; c++) {
-        for (var j = 0u; j < X; j++) {  // unroll
+        for (var j = 0u; j < X; j++) {  // unroll unless BASELINE
           let p = tile_v[c][j][y ^ j];
           for (var i = 0u; i < RUNS_AT_ONCE; i++) {  // unroll
             let b = tile_k[c][j][(x ^ j) + X * i];

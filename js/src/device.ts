@@ -56,6 +56,8 @@ export interface Accelerator extends Device {
   /** what is in flight, where somebody wants to know */
   readonly backlog: { readonly behind: boolean; readonly portion: number; caughtUp(): Promise<void> } | null;
   readonly compiling: { asked: number; ready: number };
+  /** how many kernels run their baseline text while the other is compiled */
+  readonly optimizing: number;
   readonly groupCount: number;
   /** Takes over from one that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: Accelerator): void;

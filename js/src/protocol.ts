@@ -29,6 +29,8 @@ export interface KernelSpec {
   name: string;
   device: number;
   source: string;
+  /** another text that does the same, bit for bit, and compiles sooner: a GPU runs it until `source` is compiled */
+  baseline?: string | undefined;
   bindings: { type: ElementType; access: Access }[];
   constants?: Record<string, number>;
 }

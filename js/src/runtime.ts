@@ -439,7 +439,9 @@ export class Runtime {
     }
     const ids = Math.max(...this.all.map((device) => device.ids));
     const groups = this.accelerators.reduce((sum, { groupCount }) => sum + groupCount, 0);
-    return JSON.stringify({ ...this.host.counters, ...sums, ...each, ids, planIds: this.plans.length, groups });
+    const optimizing = this.accelerators.reduce((sum, each) => sum + each.optimizing, 0);
+    const more = { ids, planIds: this.plans.length, groups, optimizing };
+    return JSON.stringify({ ...this.host.counters, ...sums, ...each, ...more });
   }
 
   /** Sets the counters to nought, and the peaks of memory to what is there. */

@@ -1,8 +1,8 @@
 """How a row is timed, in either library.
 
-The clock of a GPU is brought up first by half a second of the same work or more, until rounds take the same; its results are kept
-(one that nobody keeps is never computed). Where the GPU has to wait for Python now and then that takes longer: a prefill in a tab
-took 18.6 ms after half a second alone, 7.4 since rounds have to agree.
+The clock of a GPU is brought up first by half a second of the same work or more, until rounds take the same, and no kernel is
+left that runs its baseline text; its results are kept (one that nobody keeps is never computed). Where the GPU has to wait for
+Python now and then that takes longer: a prefill in a tab took 18.6 ms after half a second alone, 7.4 since rounds have to agree.
 
 A round is as many steps as take a while; each is sent as soon as it is called,
 and the round ends when the last is done.
@@ -19,6 +19,8 @@ from bench.rows import Row
 ROUNDS = 5
 #: seconds, at least and at most, and the share by which rounds may still differ
 WARM, LONG_WARM, STEADY = 0.5, 2.0, 0.04
+#: seconds that kernels may take to be compiled from their full texts
+COMPILING = 15.0
 LONG_ENOUGH = 0.1
 MOST = 200
 #: of a result so many numbers are compared
@@ -41,6 +43,9 @@ class Clock:
 
     def counters(self) -> dict[str, float]:
         return {}
+
+    def compiled(self) -> bool:
+        return True
 
     def gpu_ms(self, step: Any) -> float | None:
         """Milliseconds that the kernels of a step take, one after the other."""
@@ -70,6 +75,9 @@ class OwnClock(Clock):
 
         super().__init__(torch, device)
         self.bridge, self.send = get_bridge(), graph.flush
+
+    def compiled(self) -> bool:
+        return not self.bridge.stats()["optimizing"]
 
     def wait(self) -> None:
         self.bridge.synchronize()
@@ -129,9 +137,9 @@ def measure(clock: Clock, row: Row, small: bool) -> dict[str, Any]:
     once = min(seconds(1)[1] for _ in range(3))
     n = max(1, min(MOST, int(LONG_ENOUGH / max(once, 1e-6))))
     begin, last = time.perf_counter(), float("inf")
-    while (passed := time.perf_counter() - begin) < LONG_WARM:
+    while (passed := time.perf_counter() - begin) < LONG_WARM or (passed < COMPILING and not clock.compiled()):
         now = seconds(n)[1]
-        if passed > WARM and abs(now - last) < STEADY * now:
+        if passed > WARM and abs(now - last) < STEADY * now and clock.compiled():
             break
         last = now
     before = clock.counters()

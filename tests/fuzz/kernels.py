@@ -242,11 +242,12 @@ def as_target(name: str, buffers: int = 0, large: bool = True) -> Iterator[str]:
         return
     graph.flush()
     t = target(0)
-    before, plans, families = (t.software, t.barriers, t.buffers), dict(graph._plans), schedules._families
+    before, plans, families = (t.software, t.barriers, t.buffers, t.baselines), dict(graph._plans), schedules._families
     graph._plans.clear()
     schedules._families = {}  # those that are known are of the other form
     if name == "gpu":
         t.software, t.barriers, t.buffers = False, True, min(buffers or t.buffers, t.buffers)
+        t.baselines = bool(buffers % 2)  # a program runs once, so what has one runs that
     waits = [(tiles, "_LARGE", 1), (row_windows, "_ROWS", 64)]
     waits += [(row_kernel, "_LARGE", 1), (map_kernel, "MANY_IN_SOFTWARE", 1), (builder, "MANY_IN_SOFTWARE", 1)]
     waits += [(map_kernel, "MANY", 1), (map_kernel, "LEAST_SIDE", 2), (builder, "MOST_SHARED", 0)]
@@ -258,7 +259,7 @@ def as_target(name: str, buffers: int = 0, large: bool = True) -> Iterator[str]:
             graph.flush()
     finally:
         graph.flush()
-        t.software, t.barriers, t.buffers = before
+        t.software, t.barriers, t.buffers, t.baselines = before
         graph._plans.clear()
         graph._plans.update(plans)
         schedules._families = families

@@ -146,6 +146,10 @@ export class GpuDevice implements Accelerator {
     return { asked, ready };
   }
 
+  get optimizing(): number {
+    return this.pipelines.optimizing;
+  }
+
   /** Takes over from a device that was lost: its kernels, and the ids of its buffers, which fail every use. */
   inherit(from: GpuDevice): void {
     if (from.backlog !== null) this.watch();
@@ -239,6 +243,7 @@ export class GpuDevice implements Accelerator {
       plan.params.patch(this.uniforms.words, this.uniforms.floats, base >> 2, words, reader.doubles, scalars);
       this.record(plan, base);
       plan.ran = true;
+      if (plan.again()) for (const kernel of plan.kernels) this.pipelines.optimize(kernel);
       this.work += plan.spec.work ?? 0;
       if (plan.state !== FINE) this.submit();
     } catch (error) {
@@ -506,9 +511,9 @@ export class GpuDevice implements Accelerator {
         if (!same || step.group === null) this.rebind(plan, step);
         step.pipeline ??= this.pipelines.pipeline(step.kernel, step.layout);
         const pass = this.stream.compute();
-        if (this.stream.pipeline !== step.pipeline) {
-          this.stream.pipeline = step.pipeline;
-          pass.setPipeline(step.pipeline);
+        if (this.stream.pipeline !== step.pipeline.now) {
+          this.stream.pipeline = step.pipeline.now;
+          pass.setPipeline(step.pipeline.now);
         }
         this.offset[0] = base + step.params;
         pass.setBindGroup(0, step.group, this.offset, 0, 1);

@@ -1,4 +1,9 @@
-/** Pipelines, cached by source and constants. A kernel that does not compile says so with its name. */
+/**
+ * Pipelines, cached by source and constants. A kernel that does not compile says so with its name.
+ *
+ * Compilation is tiered: a kernel that has a baseline text is first compiled from that, and from its full text once a plan runs
+ * it again, while it goes on running.
+ */
 
 import type { ErrorLog } from "../errors";
 import type { Access, KernelSpec } from "../protocol";
@@ -9,15 +14,24 @@ import type { ErrorScopes } from "./scopes";
 /** Parameter blocks are bound with one of two fixed sizes, so that few layouts serve all kernels. */
 export const SMALL_PARAMS = 4096;
 
+/** A pipeline, and later the one that is compiled from the full text. */
+export interface Pipeline {
+  now: GPUComputePipeline;
+}
+
 /** What one source and its constants compile to. Shared by the kernels that have both in common. */
 class Program {
   failure: string | null = null;
-  readonly pipelines = new Map<Layout, GPUComputePipeline>();
+  readonly pipelines = new Map<Layout, Pipeline>();
   /** those that are being made beside others */
   readonly making = new Map<Layout, Promise<void>>();
   /** how long after the first of them was asked for the browser said that it was ready */
   ms: number | null = null;
-  constructor(readonly module: GPUShaderModule) {}
+  constructor(
+    public module: GPUShaderModule,
+    /** whether that is of the baseline text, and nobody has asked for the other yet */
+    public baseline: boolean,
+  ) {}
 }
 
 export class Kernel {
@@ -41,6 +55,9 @@ export class Pipelines {
   /** how many pipelines were asked for, and of how many the browser has said that they are ready, or have failed */
   asked = 0;
   ready = 0;
+  /** how many programs are still to be compiled from their full text */
+  optimizing = 0;
+  private optimized: Promise<void> = Promise.resolve();
   private readonly programs = new Map<string, Program>();
 
   constructor(
@@ -69,22 +86,23 @@ export class Pipelines {
     return this.groups.layout(kernel.access, words * 4 <= SMALL_PARAMS ? SMALL_PARAMS : Math.min(limit, 65536));
   }
 
-  pipeline(kernel: Kernel, layout: Layout): GPUComputePipeline {
+  pipeline(kernel: Kernel, layout: Layout): Pipeline {
     const { program, spec } = kernel;
     const known = program.pipelines.get(layout);
     if (known !== undefined) return known;
     this.stats.kernels++;
     this.asked++;
     const asked = performance.now();
-    const made = this.scopes.around(
+    const now = this.scopes.around(
       "validation",
-      () => this.device.createComputePipeline(described(kernel, layout)),
+      () => this.device.createComputePipeline(described(kernel, layout, program.module)),
       (error) => {
         this.ready++;
         this.fail(program, spec.name, error.message);
       },
       () => this.made(program, asked),
     );
+    const made = { now };
     program.pipelines.set(layout, made);
     return made;
   }
@@ -107,22 +125,45 @@ export class Pipelines {
   }
 
   private async make(kernel: Kernel, layout: Layout): Promise<void> {
-    const { program, spec } = kernel;
+    const { program } = kernel;
     this.asked++;
     const asked = performance.now();
     try {
-      const made = await this.device.createComputePipelineAsync(described(kernel, layout));
+      const now = await this.device.createComputePipelineAsync(described(kernel, layout, program.module));
       if (program.pipelines.has(layout)) return;
-      program.pipelines.set(layout, made);
+      program.pipelines.set(layout, { now });
       this.stats.kernels++;
     } catch (error) {
-      // Of a module that failed others tell, and of a lost device, whose news may come a moment later.
-      await this.scopes.settled();
-      if (program.failure === null) await new Promise((resolve) => setTimeout(resolve, 20));
-      if (!this.lost()) this.fail(program, spec.name, (error as Error).message);
+      await this.failed(kernel, error as Error);
     } finally {
       this.made(program, asked);
     }
+  }
+
+  /** Has a kernel that runs again compiled from its full text, if that has not been done: one after the other, beside all else. */
+  optimize(kernel: Kernel): void {
+    const { program, spec } = kernel;
+    if (!program.baseline || program.failure !== null) return;
+    program.baseline = false;
+    this.optimizing++;
+    this.optimized = this.optimized.then(async () => {
+      program.module = this.module(spec.name, spec.source, () => program);
+      for (const [layout, pipeline] of program.pipelines) {
+        try {
+          pipeline.now = await this.device.createComputePipelineAsync(described(kernel, layout, program.module));
+        } catch (error) {
+          await this.failed(kernel, error as Error);
+        }
+      }
+      this.optimizing--;
+    });
+  }
+
+  private async failed({ program, spec }: Kernel, error: Error): Promise<void> {
+    // Of a module that failed others tell, and of a lost device, whose news may come a moment later.
+    await this.scopes.settled();
+    if (program.failure === null) await new Promise((resolve) => setTimeout(resolve, 20));
+    if (!this.lost()) this.fail(program, spec.name, error.message);
   }
 
   private made(program: Program, asked: number): void {
@@ -131,17 +172,25 @@ export class Pipelines {
   }
 
   private compile(spec: KernelSpec): Program {
+    const { name, source, baseline } = spec;
+    const program: Program = new Program(
+      this.module(name, baseline ?? source, () => program),
+      baseline !== undefined,
+    );
+    return program;
+  }
+
+  private module(label: string, code: string, program: () => Program): GPUShaderModule {
     const module = this.scopes.around(
       "validation",
-      () => this.device.createShaderModule({ label: spec.name, code: spec.source }),
+      () => this.device.createShaderModule({ label, code }),
       async (error) => {
         const { messages } = await module.getCompilationInfo().catch(() => ({ messages: [] }));
         const lines = messages.filter((m) => m.type === "error").map((m) => `${m.lineNum}:${m.linePos} ${m.message}`);
-        this.fail(program, spec.name, lines.length > 0 ? lines.join("\n") : error.message);
+        this.fail(program(), label, lines.length > 0 ? lines.join("\n") : error.message);
       },
     );
-    const program = new Program(module);
-    return program;
+    return module;
   }
 
   private fail(program: Program, name: string, message: string): void {
@@ -152,7 +201,7 @@ export class Pipelines {
   }
 }
 
-function described({ program, spec }: Kernel, layout: Layout): GPUComputePipelineDescriptor {
-  const compute = { module: program.module, constants: spec.constants ?? {} };
+function described({ spec }: Kernel, layout: Layout, module: GPUShaderModule): GPUComputePipelineDescriptor {
+  const compute = { module, constants: spec.constants ?? {} };
   return { label: spec.name, layout: layout.pipeline, compute };
 }

@@ -7,13 +7,13 @@ import type { DispatchSpec, PlanSpec } from "../protocol";
 import { sizeClass } from "../sizes";
 import type { Layout } from "./bindgroups";
 import { type Block, Handle } from "./buffers";
-import type { Kernel, Pipelines } from "./pipelines";
+import type { Kernel, Pipeline, Pipelines } from "./pipelines";
 
 export interface Dispatch {
   kind: "dispatch";
   kernel: Kernel;
   /** null while it is being made */
-  pipeline: GPUComputePipeline | null;
+  pipeline: Pipeline | null;
   layout: Layout;
   bind: number[];
   /** byte offset of its parameters in the template */
@@ -76,7 +76,7 @@ export class GpuPlan implements Plan {
   leased = 0;
   readonly dispatches: number;
   /** pipelines that have to be there before it runs; shared by those that are alike */
-  private readonly making: { pipelines: Promise<void>[]; done: Promise<void> | null };
+  private readonly making: { pipelines: Promise<void>[]; done: Promise<void> | null; runs: number };
   /** the slots that a step binds: what lies in the others need not be there */
   readonly needed: boolean[];
 
@@ -91,7 +91,7 @@ export class GpuPlan implements Plan {
     /** a plan of the same steps, of which this one differs in numbers alone */
     like?: GpuPlan,
   ) {
-    this.making = like?.making ?? { pipelines: [], done: null };
+    this.making = like?.making ?? { pipelines: [], done: null, runs: 0 };
     this.params = new ParamTemplate(spec.steps, spec.scalars ?? [], alignment, like?.params);
     this.outputs = Object.entries(spec.outputs).map(([slot, nbytes]) => ({
       slot: Number(slot),
@@ -128,6 +128,11 @@ export class GpuPlan implements Plan {
   /** What it waits for: its pipelines, some of which are not there yet. */
   get waiting(): Promise<void> | null {
     return this.making.done;
+  }
+
+  /** Notes a run. Whether it, or one that is alike, runs for the second time: then its kernels are worth more. */
+  again(): boolean {
+    return ++this.making.runs === 2;
   }
 
   get failed(): boolean {

@@ -242,6 +242,8 @@ class Builder:
                 "bindings": [{"type": b.type, "access": b.access} for b in k.bindings],
                 "constants": k.constants,
             }
+            if k.baseline is not None:
+                spec["baseline"] = k.baseline
             kid = _kernels[key] = bridge().define_kernel(spec)
         patches = [Patch(p.word, p.scalar, _HOST_TYPE[p.type]) for p in k.patches]
         return Launch(kid, k.bindings, k.words, patches, grid, k.name)

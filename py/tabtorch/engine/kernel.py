@@ -70,6 +70,8 @@ class Kernel:
         self.subgroups = False
         #: directives that its text begins with
         self.directives: list[str] = []
+        #: another text that does the same, bit for bit, and compiles sooner: it runs until the first one is compiled
+        self.baseline: str | None = None
         #: in a part that was written for a group which another one is like: whose buffers and scalars it is for, see repeats.py
         self.moved: Moved | None = None
 

@@ -36,6 +36,8 @@ class Target:
         # whether a subgroup multiplies matrices of 16 x 16 halves at once, and whether that may be used
         self.has_matrices = 16 in (known or {}).get("matrices", ())
         self.matrices = self.has_matrices and permitted[0]
+        # whether a text that compiles sooner runs at first: software compiles that no sooner
+        self.baselines = self.barriers
         self.workgroup_bytes = limits.get("maxComputeWorkgroupStorageSize", 16384)
         self.invocations = limits.get("maxComputeInvocationsPerWorkgroup", 256)
         self.features = frozenset(known["features"]) if known else frozenset()  # of the device, as WebGPU names them

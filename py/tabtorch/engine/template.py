@@ -2,9 +2,14 @@
 
 A file is valid WGSL but for those functions. Its numbers are `override` constants, where a pipeline may choose them, and
 `const` ones, where the text depends on them (sizes of arrays in registers, loops to be written out): `Template.text` puts in
-the values that it is given. A loop `for (var r = 0u; r < N; r++) {  // unroll`, N a constant, is written out: then an
-array that it indexes stays in registers, on every compiler. `// unroll unless C`: only where the constant C is 0. An array
-declared `var a: array<T, N>;  // registers` becomes N variables; all its places are constants then.
+the values that it is given. Marked lines are written in another way:
+
+- `for (var r = 0u; r < N; r++) {  // unroll`, N a constant, is written out: then an array that it indexes stays in registers, on
+  every compiler. `// unroll unless C or D`: only where these constants are 0.
+- `var a: array<T, N>;  // registers` becomes N variables; all its places are constants then.
+- `if (A == 1u) {  // chosen`: what is inside, or nothing.
+
+A file that has the constant BASELINE has a second form, which compiles sooner and does the same: see `Kernel.baseline`.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from tabtorch.base.package_files import kernel
 
 from .expr import Expr, cast, const, variable
 from .lower import U0, Factor, Kernel, Ref, index_of
+from .target import target
 from .view import Meta, meta
 
 #: what WGSL itself has, of what is called in `wgsl/`
@@ -39,7 +45,10 @@ _OPERATORS: dict[type, Callable[[int, int], int]] = {
 }
 _CONST = re.compile(r"^const (\w+)(?:: \w+)? = (.+?);", re.M)
 _REGISTERS = re.compile(r"^( *)var (\w+): array<(.+), ([^,<>]+)>; +// registers$", re.M)
-_LOOP = re.compile(r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// unroll(?: unless (\w+))?$", re.M)
+_LOOP = re.compile(
+    r"^( *)for \(var (\w+) = (.+?); \2 < (.+?); \2\+\+\) \{ +// unroll(?: unless (\w+(?: or \w+)*))?$", re.M
+)
+_CHOSEN = re.compile(r"^( *)if \((\w+) == (\w+)\) \{ +// chosen\n", re.M)
 
 
 def _number(text: str, known: Mapping[str, int]) -> int:
@@ -101,14 +110,25 @@ class Template:
             value = ("true" if constants[name] else "false") if flag else f"{constants[name]}u"
             return f"const {name} = {value};"
 
-        return _separate(_unrolled(_CONST.sub(put, self.body), known), known).removesuffix("}")
+        body = _chosen(_CONST.sub(put, self.body), known)
+        return _separate(_unrolled(body, known), known).removesuffix("}")
+
+
+def _chosen(text: str, known: Mapping[str, int]) -> str:
+    """Of the marked conditions, what is inside of those that hold: text that never runs costs registers all the same."""
+    while found := _CHOSEN.search(text):
+        indent, name, wanted = found.groups()
+        close = text.index(f"\n{indent}}}", found.end() - 1)
+        inside = text[found.end() : close] if known[name] == _number(wanted, known) else ""
+        text = text[: found.start()] + inside + text[close + len(indent) + 2 :]
+    return text
 
 
 def _unrolled(text: str, known: Mapping[str, int]) -> str:
     """The marked loops written out, inner ones too."""
     while found := _LOOP.search(text):
         indent, name, start, end, unless = found.groups()
-        if unless and known[unless]:
+        if unless and any(known[x] for x in unless.split(" or ")):
             text = text[: found.end()].rpartition("//")[0] + text[found.end() :]
             continue
         close = text.index(f"\n{indent}}}", found.end())
@@ -182,7 +202,11 @@ class Filled:
             raise AssertionError(
                 f"{stem}.wgsl: {sorted(t.wants ^ self.names)} are wanted and not written, or the other way"
             )
-        return self.k.source([t.text(constants)])
+        text = t.text(constants)
+        source = self.k.source([text])
+        if "BASELINE" in t.constants and target(self.k.device).baselines:
+            self.k.baseline = source.replace(text, t.text({**constants, "BASELINE": 1}))
+        return source
 
 
 class Rows:

@@ -182,6 +182,16 @@ def _divides(e: Expr) -> bool:
     return e.op in ("idiv", "imod") or any(_divides(x) for x in e.args)
 
 
+def _reads_others(b: Builder, g: Group, p0: int) -> bool:
+    """Whether what is done with the results reads another value for each of them."""
+    return any(
+        m.numel == g.O and 0 not in m.strides and (s.buf is not None or s.pos not in g.nodes)
+        for p in g.nodes
+        if p != p0
+        for m, s in zip(b.nodes[p].inst.ins, b.nodes[p].srcs)
+    )
+
+
 def _both_ways(k: Kernel) -> bool:
     """Whether a buffer is written and bound a second time, as elements or as vectors of them: WebGPU has no such thing."""
     written = {x.key for x in k.bindings if x.access == "rw"}
@@ -337,7 +347,8 @@ def _emit(b: Builder, g: Group, fours: bool) -> bool:
         large = b.target.workgroup_bytes > 16384 and (all(by_fours) or kk >= _SHORT)
         step = _STEP if large else _STEP // 2
         k.constants["RAGGED"] = int(kk % step != 0)
-        own = {"WG_X": laid.x, "WG_Y": laid.y, "STEP": step, "DIRECT": int(bool(partial) or len(g.nodes) == 1)}
+        stores = 0 if partial or len(g.nodes) == 1 else 2 if _reads_others(b, g, p0) else 1
+        own = {"WG_X": laid.x, "WG_Y": laid.y, "STEP": step, "STORES": stores}
         source = filled.source("matmul", own)
     else:
         k.constants |= {"WG_X": laid.x, "WG_Y": laid.y}
