@@ -77,6 +77,11 @@ def test_a_third_device(sources: list[str]) -> None:
     assert sources and all("// toy" in text for text in sources)
     stats = graph.bridge().stats()
     assert stats["toyDispatches"] > 3 and stats["cpuDispatches"] == 0
+    y = (x + 1).to("cpu", non_blocking=True)
+    assert y.is_cpu and y.tolist() == [[1, 2, 3], [4, 5, 6]]
+    if graph.bridge().info.get("webgpu"):
+        z = y.to("webgpu").mul(2).to("toy", non_blocking=True)
+        assert str(z.device) == "toy" and (z + x).tolist() == [[2, 5, 8], [11, 14, 17]]
     assert any("** 0.5" in text for text in sources) and not any("Math.sqrt" in text for text in sources)
 
 

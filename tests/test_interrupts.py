@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -84,6 +85,23 @@ def test_at_any_moment(device: str) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert [x.tolist() for x in kept] == [[float(i)] * 4 for i in range(30)]
+
+
+def test_an_answer_is_read_whole(interrupted: Any, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime, read = graph.bridge(), os.read
+    x = tt.arange(3000.0, device=device) * 3
+
+    def pressed(*args: Any) -> bytes:
+        found = read(*args)
+        signal.raise_signal(signal.SIGINT)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", pressed)
+        with pytest.raises(KeyboardInterrupt):
+            x.tolist()
+    assert runtime._input or runtime._answered == runtime._asked  # else the next line would wait for ever
+    assert (x + 1).tolist() == [3.0 * k + 1 for k in range(3000)] and x.sum().item() == 3 * 2999 * 1500
 
 
 @pytest.mark.parametrize("name", ["write_frees", "_execute", "_execute_and_ask"])

@@ -1,6 +1,6 @@
 /** Errors that come back to Python, each naming the operation that it belongs to. */
 
-export type ErrorKind = "validation" | "out-of-memory" | "internal" | "lost" | "gone" | "compile";
+export type ErrorKind = "validation" | "out-of-memory" | "internal" | "lost" | "gone" | "compile" | "early";
 
 export interface ErrorRecord {
   kind: ErrorKind;
@@ -30,12 +30,16 @@ const LIMIT = 64;
 
 export class ErrorLog {
   private records: ErrorRecord[] = [];
+  /** the last that says of no buffer that it has no value (as lost devices and memory do), and the last of these that was taken */
+  failure: ErrorRecord | null = null;
+  told: ErrorRecord | null = null;
 
   get count(): number {
     return this.records.length;
   }
 
   add(record: ErrorRecord): void {
+    if (["validation", "internal", "compile"].includes(record.kind)) this.failure = record;
     // One cause often shows up many times (each use of a failed kernel): say it once.
     const known = this.records.some(
       (r) =>
@@ -48,6 +52,7 @@ export class ErrorLog {
 
   take(): ErrorRecord[] {
     const taken = this.records;
+    this.told = this.failure;
     this.records = [];
     return taken;
   }

@@ -159,6 +159,7 @@ async function answer(kind: number, payload: Uint8Array): Promise<Uint8Array | n
   switch (kind) {
     case Kind.EXECUTE:
       runtime.execute(payload);
+      if (runtime.behind) await runtime.caughtUp(); // the pipe fills, and who writes to it waits
       return null;
     case Kind.READ: {
       const { block, wanted } = readRequest(payload);

@@ -26,12 +26,19 @@ export interface ReadSpec {
   nbytes: number;
 }
 
-type Held = Uint8Array | (() => void);
+/** What is done with a buffer at its place in the stream, once that is there. */
+interface Turn {
+  id: number;
+  act: () => void;
+}
+type Held = Uint8Array | Turn;
 /** How a block is carried out: as it comes, in memory of the caller's; held until now; or with no more waiting. */
 type Manner = "new" | "held" | "forced";
 
 /** Bytes of blocks that may wait for pipelines: no more is copied for that. */
 const MOST_HELD = 64 * 2 ** 20;
+/** Bytes on their way to host devices, after which Python had better wait: the GPU has them in memory of their own until they are there. */
+const MANY_ARRIVING = 512 * 2 ** 20;
 /** Held blocks that run something, after which Python had better wait, too. */
 const MANY_HELD = 16;
 
@@ -63,12 +70,16 @@ export class Runtime {
   /** called after each block of commands, by whoever shows what goes on */
   observer: (() => void) | null = null;
   private reviving: Promise<void> | null = null;
-  /** blocks, or what is left of them, and reads, that come after a plan whose pipelines are not there yet */
+  /** blocks, or what is left of them, and reads, that come after a plan whose pipelines are not there yet, or a use of an arrival */
   private readonly held: Held[] = [];
   private heldBytes = 0;
   /** the held blocks that run nothing: kernels that are defined while plans are still being made */
   private readonly idle = new WeakSet<Held>();
+  /** resumes; never null while anything is held */
   private waking: Promise<void> | null = null;
+  /** of buffers of host devices that are on their way from an accelerator, by id: resolves when one is there, or lacking */
+  private readonly arrivals = new Map<number, Promise<void>>();
+  private arriving = 0;
   private all: (HostDevice | Accelerator)[] = [];
   private accelerators: Accelerator[] = [];
 
@@ -130,7 +141,7 @@ export class Runtime {
     reader.close();
   }
 
-  // -- what waits for pipelines. All that comes after it waits too, so that the order stays
+  // -- what waits, for pipelines or for arrivals. All that comes after it waits too, so that the order stays
 
   private hold(block: Uint8Array): void {
     if (!this.ahead(block)) this.idle.add(block);
@@ -140,22 +151,44 @@ export class Runtime {
   }
 
   /** Whether the command at hand has to wait: then it is held, and the rest of its block with it. */
-  private waits(reader: BlockReader, manner: Manner): boolean {
-    const plan = this.plans[reader.arg(0)];
-    if (plan === undefined || plan instanceof BrokenPlan) return false;
-    const device = this.devices.get(plan.spec.device);
-    const waiting = device === undefined || isHost(device) ? null : device.waitsFor(plan);
+  private waits(op: number, reader: BlockReader, manner: Manner): boolean {
+    const arrival = this.arrivals.size > 0 ? this.arrivalFor(op, reader) : undefined;
+    const waiting = arrival ?? (op === Op.RUN && manner !== "forced" ? this.pipelinesFor(reader) : null);
     if (waiting === null) return false;
     let rest = reader.rest();
     if (manner === "new") {
-      if (rest.byteLength > MOST_HELD) return false;
+      if (rest.byteLength > MOST_HELD && arrival === undefined) return false;
       rest = rest.slice();
       this.ahead(rest);
     }
     this.held.unshift(rest);
     this.heldBytes += rest.byteLength;
-    this.waking = waiting.then(() => this.resume());
+    this.resumeAfter(waiting);
     return true;
+  }
+
+  private pipelinesFor(reader: BlockReader): Promise<void> | null {
+    const plan = this.plans[reader.arg(0)];
+    if (plan === undefined || plan instanceof BrokenPlan) return null;
+    const device = this.devices.get(plan.spec.device);
+    return device === undefined || isHost(device) ? null : device.waitsFor(plan);
+  }
+
+  /** Of what the command at hand uses, and is not there yet. */
+  private arrivalFor(op: number, reader: BlockReader): Promise<void> | undefined {
+    if (op === Op.COPY) return this.arrivals.get(reader.arg(2));
+    if (op === Op.ALIAS) return this.arrivals.get(reader.arg(1));
+    if (op === Op.WRITE) return this.arrivals.get(reader.arg(0));
+    if (op !== Op.RUN) return undefined;
+    for (let i = 0, n = reader.arg(1); i < n; i++) {
+      const found = this.arrivals.get(reader.arg(2 + i));
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  private resumeAfter(waiting: Promise<void>): void {
+    this.waking = waiting.then(() => this.resume());
   }
 
   /**
@@ -201,30 +234,76 @@ export class Runtime {
     this.sendOff();
   }
 
-  /** Carries out all that is held, now: for callers that cannot wait. Pipelines that are not there yet are made here. */
+  /**
+   * Carries out what is held, now: for callers that cannot wait. Pipelines that are not there yet are made here; nothing makes
+   * an arrival come, and what uses one stays held, with all after it.
+   */
   private force(): void {
     if (this.held.length === 0) return;
-    while (this.held.length > 0) this.release("forced");
     this.waking = null;
+    while (this.held.length > 0 && this.waking === null) this.release("forced");
     this.sendOff();
+  }
+
+  /** The same for a caller that wants a buffer. */
+  private forceFor(id: number): void {
+    this.force();
+    if (this.held.length === 0 && !this.arrivals.has(id)) return;
+    const what =
+      "a value is still on its way from the GPU, and Python cannot wait for it here; use `await tensor.read()`";
+    fail("early", "read", what);
   }
 
   private release(manner: Manner): void {
     const next = this.held.shift() as Held;
-    if (typeof next === "function") {
-      next();
+    if (!("act" in next)) {
+      this.heldBytes -= next.byteLength;
+      this.take(next, manner);
       return;
     }
-    this.heldBytes -= next.byteLength;
-    this.take(next, manner);
+    const arrival = this.arrivals.get(next.id);
+    if (arrival === undefined) {
+      next.act();
+      return;
+    }
+    this.held.unshift(next);
+    this.resumeAfter(arrival);
   }
 
-  /** Does it at its place in the stream: now, or after what is held. */
-  private inTurn<T>(act: () => Promise<T>): Promise<T> {
-    if (this.held.length === 0) return act();
+  /** Does it with a buffer at its place in the stream: now, or after what is held, and once the buffer is there. */
+  private inTurn<T>(id: number, act: () => Promise<T>): Promise<T> {
+    const arrival = this.arrivals.get(id);
+    if (this.held.length === 0 && arrival === undefined) return act();
     return new Promise((resolve, reject) => {
-      this.held.push(() => void act().then(resolve, reject));
+      this.held.push({ id, act: () => void act().then(resolve, reject) });
+      if (this.waking === null && arrival !== undefined) this.resumeAfter(arrival);
     });
+  }
+
+  /** A buffer of a host device whose bytes come later. What a read of them would fail of now, its uses fail of. */
+  private expect(id: number, to: HostDevice, nbytes: number, bytes: Promise<Uint8Array<ArrayBuffer>>): void {
+    const { errors } = this.host;
+    const { told } = errors;
+    const arrive = (put: () => void) => {
+      this.arriving -= nbytes;
+      if (this.arrivals.get(id) !== arrival) return; // it was freed meanwhile, and its number may be another's
+      this.arrivals.delete(id);
+      try {
+        put();
+      } catch (error) {
+        errors.add(recordOf(error, "copy"));
+      }
+    };
+    const lack = (error: ErrorRecord) => {
+      // News of the loss is of then: when this is used, there may be another device.
+      to.lack(id, error.kind === "lost" ? { ...error, kind: "gone" } : error);
+    };
+    const arrival: Promise<void> = bytes.then(
+      (data) => arrive(() => (errors.failure === told ? to.upload(id, data) : lack(errors.failure as ErrorRecord))),
+      (error) => arrive(() => lack(recordOf(error, "copy"))),
+    );
+    this.arrivals.set(id, arrival);
+    this.arriving += nbytes;
   }
 
   /** Resolves when nothing is held any more. */
@@ -246,12 +325,13 @@ export class Runtime {
   /** Whether so much is in flight that its caller should wait for `caughtUp`, if it can. */
   get behind(): boolean {
     const running = this.held.filter((each) => !this.idle.has(each));
-    return running.length > MANY_HELD || this.accelerators.some((each) => each.backlog?.behind);
+    if (running.length > MANY_HELD || this.heldBytes > MOST_HELD || this.arriving > MANY_ARRIVING) return true;
+    return this.accelerators.some((each) => each.backlog?.behind);
   }
 
-  /** Whether commands wait for pipelines. */
+  /** Whether commands wait, or a value is on its way: `read` may have to make pipelines, or may fail, where `readAsync` waits. */
   get holding(): boolean {
-    return this.held.length > 0;
+    return this.held.length > 0 || this.arrivals.size > 0;
   }
 
   /** How much work should be sent at once, as `PlanSpec.work` counts it. */
@@ -262,6 +342,7 @@ export class Runtime {
   /** Resolves when there is room for more. */
   async caughtUp(): Promise<void> {
     await this.resumed();
+    if (this.arriving > MANY_ARRIVING) await Promise.all(this.arrivals.values());
     for (const each of this.accelerators) await each.backlog?.caughtUp();
   }
 
@@ -270,9 +351,9 @@ export class Runtime {
     return JSON.stringify(this.host.errors.take());
   }
 
-  /** Bytes of a buffer of a host device, as a copy. */
+  /** Bytes of a buffer of a host device, as a copy. Fails where it, or what comes before, is still on its way. */
   read(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
-    this.force();
+    this.forceFor(id);
     const device = this.owner(id);
     if (!isHost(device)) fail("internal", "read", `buffer ${id} cannot be read at once`);
     return this.peek(device, id, offset, nbytes);
@@ -287,7 +368,7 @@ export class Runtime {
 
   /** Bytes of a buffer of any device, once all work before is done and its errors are known. */
   readAsync(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
-    return this.inTurn(() => this.readNow(id, offset, nbytes));
+    return this.inTurn(id, () => this.readNow(id, offset, nbytes));
   }
 
   private async readNow(id: number, offset: number, nbytes: number): Promise<Uint8Array<ArrayBuffer>> {
@@ -300,7 +381,7 @@ export class Runtime {
 
   /** As `readAsync`, at once; only where `canvasWorks()`. */
   readCanvas(id: number, offset: number, nbytes: number): Uint8Array<ArrayBuffer> {
-    this.force();
+    this.forceFor(id);
     const device = this.owner(id);
     return isHost(device) ? this.peek(device, id, offset, nbytes) : device.readCanvas(id, offset, nbytes);
   }
@@ -310,7 +391,7 @@ export class Runtime {
    * own buffers then. Else its bytes are read.
    */
   present(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
-    return this.inTurn(() => this.draw(canvas, id, picture));
+    return this.inTurn(id, () => this.draw(canvas, id, picture));
   }
 
   private async draw(canvas: OffscreenCanvas, id: number, picture: Picture): Promise<void> {
@@ -399,10 +480,11 @@ export class Runtime {
     return this.accelerators.some((each) => each.canvasWorks());
   }
 
-  /** Resolves when all work so far is done and its errors are known; rejects if the device is lost. */
+  /** Resolves when all work so far is done, its errors are known and its copies are there; rejects if the device is lost. */
   async synchronize(): Promise<void> {
     await this.resumed();
     for (const each of this.accelerators) await each.synchronize();
+    await Promise.all(this.arrivals.values());
   }
 
   /** JSON `{webgpu, reason?, platform}`: of each accelerator what it is, or null. */
@@ -494,13 +576,14 @@ export class Runtime {
 
   destroy(): void {
     for (const each of this.all) each.destroy();
-    for (const each of this.held.splice(0)) if (typeof each === "function") each(); // reads, which fail now
+    this.arrivals.clear();
+    for (const each of this.held.splice(0)) if ("act" in each) each.act(); // reads, which fail now
   }
 
   private carryOut(reader: BlockReader, manner: Manner): void {
     for (;;) {
       const op = reader.advance();
-      if (op === Op.RUN && manner !== "forced" && this.waits(reader, manner)) return;
+      if (this.waits(op, reader, manner)) return;
       // FREE is not counted: how many there are, and whether one comes after a program's last read, is up to Python's collector.
       if (op !== 0 && op !== Op.FREE && this.host.faults.command()) this.loseDevice();
       switch (op) {
@@ -576,6 +659,7 @@ export class Runtime {
   }
 
   private free(id: number): void {
+    if (this.arrivals.delete(id)) return;
     for (const each of this.all) if (each.free(id)) return;
     if (!this.accelerators.some((each) => each.lost)) fail("internal", "free", `no buffer ${id}`);
   }
@@ -587,9 +671,13 @@ export class Runtime {
       to.copy(id, source, nbytes);
       return;
     }
+    if (!isHost(from) && isHost(to)) {
+      this.expect(id, to, nbytes, this.readNow(source, 0, nbytes));
+      return;
+    }
     let data: Uint8Array<ArrayBuffer>;
     try {
-      if (!isHost(from)) fail("internal", "copy", "from an accelerator to another device goes through a read");
+      if (!isHost(from)) fail("internal", "copy", "from an accelerator to another goes through a read");
       data = from.peek(source, 0, nbytes, "copy");
     } catch (error) {
       to.lack(id, recordOf(error, "copy"));

@@ -26,6 +26,7 @@ GROUPS: tuple[tuple[str, dict[str, int]], ...] = (
         {
             "tests/test_tiny.py": 1,
             "tests/test_counts.py": 25,
+            "tests/test_non_blocking.py": 58,
             "tests/wasm/test_tasks.py": 4,
             "tests/wasm/test_recorded.py": 2,
             "tests/wasm/test_fuzz.py": 2,

@@ -29,8 +29,9 @@ _T = TypeVar("_T")
 
 _WORDS = {
     "compile": "the kernel did not compile",
+    "early": "",  # the message says it all: a value is still on its way, where nothing can wait for it
     "internal": "the device failed",
-    "gone": "",  # the message says it all: a value that was on a device which has been lost
+    "gone": "",  # so does this one: a value that was on a device which has been lost
     "lost": "",  # so does this one, of the device itself
     "out-of-memory": "the device is out of memory",
     "validation": "the device refused the command",
@@ -106,6 +107,11 @@ class Bridge:
     def _call(self, name: str, argument: str = "") -> str:
         """One of `fault`, `info`, `stats`, `resetStats`, `takeErrors`, `loseDevice`, `startTimes`, `takeTimes`: its text, "" for none."""
         raise NotImplementedError
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether who reads can wait here: then a `copy` from the GPU to cpu may be on its way while Python goes on."""
+        return self.kind == "node"  # a question is answered when it can be
 
     async def read_async(self, ident: int, dev: int, offset: int, nbytes: int) -> bytes:
         """As `read`, but in the browser it never blocks."""

@@ -13,6 +13,7 @@ import atexit
 import glob
 import json
 import os
+import select
 import shutil
 import signal
 import struct
@@ -82,6 +83,8 @@ class NodeBridge(Bridge):
         )
         assert self._child.stdin and self._child.stdout
         self._to, self._from = self._child.stdin.fileno(), self._child.stdout.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._from, select.POLLIN)
         self._input = bytearray()
         self._asked = self._answered = 0  # numbers of the last question, and of the last answer that was read
         self._answers: dict[int, tuple[int, bytes]] = {}  # those that were read for other threads
@@ -133,10 +136,15 @@ class NodeBridge(Bridge):
     def _fill(self, size: int) -> None:
         data = self._input
         while len(data) < size:
-            more = os.read(self._from, min(max(size - len(data), 1 << 16), 1 << 24))
+            self._poll.poll()  # where an interrupt finds nothing that was read, which would be lost
+            handler = interrupts.hold()
+            try:
+                more = os.read(self._from, min(max(size - len(data), 1 << 16), 1 << 24))
+                data += more
+            finally:
+                interrupts.release(handler)
             if not more:
                 raise EOFError
-            data += more
 
     def _receive(self) -> tuple[int, bytes]:
         """The next answer. An exception in here (Ctrl-C) loses none."""

@@ -51,8 +51,8 @@ _FIREFOX = run_js("/firefox/i.test(globalThis.navigator?.userAgent ?? '')")
 run_sync = thread_state.apart(_awaited if _KNOWN and not _FIREFOX else _run_sync)
 setattr(asyncio.Handle, "_run", thread_state.in_turns(vars(asyncio.Handle)["_run"]))  # noqa: B010  # mypy has its own idea of it
 
-# `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind, or -2 if it waits for
-# pipelines.
+# `execute` gives the number of errors that wait, or, where there is none, -1 if the GPU has fallen behind, or -2 if commands
+# wait or a value is on its way.
 # `read*` give undefined (None) when errors are waiting to be taken: one call tells both.
 GLUE = """
 (runtime) => {
@@ -76,6 +76,13 @@ GLUE = """
     refusal = JSON.stringify(error.record ? [error.record] : []);
     throw error;
   };
+  const now = (name) => (id, offset, nbytes) => {
+    try {
+      return checked(runtime[name](id, offset, nbytes));
+    } catch (error) {
+      return refused(error);
+    }
+  };
   return {
     bind(block) {
       held?.release();
@@ -87,7 +94,7 @@ GLUE = """
     execute(nbytes) {
       return runtime.execute(block(nbytes)) || (runtime.behind ? -1 : runtime.holding ? -2 : 0);
     },
-    read: (id, offset, nbytes) => checked(runtime.read(id, offset, nbytes)),
+    read: now("read"),
     // The block, and reads after it. What is read waits for the GPU, and so need not wait for room; but its speed is found so.
     executeAndRead: boxed(async (nbytes, id, offset, size) => {
       const reads = runtime.executeAndRead(block(nbytes), [{ id, offset, nbytes: size }]);
@@ -100,13 +107,7 @@ GLUE = """
       if (runtime.behind) void runtime.caughtUp();
       return checked(await reads.catch(refused));
     }),
-    readCanvas(id, offset, nbytes) {
-      try {
-        return checked(runtime.readCanvas(id, offset, nbytes));
-      } catch (error) {
-        return refused(error);
-      }
-    },
+    readCanvas: now("readCanvas"),
     async present(canvas, id, picture) {
       await runtime.present(canvas, id, JSON.parse(picture)).catch(refused);
       return runtime.execute(nothing);
@@ -118,6 +119,7 @@ GLUE = """
       return runtime.execute(nothing);
     }),
     portion: () => runtime.portion,
+    holding: () => runtime.holding,
     caughtUp: boxed(async () => {
       await runtime.caughtUp();
       return runtime.portion;
@@ -158,12 +160,13 @@ class PyodideBridge(Bridge):
         self._read_async_js = glue.executeAndRead
         self._read_all_js = glue.executeAndReadAll
         self._portion_js = glue.portion
+        self._holding_js = glue.holding
         self._read_canvas_js = glue.readCanvas
         self._synchronize_js = glue.synchronize
         self._caught_up_js = glue.caughtUp
         self._call_js = glue.call
         self._canvas: bool | None = None
-        self._holding = False  # commands wait for pipelines, and who reads had better wait with them
+        self._holding = False  # commands may wait, or values be on their way, and who reads had better wait with them
         self._bound: bytearray | None = None
         self.info = json.loads(self._call("info"))
         self.portion = self._portion_js()
@@ -235,6 +238,7 @@ class PyodideBridge(Bridge):
                 found = self._read_js(ident, offset, nbytes)
             elif can_run_sync():
                 found = run_sync(self._asked(self._read_async_js, ident, offset, nbytes))
+                self._told()
             elif self.canvas_works():
                 found = self._read_canvas_js(ident, offset, nbytes)
             else:
@@ -247,7 +251,8 @@ class PyodideBridge(Bridge):
         """As `read`, but never blocks."""
         if dev == CPU or not nbytes:
             self.flush()
-            return self._read(ident, dev, offset, nbytes) if nbytes else b""
+            if not nbytes or not self._holding:
+                return self._read(ident, dev, offset, nbytes) if nbytes else b""
         try:
             found = await self._asked(self._read_async_js, ident, offset, nbytes)
         except JsException as error:
@@ -268,9 +273,15 @@ class PyodideBridge(Bridge):
             self._bytes(None)
         return [each.to_bytes() for each in found]
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether Python can wait for promises here."""
+        return bool(can_run_sync())
+
     def _told(self) -> None:
-        """After a read: nothing is in flight, and the speed of the device may have been found."""
+        """After a read: nothing of before is in flight, and the speed of the device may have been found."""
         self.behind = False
+        self._holding = self._holding_js()
         self.portion = self._portion_js()
 
     def present(self, canvas: Any, ident: int, picture: dict[str, int], shown: Callable[[Any], Any]) -> None:
@@ -312,6 +323,7 @@ class PyodideBridge(Bridge):
                 errors = run_sync(self._synchronize_js().promise)
             except JsException as error:
                 self._failed("the device failed", error)
+            self._told()
             if errors:
                 self._raise_pending()
         elif self.canvas_works():

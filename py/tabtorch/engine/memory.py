@@ -108,7 +108,9 @@ _bridges.on_close(_runtime_ended)
 
 
 def copied(b: Buffer, device: int, nbytes: int) -> Buffer:
-    """Another buffer, on `device`, with the first bytes of `b`."""
+    """Another buffer, on `device`, with the first bytes of `b`: on a host device those of a GPU come later, and who uses it waits."""
+    if not b.id:
+        raise lost()
     with LOCK:
         return Buffer(bridge().copy(device, b.id, nbytes), concrete(nbytes), device)
 

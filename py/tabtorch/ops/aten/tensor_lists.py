@@ -11,7 +11,7 @@ from tabtorch.ops.aten.table import ADAPTERS, Tensor, aten
 
 @aten("_foreach_copy")
 def _foreach_copy(self: Any, src: Any, non_blocking: bool = False) -> tuple[Tensor, ...]:
-    return tuple(ops.empty_like(t).copy_(s) for t, s in zip(self, src, strict=True))
+    return tuple(ops.empty_like(t).copy_(s, non_blocking) for t, s in zip(self, src, strict=True))
 
 
 @aten("_foreach_zero")

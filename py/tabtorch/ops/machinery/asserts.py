@@ -137,6 +137,7 @@ def _forget() -> None:
     global _epoch
     logs.clear()
     _armed.clear()
+    carried.clear()
     graph.read_checked = None
     _epoch += 1
 
@@ -248,6 +249,8 @@ def _line() -> tuple[str, int]:
 
 #: numbers of the devices whose log may say something
 _armed: set[int] = set()
+#: of those whose values went to the cpu with no wait: who reads there looks, too
+carried: set[int] = set()
 
 
 def arm(device: int) -> None:
@@ -257,9 +260,9 @@ def arm(device: int) -> None:
 
 
 def _due(wanted: list[tuple[Node, int, int]]) -> list[int]:
-    """The devices whose logs are to be read along. What the GPU has may have come from the cpu; the other way it is read."""
+    """The devices whose logs are to be read along. What the GPU has may have come from the cpu; the other way it is read or carried."""
     here = {n.inst.out.device.number for n, _, nbytes in wanted if nbytes}
-    return [d for d in _armed if d in logs and (d in here or 0 in here)]
+    return [d for d in _armed if d in logs and (d in here or 0 in here or d in carried)]
 
 
 def _places(due: list[int]) -> list[tuple[Node, int, int]]:
@@ -291,6 +294,7 @@ async def raise_found_async() -> None:
 def _hear(due: list[int], heard: list[Any]) -> None:
     global _epoch
     _armed.difference_update(due)
+    carried.difference_update(due)
     if not _armed:
         graph.read_checked = None
     failed = None

@@ -115,36 +115,41 @@ def as_cloned(t: Tensor, m: Meta) -> Tensor:
     return out
 
 
-def transfer(node: Node, device: Any) -> Node:
-    """A value on another device, as it is."""
+def transfer(node: Node, device: Any, non_blocking: bool = False) -> Node:
+    """A value on another device, as it is. non_blocking: to the cpu it may be on its way, and who needs it waits."""
     out = node.inst.out
     m = contiguous_meta(out.shape, out.dtype, device)
     check_has(device, m.dtype)
     if batches[0]:
         b: Any = node.buf
         if type(b) is _lazy.batch.Batch:
-            return _lazy.batch.example_of(b.level, transfer(b.node, device), m)
+            return _lazy.batch.example_of(b.level, transfer(b.node, device, non_blocking), m)
     if device.type == "meta":
         return graph.blank(m)
     nbytes = m.numel * m.dtype.itemsize
     graph.check_size(nbytes, m)
-    if not device.host:
+    if device.host and not (non_blocking and STATE.held is None and graph.bridge().can_wait):
+        n = graph.from_host(graph.read(node, 0, nbytes), m)
+    else:
         n = graph.blank(m)
         n.buf = graph.copied(graph.buffer_of(node), device.number, nbytes)
-    else:
-        n = graph.from_host(graph.read(node, 0, nbytes), m)
+        if device.host:
+            graph.bridge().flush()  # so that it is on its way while Python goes on
+            if graph.read_checked is not None:
+                _lazy.asserts.carried.add(out.device.number)
     if STATE.held is None:  # else another call has other values
         carry(node, n)
     return n
 
 
-def _moved(t: Tensor, device: Any) -> Tensor:
+def _moved(t: Tensor, device: Any, non_blocking: bool = False) -> Tensor:
     """`t` on another device, with no record."""
     m = t._tab_meta
     if not whole_storage(t):
         t = converted(t, m.shape, m.dtype, _preserved_order(m))
         m = t._tab_meta
-    return Tensor._wrap(transfer(t._tab_storage.node, device), meta(m.shape, m.strides, 0, m.dtype, device))
+    node = transfer(t._tab_storage.node, device, non_blocking)
+    return Tensor._wrap(node, meta(m.shape, m.strides, 0, m.dtype, device))
 
 
 def _marked(t: Tensor, device: Any) -> Tensor:
@@ -153,7 +158,9 @@ def _marked(t: Tensor, device: Any) -> Tensor:
     return view(t, meta(m.shape, m.strides, m.offset, m.dtype, device, m.mark), "ToCopyBackward0", lambda g: g)
 
 
-def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False) -> Tensor:
+def convert(
+    t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, copy: bool = False, non_blocking: bool = False
+) -> Tensor:
     """`t` as a dtype on a device: itself if it is that already, unless `copy`."""
     m = t._tab_meta
     if not copy and d is m.dtype and device.number == m.device.number:
@@ -174,10 +181,10 @@ def convert(t: Tensor, d: dtypes.dtype, device: Any, memory_format: Any = None, 
             o = out._tab_meta
             out._tab_meta = meta(o.shape, o.strides, o.offset, o.dtype, device)
     elif device.lacks(m.dtype):
-        out = _moved(converted(t, m.shape, d, order), device)
+        out = _moved(converted(t, m.shape, d, order), device, non_blocking)
     else:  # fewer bytes cross where the type gets smaller; converting on the far side is as right
         small = d.itemsize <= m.dtype.itemsize and d not in WIDE
-        out = _moved(converted(t, m.shape, d if small else m.dtype, order), device)
+        out = _moved(converted(t, m.shape, d if small else m.dtype, order), device, non_blocking)
         if not small:
             out = converted(out, m.shape, d, order)
     keep_strides(out, m, memory_format)
@@ -203,7 +210,11 @@ def device_of_result(t: Tensor, d: dtypes.dtype) -> Any:
 
 @register("to", torch=False, method=True)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`to(dtype)`, `to(device, dtype=None)`, `to(other)`, each with `non_blocking`, `copy`, `memory_format`: itself if nothing changes."""
+    """`to(dtype)`, `to(device, dtype=None)`, `to(other)`, each with `non_blocking`, `copy`, `memory_format`: itself if nothing changes.
+
+    non_blocking: a copy from the GPU to cpu is taken here and now, and Python goes on; who needs the values waits for them, or hears
+    why there are none. It is waited for all the same where there is nothing to wait with later (a browser without JSPI).
+    """
     d: Any = kwargs.pop("dtype", None)
     device: Any = kwargs.pop("device", None)
     other = kwargs.pop("other", None)
@@ -230,7 +241,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         )
     copy = kwargs.pop("copy", rest[1] if len(rest) > 1 else False)
     memory_format = kwargs.pop("memory_format", None)
-    kwargs.pop("non_blocking", None)
+    non_blocking = kwargs.pop("non_blocking", rest[0] if rest else False)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if d is None:
@@ -240,7 +251,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if d is None:
             raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
     where = device_of_result(self, d) if device is None else resolve(device)
-    return convert(self, d, implicit_cpu if where.implicit and d in WIDE else where, memory_format, copy)
+    return convert(self, d, implicit_cpu if where.implicit and d in WIDE else where, memory_format, copy, non_blocking)
 
 
 def _cast_method(name: str, d: dtypes.dtype) -> None:
@@ -335,7 +346,7 @@ register("detach", lambda input: input.detach(), doc="A view of the same element
 
 @register("copy_", torch=False, method=True)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Takes over the elements of `src`, broadcast and converted, from any device."""
+    """Takes over the elements of `src`, broadcast and converted, from any device. non_blocking: see `to`."""
     if not isinstance(src, Tensor):
         x = as_operand(src)
         if x is None:
@@ -361,7 +372,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if v.device.number != m.device.number:
         if m.device.lacks(v.dtype):
             value = converted(src, v.shape, m.dtype)
-        value = _moved(value, m.device)
+        value = _moved(value, m.device, non_blocking)
     set_tensor(self, value)
     if fn is not None:
         rebase(self, fn)
