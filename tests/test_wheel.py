@@ -174,6 +174,44 @@ else:
     subprocess.run([sys.executable, "-c", script], check=True, env=env, cwd=tmp_path, timeout=60)
 
 
+def test_what_was_compiled_is_taken_from_the_visit_before(tab_wheel: Path, tmp_path: Path) -> None:
+    """Then no module is compiled, nor unpacked; what does not hold is compiled anew."""
+    with zipfile.ZipFile(tab_wheel) as file:
+        file.extractall(tmp_path)
+    script = """
+import builtins, importlib.abc, sys, traceback
+made = []
+compile = importlib.abc.SourceLoader.source_to_code
+def seen(self, data, path, *args, **kw):
+    made.append(path)
+    return compile(self, data, path, *args, **kw)
+importlib.abc.SourceLoader.source_to_code = seen
+import tabtorch
+from tabtorch import _archive
+assert tabtorch.nn.Linear and tabtorch.optim.AdamW and tabtorch.add
+made = [path for path in made if "library.xz" in path]
+kept = tabtorch.__path__[0] + "/compiled"
+if sys.argv[1] == "first":
+    assert len(made) > 50, len(made)
+    open(kept, "wb").write(_archive.compiled())
+    assert _archive.compiled() == b""
+elif sys.argv[1] == "again":
+    (library,) = _archive._libraries.values()
+    assert made == [] and len(library._parts) < 40 and _archive.compiled() == b"", (made, len(library._parts))
+    try:
+        tabtorch.device("nothing")
+    except RuntimeError as error:
+        assert "library.xz/tabtorch/" in "".join(traceback.format_exception(error))
+    import tabtorch.amp
+    open(kept, "wb").write(_archive.compiled()[:-9])
+else:
+    assert len(made) > 50, len(made)
+"""
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for visit in ("first", "again", "cut off"):
+        subprocess.run([sys.executable, "-c", script, visit], check=True, env=env, cwd=tmp_path, timeout=60)
+
+
 def test_what_people_write_needs_no_second_wheel(builder: ModuleType) -> None:
     """No program of tests/programs, nor anything below, loads a file of EXTRAS: a tab would wait for it."""
     script = """

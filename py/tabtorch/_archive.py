@@ -2,20 +2,25 @@
 
 What few programs use is in `extras.xz`, in a wheel of its own, which is fetched from beside the tab's when something of it is first
 asked for, unless it was installed too.
+
+Compiling the modules is two thirds of the time that a first program takes to begin. So a page may keep what they were compiled to
+(`compiled`), and give it back on its next visit: in the file COMPILED beside the archives.
 """
 
 from __future__ import annotations
 
 import _thread
+import contextlib
+import marshal
 import os
 import sys
 from importlib.abc import SourceLoader
 from importlib.util import spec_from_file_location
 from typing import Any
 
-__all__ = ["extend", "text"]
+__all__ = ["compiled", "extend", "text"]
 
-LIBRARY, EXTRAS = "library.xz", "extras.xz"
+LIBRARY, EXTRAS, COMPILED = "library.xz", "extras.xz", "compiled"
 
 #: bytes that are unpacked at a time
 STEP = 1 << 17
@@ -78,13 +83,28 @@ class Library:
 
 #: where an archive lies -> what is in it
 _libraries: dict[str, Library] = {}
+#: a module's file -> its code: what was compiled now; or the bytes of that, which were kept
+_codes: dict[str, Any] = {}
 
 
 def _library(archive: str) -> Library:
     found = _libraries.get(archive)
     if found is None:
         found = _libraries[archive] = Library(archive)
+        with contextlib.suppress(OSError, EOFError, ValueError, TypeError):  # none, or cut off
+            with open(os.path.join(os.path.dirname(archive), COMPILED), "rb") as file:
+                _codes.update(marshal.load(file))
     return found
+
+
+def compiled() -> bytes:
+    """What a page should keep, for the same archives and the same Python; nothing, where that is what it gave."""
+    if all(type(code) is bytes for code in _codes.values()):
+        return b""
+    for place, code in _codes.items():
+        if type(code) is not bytes:
+            _codes[place] = marshal.dumps(code)
+    return marshal.dumps(_codes)
 
 
 def text(package: str, name: str) -> str | None:
@@ -134,6 +154,18 @@ class Archive(SourceLoader):
     def get_filename(self, fullname: str) -> str:
         """Where the module says it lies."""
         return os.path.join(self.archive, self._place(fullname))
+
+    def get_code(self, fullname: str) -> Any:
+        """A module's code."""
+        place = self._place(fullname)
+        code = _codes.get(place)
+        if type(code) is bytes:
+            with contextlib.suppress(EOFError, ValueError, TypeError):
+                return marshal.loads(code)
+            code = None
+        if code is None:
+            code = _codes[place] = super().get_code(fullname)
+        return code
 
     def get_data(self, path: str) -> bytes:
         """A file of the archive. OSError if there is none: so Python looks for no compiled one."""

@@ -65,6 +65,21 @@ def test_python_in_the_page_may_do_its_work(page: Any, address: str) -> None:
     assert violations(page) == []
 
 
+def test_what_python_compiled_is_kept_for_the_next_visit(page: Any, address: str) -> None:
+    code = "import torch\ntorch.nn.Linear(2, 3)\nfrom tabtorch import _archive\n"
+    code += "print(sum(type(code) is not bytes for code in _archive._codes.values()))\n"
+    kept = "caches.open('tabtorch bytecode').then((cache) => cache.keys()).then((keys) => keys.length === 1)"
+    editor = Editor(page, address)
+    page.goto(f"{address}run.html")
+    page.evaluate("caches.delete('tabtorch bytecode')")
+    editor.load()
+    assert int(editor.run(code)) > 100
+    page.wait_for_function(kept)
+    editor.load()
+    assert editor.run(code) == "0\n"
+    assert violations(page) == []
+
+
 def test_it_can_be_installed(page: Any, address: str, name: str) -> None:
     page.goto(f"{address}compatibility.html")
     found = json.loads(page.evaluate("fetch('./app.webmanifest').then((reply) => reply.text())"))

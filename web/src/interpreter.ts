@@ -4,6 +4,7 @@
  */
 import type { Lockfile, PyodideAPI } from "pyodide";
 import type { PyCallable, PyProxy } from "pyodide/ffi";
+import { Bytecode } from "./bytecode";
 import { watchWheels } from "./downloads";
 import { type Bytes, Folder, type FolderEvent, filesBelow } from "./folder";
 import { CONTROL, type Link, Links } from "./links";
@@ -118,6 +119,9 @@ const stageOf: Record<string, Stage> = {
   [START]: "python",
 };
 
+/** ms without a program, after which what was compiled is kept */
+const IDLE = 500;
+
 /** The exit status of what a KeyboardInterrupt ended: a shell's for SIGINT. */
 const STOPPED = 130;
 
@@ -131,6 +135,8 @@ export class Interpreter {
   #running = false;
   #outbox!: Outbox;
   #interactive = false;
+  #bytecode!: Bytecode;
+  #keeping: ReturnType<typeof setTimeout> | undefined;
   #allowed: string[] = [];
   #runtime: Watched | undefined;
   #watch: Watch | undefined;
@@ -153,6 +159,9 @@ export class Interpreter {
     progress.hurry();
     const wheel = progress.fetch(this.#manifest.wheel, "tabtorch");
     const data = this.#manifest.data.map((path) => progress.fetch(path, "tabtorch"));
+    const { hash, pyodide: version, wheel: ours, extras } = this.#manifest;
+    this.#bytecode = new Bytecode(options.base, [version, hash[ours], hash[extras]].join("-"));
+    const known = this.#bytecode.load();
     for (const early of [wheel, ...data]) early.catch(() => {}); // reported where they are awaited
 
     const pyodide = await progress.watch(async () => {
@@ -190,6 +199,8 @@ export class Interpreter {
     library.start((archive: string) => this.#write(archive, fetchNow(progress.address(LIBRARY))));
     library.destroy();
     pyodide.unpackArchive(await wheel, "whl", { extractDir: site });
+    const kept = await known;
+    if (kept) this.#write(`${site}/tabtorch/compiled`, kept);
     for (const [index, path] of this.#manifest.data.entries()) {
       this.#write(`${HOME}/${path}`, new Uint8Array((await data[index]) as ArrayBuffer));
     }
@@ -375,7 +386,18 @@ export class Interpreter {
       this.#links.live = false;
       this.#running = false;
       this.#interrupt[0] = 0;
+      clearTimeout(this.#keeping);
+      this.#keeping = setTimeout(() => this.#keep(), IDLE);
     }
+  }
+
+  /** Keeps what was compiled, when nothing runs. */
+  #keep(): void {
+    if (this.#running) return;
+    const compiled = this.#call("compiled") as PyProxy;
+    const bytes = compiled.toJs() as Bytes;
+    compiled.destroy();
+    if (bytes.byteLength > 0) void this.#bytecode.save(bytes);
   }
 
   #call(name: string, ...args: unknown[]): unknown {

@@ -163,6 +163,13 @@ async def load_tabtorch():
     _magics()  # what a translated line calls
 
 
+def compiled():
+    """What the modules of tabtorch were compiled to, for the next visit; empty, where nothing is new."""
+    from tabtorch import _archive
+
+    return _archive.compiled()
+
+
 def start_clean():
     """From now on a Run puts back what the one before has changed."""
     global _clean
