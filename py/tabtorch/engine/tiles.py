@@ -183,13 +183,15 @@ def _divides(e: Expr) -> bool:
 
 
 def _reads_others(b: Builder, g: Group, p0: int) -> bool:
-    """Whether what is done with the results reads another value for each of them."""
-    return any(
-        m.numel == g.O and 0 not in m.strides and (s.buf is not None or s.pos not in g.nodes)
-        for p in g.nodes
-        if p != p0
+    """Whether what is done with the results reads another value for each of them, and nothing else."""
+    own = set(g.nodes)
+    read = [
+        m
+        for p in own - {p0}
         for m, s in zip(b.nodes[p].inst.ins, b.nodes[p].srcs)
-    )
+        if s.buf is not None or s.pos not in own
+    ]
+    return bool(read) and all(m.numel == g.O and 0 not in m.strides for m in read)
 
 
 def _both_ways(k: Kernel) -> bool:
