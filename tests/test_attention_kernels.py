@@ -123,6 +123,20 @@ def test_views_are_read_as_they_are() -> None:
     agree(wide[..., 1:17], wide[..., 3:19], wide[..., ::2][..., :16])
 
 
+@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2), (0, 2, 3, 1), (3, 2, 1, 0)])
+def test_layout_of_the_result(order: tuple[int, ...], rows: int) -> None:
+    """As queries lie, where their rows are rows in memory; else PyTorch's formula makes the result anew. order: of dimensions."""
+    back = [order.index(d) for d in range(4)]
+    views = [torch.randn(4, 3, n, 8).permute(order).contiguous().permute(back) for n in (rows, 24, 24)]
+    own = [tabtorch.empty_strided(x.shape, x.stride(), device="webgpu").copy_(to_tab(x, "webgpu")) for x in views]
+    assert [x.stride() for x in own] == [x.stride() for x in views]
+    expected = scaled_dot_product_attention(*views)
+    found = tabtorch.nn.functional.scaled_dot_product_attention(*own)
+    assert found.stride() == expected.stride()
+    torch.testing.assert_close(torch.from_numpy(found.cpu().numpy()), expected)
+
+
 def test_masks() -> None:
     q, k, v = draw(2, 2, 40, 16), draw(2, 2, 33, 16), draw(2, 2, 33, 16)
     some = draw(2, 1, 40, 33) > 0

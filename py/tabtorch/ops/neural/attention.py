@@ -152,9 +152,13 @@ def attention(
         or (mask is not None and mask._tab_requires_grad)
         or bool(wanted)
     )
+    # as queries lie, so that joining the heads again copies nothing; where rows are no rows in memory, PyTorch's formula makes new ones
     turned = (
-        m.ndim == 4 and m.strides[1] < m.strides[2]
-    )  # as queries lie, so that joining the heads again copies nothing
+        m.ndim == 4
+        and m.strides[1] < m.strides[2]
+        and m.shape[-1] == mv.shape[-1]
+        and all(x.strides[-1] == 1 for x in (m, mk, mv))
+    )
     static = Static(
         bool(causal),
         mask is not None,
