@@ -16,6 +16,7 @@ from tabtorch.ops.machinery.operation import run
 from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.neural.attention import attention, served
 from tabtorch.ops.random_numbers.dropout import dropout_numbers, dropout_of
+from tabtorch.ops.shaping.convert import as_cloned
 from tabtorch.ops.shaping.pad import pad
 
 #: what `torch.nn.functional` shows
@@ -65,15 +66,21 @@ def scaled_dot_product_attention(
     own = _default_scale(*metas, attn_mask is not None, bool(is_causal), bool(enable_gqa))
     if scale is None:
         scale = own
+    # PyTorch has a kernel for the common case, and the formula for others
+    learnt = attn_mask is not None and attn_mask.requires_grad
+    lies = None
+    masks = None if attn_mask is None else attn_mask._tab_meta
+    if dropout_p == 0.0 and not learnt and _for_kernel(*metas, masks, bool(enable_gqa)):
+        lies = metas[0]
     if dropout_p < 1.0 and served(query, key, value, attn_mask, enable_gqa):
         numbers = dropout_numbers(dropout_p) if dropout_p > 0.0 else ()
 
         def gradients(g, q, k, v, mask):
             return _gradients(g, q, k, v, mask, is_causal, scale, numbers)
 
-        return attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers)
+        return _laid(attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers), lies)
     if dropout_p == 0.0 and attn_mask is None and _simple(*metas):
-        return _attention(query, key, value, bool(is_causal), float(scale))
+        return _laid(_attention(query, key, value, bool(is_causal), float(scale)), lies)
     if enable_gqa:
         key, value = _for_heads(key, query), _for_heads(value, query)
     dtype = query.dtype
@@ -82,11 +89,37 @@ def scaled_dot_product_attention(
     if dropout_p > 0.0:
         weights = torch.dropout(weights, dropout_p, True)
     out = torch.matmul(weights, value).to(dtype)
-    # PyTorch has a kernel for the common case, and the formula for others
-    learnt = attn_mask is not None and attn_mask.requires_grad
     if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1) and not learnt:
-        named(out, "ScaledDotProductFlashAttentionForCpuBackward0")
-    return out
+        named(out, _BACKWARD)
+    return _laid(out, lies)
+
+
+_BACKWARD = "ScaledDotProductFlashAttentionForCpuBackward0"
+
+
+@remembered
+def _for_kernel(query, key, value, mask, enable_gqa):
+    """Whether PyTorch's kernel takes these (Metas; the mask's may be None): then the result lies as the queries do."""
+    ours = (query, key, value)
+    return (
+        all(m.ndim == 4 and m.numel > 0 and m.strides[3] == 1 for m in ours)
+        and query.shape[0] == key.shape[0] == value.shape[0]
+        and query.shape[3] == key.shape[3] == value.shape[3]
+        and key.shape[1] == value.shape[1]
+        and (enable_gqa or query.shape[1] == key.shape[1])
+        and (mask is None or mask.ndim in (2, 4))
+    )
+
+
+def _laid(out, lies):
+    """The result laid out as a clone of what that Meta views, if there is one. Joining heads again is a view then."""
+    if lies is None or out._tab_meta.strides == lies.strides:
+        return out
+    new = as_cloned(out.detach(), lies)
+    if new._tab_meta.strides == out._tab_meta.strides:
+        return out
+    record(_BACKWARD, (out,), new, lambda g: g)
+    return new
 
 
 @remembered
@@ -142,8 +175,7 @@ def _attention(query, key, value, is_causal, scale):
         found = iter(_of_attention((g, query, key, value, weights), (is_causal, scale, needs)))
         return [next(found) if need else None for need in needs]
 
-    name = "ScaledDotProductFlashAttentionForCpuBackward0"
-    record(name, (query, key, value), out, back, (query, key, value, weights))
+    record(_BACKWARD, (query, key, value), out, back, (query, key, value, weights))
     return out
 
 
