@@ -7,11 +7,13 @@ import tabtorch as torch
 from tabtorch.autograd.tape import named, record
 from tabtorch.core.shapes import remembered
 from tabtorch.engine.graph import Map, inst
-from tabtorch.engine.view import contiguous_meta
+from tabtorch.engine.view import contiguous_meta, contiguous_strides, ordered_strides
 from tabtorch.ops.functional._common import scalar_type, widened
 from tabtorch.ops.functional.activation import softmax
 from tabtorch.ops.functional.dropout import dropout
 from tabtorch.ops.functional.linear import linear
+from tabtorch.ops.machinery.dispatch import layout_of
+from tabtorch.ops.machinery.inplace import is_dense
 from tabtorch.ops.machinery.operation import run
 from tabtorch.ops.machinery.recorded import Recorded
 from tabtorch.ops.neural.attention import attention, served
@@ -69,18 +71,19 @@ def scaled_dot_product_attention(
     # PyTorch has a kernel for the common case, and the formula for others
     learnt = attn_mask is not None and attn_mask.requires_grad
     lies = None
-    masks = None if attn_mask is None else attn_mask._tab_meta
-    if dropout_p == 0.0 and not learnt and _for_kernel(*metas, masks, bool(enable_gqa)):
-        lies = metas[0]
+    if dropout_p == 0.0 and not learnt:
+        lies = _lies(*metas, None if attn_mask is None else attn_mask._tab_meta, bool(enable_gqa))
     if dropout_p < 1.0 and served(query, key, value, attn_mask, enable_gqa):
         numbers = dropout_numbers(dropout_p) if dropout_p > 0.0 else ()
 
         def gradients(g, q, k, v, mask):
             return _gradients(g, q, k, v, mask, is_causal, scale, numbers)
 
-        return _laid(attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers), lies)
+        return _laid(
+            attention(query, key, value, attn_mask, is_causal, scale, gradients, dropout=numbers), metas[0], lies
+        )
     if dropout_p == 0.0 and attn_mask is None and _simple(*metas):
-        return _laid(_attention(query, key, value, bool(is_causal), float(scale)), lies)
+        return _laid(_attention(query, key, value, bool(is_causal), float(scale)), metas[0], lies)
     if enable_gqa:
         key, value = _for_heads(key, query), _for_heads(value, query)
     dtype = query.dtype
@@ -91,33 +94,36 @@ def scaled_dot_product_attention(
     out = torch.matmul(weights, value).to(dtype)
     if query.dim() == 4 and dropout_p == 0.0 and query.size(-1) == value.size(-1) and not learnt:
         named(out, _BACKWARD)
-    return _laid(out, lies)
+    return _laid(out, metas[0], lies)
 
 
 _BACKWARD = "ScaledDotProductFlashAttentionForCpuBackward0"
 
 
 @remembered
-def _for_kernel(query, key, value, mask, enable_gqa):
-    """Whether PyTorch's kernel takes these (Metas; the mask's may be None): then the result lies as the queries do."""
-    ours = (query, key, value)
-    return (
-        all(m.ndim == 4 and m.numel > 0 and m.strides[3] == 1 for m in ours)
+def _lies(query, key, value, mask, enable_gqa):
+    """The strides of the result where PyTorch's kernel takes these (Metas; the mask's may be None): a clone's of the queries."""
+    taken = (
+        all(m.ndim == 4 and m.numel > 0 and m.strides[3] == 1 for m in (query, key, value))
         and query.shape[0] == key.shape[0] == value.shape[0]
         and query.shape[3] == key.shape[3] == value.shape[3]
         and key.shape[1] == value.shape[1]
         and (enable_gqa or query.shape[1] == key.shape[1])
         and (mask is None or mask.ndim in (2, 4))
     )
+    if not taken:
+        return None
+    if is_dense(query):
+        return query.strides
+    order = layout_of([query], query.shape)
+    return ordered_strides(query.shape, order) if order else contiguous_strides(query.shape)
 
 
-def _laid(out, lies):
-    """The result laid out as a clone of what that Meta views, if there is one. Joining heads again is a view then."""
-    if lies is None or out._tab_meta.strides == lies.strides:
+def _laid(out, query, lies):
+    """The result with these strides, a clone's of what the Meta `query` views, if any. Joining heads again is a view then."""
+    if lies is None or out._tab_meta.strides == lies:
         return out
-    new = as_cloned(out.detach(), lies)
-    if new._tab_meta.strides == out._tab_meta.strides:
-        return out
+    new = as_cloned(out.detach(), query)
     record(_BACKWARD, (out,), new, lambda g: g)
     return new
 
