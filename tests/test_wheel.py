@@ -179,7 +179,7 @@ def test_what_was_compiled_is_taken_from_the_visit_before(tab_wheel: Path, tmp_p
     with zipfile.ZipFile(tab_wheel) as file:
         file.extractall(tmp_path)
     script = """
-import builtins, importlib.abc, sys, traceback
+import importlib.abc, sys, traceback
 made = []
 compile = importlib.abc.SourceLoader.source_to_code
 def seen(self, data, path, *args, **kw):

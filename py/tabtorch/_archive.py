@@ -90,7 +90,10 @@ _codes: dict[str, Any] = {}
 def _library(archive: str) -> Library:
     found = _libraries.get(archive)
     if found is None:
+        first = not _libraries  # the other archive's modules are in the same file
         found = _libraries[archive] = Library(archive)
+        if not first:
+            return found
         with contextlib.suppress(OSError, EOFError, ValueError, TypeError):  # none, or cut off
             with open(os.path.join(os.path.dirname(archive), COMPILED), "rb") as file:
                 _codes.update(marshal.load(file))
