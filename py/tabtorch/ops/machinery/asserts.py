@@ -249,7 +249,7 @@ def _line() -> tuple[str, int]:
 
 #: numbers of the devices whose log may say something
 _armed: set[int] = set()
-#: of those whose values went to the cpu with no wait: who reads there looks, too
+#: of those whose values may be on their way to the cpu
 carried: set[int] = set()
 
 
@@ -260,7 +260,7 @@ def arm(device: int) -> None:
 
 
 def _due(wanted: list[tuple[Node, int, int]]) -> list[int]:
-    """The devices whose logs are to be read along. What the GPU has may have come from the cpu; the other way it is read or carried."""
+    """The devices whose logs are to be read along. The GPU may have the cpu's values, and the cpu the GPU's."""
     here = {n.inst.out.device.number for n, _, nbytes in wanted if nbytes}
     return [d for d in _armed if d in logs and (d in here or 0 in here or d in carried)]
 
