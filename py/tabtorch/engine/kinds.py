@@ -57,6 +57,7 @@ class Op:
     pure = False
     #: it goes through many elements of its input for each of its output
     reduces = False
+    #: how many maps it is made of, see `Map`
     joined = 1
     #: it reads elements of its inputs many times
     rereads = False

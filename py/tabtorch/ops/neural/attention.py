@@ -152,7 +152,8 @@ def attention(
         or (mask is not None and mask._tab_requires_grad)
         or bool(wanted)
     )
-    # as queries lie, so that joining the heads again copies nothing; where rows are no rows in memory, PyTorch's formula makes new ones
+    # as the queries lie, so that joining the heads again copies nothing. Where elements of a row lie apart in memory PyTorch takes no
+    # kernel but the formula, whose result is row by row
     turned = (
         m.ndim == 4
         and m.strides[1] < m.strides[2]
