@@ -44,6 +44,8 @@ from .window import counts
 
 #: ns of GPU time that are spent at once, about
 _SLICE = 4e6
+#: ns of it until a clock that was down is thought to be up, as long as runs become faster; and the most runs at once then
+_WARMING, _MOST_RUNS = 1e8, 100
 #: ns that a dispatch more takes where none is timed
 _LAUNCH = 2000
 #: a layout takes the place of the computed one if it takes less than this share of its time
@@ -245,11 +247,26 @@ def _clock(runs: _Runs, layout: Layout) -> Generator[Wish, Any, _Clock]:
     raise RuntimeError("the clock of the device is too coarse for this product")
 
 
+def _warmed(runs: _Runs, layouts: list[Layout], clock: _Clock) -> Generator[Wish, Any, None]:
+    """Runs each layout once, which compiles it, then the first until that becomes no faster: a device that had nothing to do has its
+    clock down, by a factor of up to six, and which layout is best hangs on how fast it computes beside its memory."""
+    for layout in layouts:
+        yield from _sent(runs, [layout], 1)
+    best, since, n = float("inf"), 0.0, 1
+    while since < _WARMING:
+        found = yield from _sent(runs, [layouts[0]] * n, clock.repeat)
+        ns = [clock.ns(times) for times in found]
+        since = 0.0 if min(ns) < 0.98 * best else since + sum(ns)
+        best = min(best, *ns)
+        n = max(1, min(_MOST_RUNS, int(4 * _SLICE / max(best, 1.0))))
+
+
 def _sampled(runs: _Runs, layouts: list[Layout]) -> Generator[Wish, Any, dict[Layout | None, float]]:
     """The median ns of each layout, and of a dispatch that does nothing. Those that turn out slow are run less often."""
     settings = tuning.settings
     first = layouts[0]
     clock = yield from _clock(runs, first)
+    yield from _warmed(runs, layouts, clock)
     samples: dict[Layout | None, list[float]] = {x: [] for x in (None, *layouts)}
     alive, rounds = layouts, 0
     while alive:
