@@ -21,7 +21,7 @@ export class Layout {
   constructor(
     device: GPUDevice,
     readonly name: string,
-    access: Access[],
+    readonly access: Access[],
     readonly paramBytes: number,
   ) {
     const buffer = (type: GPUBufferBindingType): GPUBufferBindingLayout => ({ type });
