@@ -2,8 +2,8 @@
 
 A replay runs no Python of the function, so everything that its code might have looked at is watched: cells and globals that
 its code (and that of functions and classes of the user's that it reaches) loads, the attributes of modules and objects,
-the contents of containers. Objects count as the same by identity, numbers and strings by value. One pass of `map(is_, …)`
-over all of it tells that nothing has changed, at some 20 ns an item.
+the contents of containers. Objects count as the same by identity, numbers and strings by value. One pass over all of it
+tells that nothing has changed, at some 20 ns an item.
 
 What the walk cannot look into (files, iterators, sources of chance such as `random` and `time`) makes a scope `opaque`.
 """
@@ -16,10 +16,10 @@ import functools
 import sys
 import types
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 from tabtorch.autograd import hooks
@@ -52,6 +52,11 @@ _CHANCE = frozenset("random time datetime secrets uuid socket queue threading mu
 _DOING = frozenset("open input exec eval globals locals breakpoint".split())
 #: where classes are from whose instances never change
 _PLAIN_MODULES = frozenset("re enum typing functools types abc contextlib operator pathlib decimal fractions".split())
+#: of a tensor, what is watched. Compared with ==: none of it has an __eq__ that is anything else than identity
+PARTS = ("_tab_meta", "_tab_requires_grad", "_tab_storage")
+_parts_of = attrgetter(*PARTS)
+#: whose truth is that they are not empty
+_CONTAINERS = (dict, OrderedDict, list, set, type({}.values()))
 #: objects that a walk looks at, at most
 MOST = 100_000
 _ALWAYS = frozenset(name for name, _ in _MODULE_STATE) | {"training"}
@@ -137,7 +142,12 @@ class Guards:
             if len(self.names) == known or self.opaque:
                 break
         self.sizes = list(map(len, self._sized))
-        self.snap = list(self._now())
+        # most are dicts of hooks: whether one of them is something now is soon told
+        self._empty = [x for x in self._sized if type(x) in _CONTAINERS and not x]
+        self._filled = [x for x in self._sized if type(x) not in _CONTAINERS or x]
+        self._counts = list(map(len, self._filled))
+        self._shown = [x for x in self._seqs if len(x)]
+        self._note(list(self._now()))
         self.hooks_added = hooks.added[0]
         self.hooks = list(map(hooks_of, self.tensors))
 
@@ -151,6 +161,7 @@ class Guards:
         self.counters: list[Any] = []  # storages of tensors that are such numbers
         self._seqs: list[Any] = []
         self._sized: list[Any] = []
+        self._watched: list[Tensor] = []
         self._owners: list[Any] = []
         self._attributes: list[str] = []
         self._dicts: list[dict] = []
@@ -164,22 +175,31 @@ class Guards:
     # ---- what is watched
 
     def _now(self) -> Iterator[Any]:
+        return chain(chain.from_iterable(map(_parts_of, self._watched)), self._others())
+
+    def _others(self) -> Iterator[Any]:
+        """All but what tensors are."""
         return chain(
-            chain.from_iterable(self._seqs),
+            chain.from_iterable(self._shown),
             map(getattr, self._owners, self._attributes),
             map(dict.get, self._dicts, self._keys),
         )
 
+    def _note(self, now: list[Any]) -> None:
+        self.snap = now
+        self._parts = list(map(_parts_of, self._watched))
+        self._rest = now[len(PARTS) * len(self._watched) :]
+
     def unchanged(self) -> bool:
         """Whether all is as it was. A tensor may have become another like it: then `tensors` has that one."""
         try:
-            if list(map(len, self._sized)) != self.sizes:
+            if any(self._empty) or list(map(len, self._filled)) != self._counts:
                 return False
             if self.hooks_added != hooks.added[0]:
                 if list(map(hooks_of, self.tensors)) != self.hooks:
                     return False
                 self.hooks_added = hooks.added[0]
-            if all(map(is_, self._now(), self.snap)):
+            if list(map(_parts_of, self._watched)) == self._parts and all(map(is_, self._others(), self._rest)):
                 return True
             return self._agrees(list(self._now()))
         except (ValueError, AttributeError, RuntimeError):  # a cell was emptied, an attribute deleted
@@ -201,9 +221,10 @@ class Guards:
             if any(a is b and id(a) in moved for a, b in zip(self.snap, now)):
                 return False  # it is still what it was elsewhere
             self.tensors = [moved.get(id(t), t) for t in self.tensors]
+            self._watched = [moved.get(id(t), t) for t in self._watched]
             self._owners = [moved.get(id(t), t) for t in self._owners]
             now = list(self._now())
-        self.snap = now
+        self._note(now)
         return True
 
     # ---- the walk
@@ -249,9 +270,7 @@ class Guards:
                 self._number(x)
             else:
                 self.tensors.append(x)
-            for name in ("_tab_meta", "_tab_requires_grad", "_tab_storage"):
-                self._owners.append(x)
-                self._attributes.append(name)
+            self._watched.append(x)
             for own in (x._backward_hooks, x._post_accumulate_grad_hooks, x._tab_after_hooks):
                 if own:
                     self._values(own)

@@ -10,7 +10,7 @@ from tabtorch._dynamo.exc import Unsupported
 from tabtorch.autograd.grad_mode import no_grad
 from tabtorch.base.thread_state import STATE
 from tabtorch.compiled.capture import Capture
-from tabtorch.compiled.guards import Guards
+from tabtorch.compiled.guards import PARTS, Guards
 from tabtorch.compiled.record import CallRecorder
 from tabtorch.compiled.replay import Replay
 from tabtorch.compiled.symbolic_sizes import Sizes
@@ -244,8 +244,8 @@ def record(
 def _changed(scope: Guards) -> str:
     """What of it is not as it was, in brackets."""
     found = [f"its {len(x)} items" for x, n in zip(scope._sized, scope.sizes, strict=True) if len(x) != n]
-    parts = sum(map(len, scope._seqs))
-    names = [*["an item"] * parts, *[f".{a}" for a in scope._attributes], *map(str, scope._keys)]
+    names = [f".{a}" for a in PARTS] * len(scope._watched) + ["an item"] * sum(map(len, scope._seqs))
+    names += [*[f".{a}" for a in scope._attributes], *map(str, scope._keys)]
     try:
         now = list(scope._now())
     except AttributeError as e:
