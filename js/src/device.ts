@@ -100,8 +100,6 @@ export interface RuntimeOptions {
    * hardware. Software compiles on the processors that everything else runs on. For callers that can wait for promises
    */
   sideBySide?: boolean;
-  /** how many processors there are, some of which may compile; by default those that `navigator` tells of */
-  processors?: number;
   /** why there is no `gpu`, where the host knows */
   reason?: string;
 }

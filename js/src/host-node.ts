@@ -26,7 +26,6 @@
 
 import { execFileSync } from "node:child_process";
 import { writeSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { setFlagsFromString } from "node:v8";
@@ -109,8 +108,10 @@ async function init(device: string): Promise<Runtime> {
   runtime?.destroy();
   if (device === "cpu") return createRuntime({ preferCpu: true });
   const dawn = await openDawn();
+  // This process compiles while Python goes on in another; many pipelines at a time take Dawn's event loop twice as long here.
+  const sideBySide = process.env.TABTORCH_SIDE_BY_SIDE === "1";
   // Dawn is in this process: an adapter that is not there at once will not come.
-  return createRuntime({ patience: 0, processors: availableParallelism(), ...dawn });
+  return createRuntime({ patience: 0, sideBySide, ...dawn });
 }
 
 const text = (payload: string) => new TextEncoder().encode(payload);

@@ -117,22 +117,6 @@ const dawn = await import(modules ? pathToFileURL(join(modules, "webgpu/index.js
 Object.assign(globalThis, dawn.globals);
 export const gpu = dawn.create([]);
 
-/** A `gpu` whose devices `change` has had first. */
-export function withDevices(change) {
-  return {
-    async requestAdapter(options) {
-      const adapter = await gpu.requestAdapter(options);
-      const requestDevice = adapter.requestDevice.bind(adapter);
-      adapter.requestDevice = async (wanted) => {
-        const device = await requestDevice(wanted);
-        change(device);
-        return device;
-      };
-      return adapter;
-    },
-  };
-}
-
 export const start = async (options = {}) => {
   const runtime = await createRuntime({ gpu, patience: 0, ...options });
   if (!options.preferCpu && !JSON.parse(runtime.info()).webgpu) throw new Error(JSON.parse(runtime.info()).reason);

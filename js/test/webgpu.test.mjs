@@ -1,7 +1,7 @@
 // What is particular to the GPU: passes and submits, caches, parameters, errors that come back later.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Block, errors, execute, gpu, readAs, scaleAdd, scaleAddPlan, start, stats, withDevices } from "./block.mjs";
+import { Block, errors, execute, gpu, readAs, scaleAdd, scaleAddPlan, start, stats } from "./block.mjs";
 
 const ones = (n) => new Float32Array(n).fill(1);
 
@@ -221,6 +221,22 @@ test("a parameter block of more than 4096 bytes, and one too large", async () =>
   assert.match(errors(runtime)[0].message, /20000 parameter words/);
   runtime.destroy();
 });
+
+/** A `gpu` whose devices `change` has had first. */
+function withDevices(change) {
+  return {
+    async requestAdapter(options) {
+      const adapter = await gpu.requestAdapter(options);
+      const requestDevice = adapter.requestDevice.bind(adapter);
+      adapter.requestDevice = async (wanted) => {
+        const device = await requestDevice(wanted);
+        change(device);
+        return device;
+      };
+      return adapter;
+    },
+  };
+}
 
 /** A `gpu` whose devices count the buffers that can be mapped for reading, as they are made. */
 function countingStaging() {

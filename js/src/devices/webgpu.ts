@@ -14,8 +14,7 @@ const webgpu: AcceleratorKind = {
     if (!gpu) throw new Error(options.reason ?? "this platform has no WebGPU (navigator.gpu)");
     const opened = await openDevice(gpu, options.patience ?? 5000);
     const sideBySide = options.sideBySide ?? !opened.software;
-    const processors = options.processors ?? (typeof navigator === "object" ? navigator.hardwareConcurrency : 1);
-    const device = new GpuDevice(opened, errors, counters, faults, sideBySide, processors);
+    const device = new GpuDevice(opened, errors, counters, faults, sideBySide);
     if (options.watch) device.watch();
     return device;
   },

@@ -9,8 +9,6 @@ const SOFTWARE = /swiftshader|llvmpipe|lavapipe/i;
 
 export interface Opened {
   device: GPUDevice;
-  /** another device of the same adapter, with all that this one has */
-  another(): Promise<GPUDevice>;
   adapter: { vendor: string; architecture: string; device: string; description: string; isFallback: boolean };
   limits: Record<string, number>;
   features: string[];
@@ -78,16 +76,11 @@ export async function openDevice(gpu: GPU, patience: number): Promise<Opened> {
   const asked = WANTED.filter((name) => features.has(name) && (name !== MATRICES || features.has("shader-f16")));
   const requiredFeatures = asked as GPUFeatureName[];
   const device = await adapter.requestDevice({ label: "tabtorch", requiredLimits, requiredFeatures });
-  const another = async () => {
-    const same = await findAdapter(gpu, 0); // each gives one device
-    return same.requestDevice({ label: "tabtorch: compiler", requiredLimits, requiredFeatures });
-  };
   const info = adapter.info as GPUAdapterInfo & { isFallbackAdapter?: boolean };
   const words = `${info.vendor} ${info.architecture} ${info.device} ${info.description}`;
   const software = info.isFallbackAdapter === true || SOFTWARE.test(words);
   return {
     device,
-    another,
     software,
     exact: software && (await exact(device).catch(() => false)), // what cannot be tried is not relied on
     fused: await fused(device).catch(() => false),

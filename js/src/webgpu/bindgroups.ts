@@ -21,7 +21,7 @@ export class Layout {
   constructor(
     device: GPUDevice,
     readonly name: string,
-    readonly access: Access[],
+    access: Access[],
     readonly paramBytes: number,
   ) {
     const buffer = (type: GPUBufferBindingType): GPUBufferBindingLayout => ({ type });

@@ -12,7 +12,6 @@ import { Backlog } from "./backlog";
 import { BindGroups } from "./bindgroups";
 import { BAD, type Block, Buffers, FINE, Handle, UNSURE } from "./buffers";
 import { CanvasReader } from "./canvas";
-import { Compilers } from "./compilers";
 import { nudged } from "./nudge";
 import { type Kernel, Pipelines, SMALL_PARAMS } from "./pipelines";
 import { type Dispatch, GpuPlan, type Output, type Piece, type Temp } from "./plan";
@@ -40,7 +39,6 @@ export class GpuDevice implements Accelerator {
   private readonly stream: Stream;
   private readonly groups: BindGroups;
   private readonly uniforms: Uniforms;
-  private readonly compilers: Compilers;
   private readonly pipelines: Pipelines;
   private readonly readback: Readback;
   private readonly canvas: CanvasReader;
@@ -59,8 +57,6 @@ export class GpuDevice implements Accelerator {
     faults: Faults,
     /** whether pipelines are made beside others, and plans wait for theirs: see `waitsFor` */
     private readonly sideBySide = false,
-    /** that compile, beside what else they do */
-    processors = 1,
   ) {
     const { device } = opened;
     this.device = device;
@@ -74,16 +70,7 @@ export class GpuDevice implements Accelerator {
       for (const plan of this.plans) plan.reset();
     });
     this.groups = new BindGroups(device, this.scopes, stats, this.uniforms);
-    this.compilers = new Compilers(device, opened.another, processors);
-    this.pipelines = new Pipelines(
-      device,
-      this.compilers,
-      this.groups,
-      this.scopes,
-      errors,
-      stats,
-      () => this.lost !== null,
-    );
+    this.pipelines = new Pipelines(device, this.groups, this.scopes, errors, stats, () => this.lost !== null);
     this.buffers = new Buffers(device, this.scopes, errors, stats, faults, submit, () => this.groups.sweep());
     this.readback = new Readback(
       device,
@@ -113,7 +100,6 @@ export class GpuDevice implements Accelerator {
         operation: this.scopes.last,
         message: `${LOST} (${reason}): ${message.replace(/\.+$/, "")}; what it held is gone`,
       };
-      this.compilers.close();
       if (!this.closed) errors.add(this.lost);
       return this.lost;
     });

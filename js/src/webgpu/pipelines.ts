@@ -9,7 +9,6 @@ import type { ErrorLog } from "../errors";
 import type { Access, KernelSpec } from "../protocol";
 import type { Stats } from "../stats";
 import type { BindGroups, Layout } from "./bindgroups";
-import type { Compilers, Job } from "./compilers";
 import type { ErrorScopes } from "./scopes";
 
 /** Parameter blocks are bound with one of two fixed sizes, so that few layouts serve all kernels. */
@@ -58,11 +57,11 @@ export class Pipelines {
   ready = 0;
   /** how many programs are still to be compiled from their full text */
   optimizing = 0;
+  private optimized: Promise<void> = Promise.resolve();
   private readonly programs = new Map<string, Program>();
 
   constructor(
     private readonly device: GPUDevice,
-    private readonly compilers: Compilers,
     private readonly groups: BindGroups,
     private readonly scopes: ErrorScopes,
     private readonly errors: ErrorLog,
@@ -126,15 +125,12 @@ export class Pipelines {
   }
 
   private async make(kernel: Kernel, layout: Layout): Promise<void> {
-    const { program, spec } = kernel;
+    const { program } = kernel;
     this.asked++;
     const asked = performance.now();
     try {
-      const { source, baseline } = spec;
-      const code = program.baseline && baseline !== undefined ? baseline : source;
-      const wanted = () => !program.pipelines.has(layout);
-      const now = await this.compilers.compile(job(kernel, layout, code, () => program.module, wanted));
-      if (now === null || program.pipelines.has(layout)) return;
+      const now = await this.device.createComputePipelineAsync(described(kernel, layout, program.module));
+      if (program.pipelines.has(layout)) return;
       program.pipelines.set(layout, { now });
       this.stats.kernels++;
     } catch (error) {
@@ -144,26 +140,21 @@ export class Pipelines {
     }
   }
 
-  /** Has a kernel that runs again compiled from its full text, if that has not been done: after all that somebody waits for. */
+  /** Has a kernel that runs again compiled from its full text, if that has not been done: one after the other, beside all else. */
   optimize(kernel: Kernel): void {
     const { program, spec } = kernel;
     if (!program.baseline || program.failure !== null) return;
     program.baseline = false;
     this.optimizing++;
-    const { name, source } = spec;
-    let made: GPUShaderModule | null = null;
-    const module = () => {
-      made ??= this.module(name, source, () => program);
-      return made;
-    };
-    const layouts = [...program.pipelines].map(async ([layout, pipeline]) => {
-      try {
-        pipeline.now = (await this.compilers.compile(job(kernel, layout, source, module), true)) ?? pipeline.now;
-      } catch (error) {
-        await this.failed(kernel, error as Error);
+    this.optimized = this.optimized.then(async () => {
+      program.module = this.module(spec.name, spec.source, () => program);
+      for (const [layout, pipeline] of program.pipelines) {
+        try {
+          pipeline.now = await this.device.createComputePipelineAsync(described(kernel, layout, program.module));
+        } catch (error) {
+          await this.failed(kernel, error as Error);
+        }
       }
-    });
-    void Promise.all(layouts).then(() => {
       this.optimizing--;
     });
   }
@@ -208,10 +199,6 @@ export class Pipelines {
     this.failures++;
     this.errors.add({ kind: "compile", operation: name, message: `kernel ${name} did not compile: ${message}` });
   }
-}
-
-function job({ spec }: Kernel, layout: Layout, code: string, module: () => GPUShaderModule, wanted = () => true): Job {
-  return { label: spec.name, code, constants: spec.constants ?? {}, layout, module, wanted };
 }
 
 function described({ spec }: Kernel, layout: Layout, module: GPUShaderModule): GPUComputePipelineDescriptor {
