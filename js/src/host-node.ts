@@ -108,10 +108,8 @@ async function init(device: string): Promise<Runtime> {
   runtime?.destroy();
   if (device === "cpu") return createRuntime({ preferCpu: true });
   const dawn = await openDawn();
-  // This process compiles while Python goes on in another; many pipelines at a time take Dawn's event loop twice as long here.
-  const sideBySide = process.env.TABTORCH_SIDE_BY_SIDE === "1";
   // Dawn is in this process: an adapter that is not there at once will not come.
-  return createRuntime({ patience: 0, sideBySide, ...dawn });
+  return createRuntime({ patience: 0, ...dawn });
 }
 
 const text = (payload: string) => new TextEncoder().encode(payload);

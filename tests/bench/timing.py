@@ -4,8 +4,8 @@ The clock of a GPU is brought up first by half a second of the same work or more
 left that runs its baseline text; its results are kept (one that nobody keeps is never computed). Where the GPU has to wait for
 Python now and then that takes longer: a prefill in a tab took 18.6 ms after half a second alone, 7.4 since rounds have to agree.
 
-A round is as many steps as take a while; each is sent as soon as it is called,
-and the round ends when the last is done.
+A round is as many steps as take a while, ten at least where they do not take long: before the first one of them the GPU
+waits for Python. Each is sent as soon as it is called, and the round ends when the last is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ROUNDS = 5
 WARM, LONG_WARM, STEADY = 0.5, 2.0, 0.04
 #: seconds that kernels may take to be compiled from their full texts
 COMPILING = 15.0
-LONG_ENOUGH = 0.1
+LONG_ENOUGH, TOO_LONG = 0.1, 1.0
+SEVERAL = 10
 MOST = 200
 #: of a result so many numbers are compared
 _COMPARED = 16
@@ -135,7 +136,8 @@ def measure(clock: Clock, row: Row, small: bool) -> dict[str, Any]:
     for _ in range(3):
         seconds(1)
     once = min(seconds(1)[1] for _ in range(3))
-    n = max(1, min(MOST, int(LONG_ENOUGH / max(once, 1e-6))))
+    once = max(once, 1e-6)
+    n = max(1, min(MOST, int(LONG_ENOUGH / once)), min(SEVERAL, int(TOO_LONG / once)))
     begin, last = time.perf_counter(), float("inf")
     while (passed := time.perf_counter() - begin) < LONG_WARM or (passed < COMPILING and not clock.compiled()):
         now = seconds(n)[1]

@@ -5,6 +5,8 @@ const WARM = 500;
 const LONG_WARM = 2000;
 const STEADY = 0.04;
 const LONG_ENOUGH = 100;
+const TOO_LONG = 1000;
+const SEVERAL = 10;
 const MOST = 200;
 const COMPARED = 16;
 
@@ -62,7 +64,8 @@ export function offer(library, rows) {
     for (let i = 0; i < 3; i++) await milliseconds(1);
     let once = Infinity;
     for (let i = 0; i < 3; i++) once = Math.min(once, (await milliseconds(1)).done);
-    const n = Math.max(1, Math.min(MOST, Math.floor(LONG_ENOUGH / Math.max(once, 1e-3))));
+    const fit = (ms) => Math.floor(ms / Math.max(once, 1e-3));
+    const n = Math.max(1, Math.min(MOST, fit(LONG_ENOUGH)), Math.min(SEVERAL, fit(TOO_LONG)));
     const begin = performance.now();
     for (let passed = 0, last = Infinity; passed < LONG_WARM; passed = performance.now() - begin) {
       const now = (await milliseconds(n)).done;
