@@ -56,7 +56,7 @@ _PLAIN_MODULES = frozenset("re enum typing functools types abc contextlib operat
 PARTS = ("_tab_meta", "_tab_requires_grad", "_tab_storage")
 _parts_of = attrgetter(*PARTS)
 #: whose truth is that they are not empty
-_CONTAINERS = (dict, OrderedDict, list, set, type({}.values()))
+_CONTAINERS: tuple[Any, ...] = (dict, OrderedDict, list, set, type({}.values()))
 #: objects that a walk looks at, at most
 MOST = 100_000
 _ALWAYS = frozenset(name for name, _ in _MODULE_STATE) | {"training"}
