@@ -317,6 +317,19 @@ MISTAKES = {
         F.gelu(a, approximate="sin")
         torch.nn.utils.clip_grad_norm_([x], "a")
         torch.set_default_dtype(torch.int32)
+        torch.permute(a, 1, 0)
+        torch.permute(a, 1)
+        torch.tile(a, 2, 2)
+        torch.reshape(a, 3, 2)
+        torch.reshape(a, 6)
+        torch.flip(a, 0, 1)
+        torch.broadcast_to(a, 2, 3)
+        torch.squeeze(a, 0, 1)
+        torch.rot90(a, 1, 0, 1)
+        torch.roll(a, 1, 0, 1)
+        torch.unflatten(a, 0, 1, 2)
+        torch.zeros_like(a, 3)
+        a.repeat()
         a.nothing
         torch.nothing_of_that_name
         a.new_tensor

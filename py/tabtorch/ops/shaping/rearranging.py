@@ -211,6 +211,8 @@ def repeat(self: Tensor, *repeats: Any, **kw: Any) -> Tensor:
     """A copy repeated so many times along each dimension; more numbers than dimensions add dimensions in front."""
     if kw:
         repeats = (kw.pop("repeats"),)
+    elif not repeats:
+        raise missing("repeat", ["repeats"])
     reps = ints(repeats, "repeat", "repeats")
     m = self._tab_meta
     lead = len(reps) - m.ndim
