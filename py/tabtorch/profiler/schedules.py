@@ -127,17 +127,17 @@ def print_all() -> None:
 @contextmanager
 def _watching() -> Iterator[list[Window]]:
     """The windows that are scheduled meanwhile. What was scheduled before is so again: a kept plan says nothing of itself."""
-    _forget()
+    forget()
     windows: list[Window] = []
     restore = _watch(windows.append)
     try:
         yield windows
     finally:
         restore()
-        _forget()  # what looked on asked more of the sizes than a schedule does by itself
+        forget()  # what looked on asked more of the sizes than a schedule does by itself
 
 
-def _forget() -> None:
+def forget() -> None:
     """No plan is kept, and no schedule. Kernels stay."""
     for each in graph._plans.values():
         each.forget()
@@ -176,10 +176,7 @@ def _window(builder: Any) -> Window:
     place = {group.index: n for n, group in enumerate(order, 1)}
     groups = []
     for group in order:
-        sources = {
-            id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group
-        }
-        reasons = [(place[each.index], dealer.apart(each, group)) for each in sources.values()]
+        reasons = [(place[source.index], words) for source, words in apart(builder, group)]
         again = dealer.deep(group.nodes)  # with the cheap operations that other groups compute for themselves as well
         groups.append(
             Group(
@@ -189,26 +186,39 @@ def _window(builder: Any) -> Window:
                 number(group.K),
                 _read(builder, group),
                 sum(nbytes(builder.nodes[p].inst.out) for p in group.nodes if p in builder.stored),
-                tuple(sorted((n, words) for n, words in reasons if words)),
+                tuple(sorted(reasons)),
             )
         )
     return Window(BACKENDS[builder.target.number].name, groups, builder.steps)
 
 
-def _read(builder: Any, group: Any) -> int:
-    """Bytes that the views cover through which a group reads memory; no more of a buffer than there is."""
+def apart(builder: Any, group: Any) -> list[tuple[Any, str]]:
+    """The groups whose values this one reads, each with what keeps the two from being one, where that is known."""
     dealer = builder.graph
-    seen: dict[Any, list[int]] = {}
+    sources = {id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group}
+    reasons = [(source, dealer.apart(source, group)) for source in sources.values()]
+    return [(source, words) for source, words in reasons if words]
+
+
+def reads(builder: Any, group: Any) -> Iterator[tuple[Any, int]]:
+    """The views through which a group reads memory: the node that lies there, and the bytes that a view covers."""
+    dealer = builder.graph
     for p in dealer.deep(group.nodes):
         node = builder.nodes[p]
         for source, view in zip(node.srcs, node.inst.ins, strict=True):
             inside = source.buf is None and (source.pos in dealer.virtual or dealer.of.get(source.pos) is group)
             if not inside:
                 covered = prod(number(n) for n, s in zip(view.shape, view.strides, strict=True) if number(s))
-                whole = source.inst.out  # of an input a schedule may know the type alone
-                there = nbytes(whole) if hasattr(whole, "shape") else sys.maxsize
-                found = seen.setdefault(builder.key_of(source), [0, there])
-                found[0] += covered * view.dtype.itemsize
+                yield source, covered * view.dtype.itemsize
+
+
+def _read(builder: Any, group: Any) -> int:
+    """Bytes that a group reads; no more of a buffer than there is."""
+    seen: dict[Any, list[int]] = {}
+    for source, covered in reads(builder, group):
+        whole = source.inst.out  # of an input a schedule may know the type alone
+        there = nbytes(whole) if hasattr(whole, "shape") else sys.maxsize
+        seen.setdefault(builder.key_of(source), [0, there])[0] += covered
     return sum(min(covered, there) for covered, there in seen.values())
 
 

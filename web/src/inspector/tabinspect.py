@@ -15,7 +15,7 @@ from tabtorch import Tensor, nn
 from tabtorch.engine import builder, graph, plan, schedules, steps
 from tabtorch.interception.code_swapping import Layer
 from tabtorch.profiler import _record
-from tabtorch.profiler.schedules import nbytes, number
+from tabtorch.profiler.schedules import apart, forget, nbytes, number, reads
 
 #: of a recording: calls of operations, and dispatches, beyond which they are counted and not listed one by one
 MOST_CALLS = 10_000
@@ -106,10 +106,7 @@ class Profile(_record.Recorder):
     def start(self):
         # What is planned already would say nothing of itself: windows are planned anew, their kernels stay.
         with graph.LOCK:
-            for each in graph._plans.values():
-                each.forget()
-            graph._plans.clear()
-            schedules.forget()
+            forget()
         self.first_new = graph.bridge().block.kernels + 1
         self.began = True
         super().start()
@@ -286,9 +283,10 @@ def _described(row, builder, step, parts):
         ):  # else it helps a kernel, and computes nothing by itself
             again = dealer.deep(group.nodes) - set(group.nodes)
             operations += [_operation(builder.nodes[p], p in again) for p in sorted(dealer.deep(group.nodes))]
-        for source, words in _apart(builder, group):
-            row.apart.setdefault(f"{source}: {words}")
-        seen += _seen(builder, group)
+        for source, words in apart(builder, group):
+            row.apart.setdefault(f"reads what {builder.label(source)} writes: {words}")
+        for source, covered in reads(builder, group):
+            seen[builder.key_of(source)] += covered
         if group.kind == "write":
             node = builder.nodes[group.nodes[0]]
             regions[builder.key_of(node)] = nbytes(node.inst.static)
@@ -305,32 +303,6 @@ def _described(row, builder, step, parts):
 def _operation(node, again):
     out = node.inst.out
     return [node.inst.op.name, [number(n) for n in out.shape], out.dtype.name, again]
-
-
-def _apart(builder, group):
-    """For each kernel of the same window whose values this one reads: what keeps them from being one, where that is known."""
-    dealer = builder.graph
-    sources = {id(dealer.of[q]): dealer.of[q] for p in group.nodes for q in dealer.deps[p] if dealer.of[q] is not group}
-    for source in sources.values():
-        words = dealer.apart(source, group)
-        if words:
-            yield f"reads what {builder.label(source)} writes", words
-
-
-def _seen(builder, group):
-    """Of each buffer that a group reads, by its key: the bytes that the views cover through which it does."""
-    nodes, dealer = builder.nodes, builder.graph
-    seen = Counter()
-    for p in dealer.deep(group.nodes):
-        node = nodes[p]
-        for source, view in zip(node.srcs, node.inst.ins):
-            apart = source.buf is not None or (
-                source.pos not in dealer.virtual and dealer.of.get(source.pos) is not group
-            )
-            if apart:
-                once = math.prod(number(n) for n, s in zip(view.shape, view.strides) if number(s))
-                seen[builder.key_of(source)] += once * view.dtype.itemsize
-    return seen
 
 
 # ---- the autograd graph of a value
