@@ -33,7 +33,6 @@ DIFFERS: dict[str, tuple[str, bool]] = {
     "torch.add(a)": (_OVERLOADS, True),
     "nn.Conv2d(1, 2, 3)(None)": (_OVERLOADS, True),
     'a.clamp_(min="a")': (_OVERLOADS, True),
-    'a.sort(descending="yes").x': ("any value that is true or false serves", False),
     "a.to(3.5)": ("PyTorch takes it for no argument at all", False),
     '__import__("numpy").array(x)': ("PyTorch's `__array__` does not know the argument `copy`", True),
     '__import__("numpy").sum(x * 2)': ("here NumPy's argument `axis` is known", False),

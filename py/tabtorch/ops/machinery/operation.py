@@ -29,12 +29,17 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
 
     def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
         # the same keyword must not be renamed where it is the function's own
-        known = getattr(f, "__wrapped__", f).__code__.co_varnames
+        own = getattr(f, "__wrapped__", f)
+        known = own.__code__.co_varnames
+        switches = _switches(own)
+        least = min(switches.values(), default=_BY_NAME)
 
         def make(of_tensor: bool) -> Callable[..., Any]:
             @wraps(f)
             def public(*args: Any, **kw: Any) -> Any:
                 try:
+                    if len(args) > least or (kw and not switches.keys().isdisjoint(kw)):
+                        _check_switches(name, switches, args, kw, of_tensor)
                     if kw:
                         for old in [k for k in kw if k in _NUMPY_NAMES and k not in known]:
                             kw[_NUMPY_NAMES[old]] = kw.pop(old)
@@ -74,6 +79,30 @@ def operation(name: str, *, method: bool = True, aliases: tuple[str, ...] = ()) 
         return public
 
     return decorate
+
+
+#: the place of a parameter that is given by name alone: behind all that there can be
+_BY_NAME = 1 << 30
+
+
+def _switches(f: Any) -> dict[str, int]:
+    """The places of those parameters of a function that take True or False, as their defaults say."""
+    count, defaults = f.__code__.co_argcount, f.__defaults__ or ()
+    found = {n: k for k, n in enumerate(f.__code__.co_varnames[:count])}
+    given = dict(zip(list(found)[count - len(defaults) :], defaults))
+    switches = {n: found[n] for n, v in given.items() if type(v) is bool}
+    return switches | {n: _BY_NAME for n, v in (f.__kwdefaults__ or {}).items() if type(v) is bool}
+
+
+def _check_switches(
+    name: str, switches: dict[str, int], args: tuple[Any, ...], kw: dict[str, Any], of_tensor: bool
+) -> None:
+    """TypeError for a number, or a word, where there is a bool: `x.sum(0, 1)` does not sum over both."""
+    for n, k in switches.items():
+        v = args[k] if k < len(args) else kw.get(n)
+        if type(v) in (int, float, str):
+            place = f" (position {k + 1 - of_tensor})" if k < len(args) else ""
+            raise TypeError(f"{name}(): argument '{n}'{place} must be bool, not {type(v).__name__}")
 
 
 def in_place(

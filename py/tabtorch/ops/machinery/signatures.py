@@ -105,6 +105,7 @@ class Overload:
                 head, _, default = p.partition(" = ")
                 kind, _, name = head.rpartition(" ")
                 self.parameters.append((kind, name, default))
+        self.least = sum(not default for _, _, default in self.parameters)
 
     def takes(self, args: tuple[Any, ...], kw: dict[str, Any]) -> bool:
         given = self.bound(args, kw)
@@ -116,8 +117,8 @@ class Overload:
     def bound(self, args: tuple[Any, ...], kw: dict[str, Any]) -> dict[str, Any] | None:
         """Arguments by name; None where there is no parameter for one."""
         if len(args) > self.positional:
-            names = [name for _, name, _ in self.parameters]
-            whole = self.positional and _fits(args, "tuple of ints", "") and names[0] == "dim"
+            alone = self.positional == 1 and self.parameters[0][0] == "tuple of ints" and not self.parameters[0][2]
+            whole = alone and _fits(args, "tuple of ints", "")  # numbers one by one
             if not whole:
                 return None
             args = (args,)
@@ -157,8 +158,10 @@ def complain(name: str, args: tuple[Any, ...], kw: dict[str, Any], method: bool)
     overloads = [Overload(text, method) for text in found]
     if any(o.takes(args, kw) for o in overloads):
         return
-    if len(overloads) == 1:
-        _alone(name, overloads[0], args, kw)
+    number = len(args) + len(kw)
+    plausible = [o for o in overloads if o.least <= number <= len(o.parameters)] if len(overloads) > 1 else overloads
+    if len(plausible) == 1:
+        _alone(name, plausible[0], args, kw)
         return
     lines = []
     for o in overloads:
@@ -188,7 +191,7 @@ def _judged(o: Overload, args: tuple[Any, ...], kw: dict[str, Any]) -> str:
 
 
 def _alone(name: str, o: Overload, args: tuple[Any, ...], kw: dict[str, Any]) -> None:
-    """The same where there is but one overload."""
+    """The same where there is but one overload, or one alone takes so many arguments."""
     names = [n for _, n, _ in o.parameters]
     given = {**dict(zip(names, args)), **kw}
     lacking = [n for _, n, default in o.parameters if not default and n not in given]

@@ -81,6 +81,8 @@ def _moment_args(dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> tup
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
+        if type(unbiased) is int:
+            raise TypeError("argument 'unbiased' must be bool, not int")
         correction = 1 if unbiased else 0
     return hashable(dim), 1 if correction is None else correction
 
