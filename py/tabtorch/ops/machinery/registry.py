@@ -437,26 +437,6 @@ def shown(name: str) -> Callable[..., Any]:
 _LISTS = frozenset({"size", "shape", "dims", "more"})
 
 
-def _spread(name: str, tensor: Any, parameter: str, given: tuple[Any, ...]) -> TypeError:
-    """What PyTorch says where a function was given numbers one by one, as only its method takes them."""
-    if parameter == "more":
-        _lazy.signatures.complain(name, (tensor, *given), {}, False)
-    if len(given) > 1:
-        return TypeError(f"{name}() takes 2 positional arguments but {1 + len(given)} were given")
-    kind = _lazy.arguments.class_name(given[0])
-    return TypeError(f"{name}(): argument '{parameter}' (position 2) must be tuple of ints, not {kind}")
-
-
-def _too_many(name: str, least: int, most: int, more: tuple[Any, ...]) -> TypeError:
-    """What Python says of arguments by position that a function has no parameters for, had its required ones no defaults."""
-    takes = (
-        f"{most} positional argument{'' if most == 1 else 's'}"
-        if least == most
-        else f"from {least} to {most} positional arguments"
-    )
-    return TypeError(f"{name}() takes {takes} but {most + len(more)} were given")
-
-
 def guard(name: str, f: Any, words: bool = True, whole: bool = False) -> Callable[..., Any]:
     """A function with the parameters of `f`: passing them on by name costs a few ns, *args and **kwargs would cost ten times that.
 
@@ -475,14 +455,14 @@ def guard(name: str, f: Any, words: bool = True, whole: bool = False) -> Callabl
         head.insert(code.co_posonlyargcount, "/")
     call = [*args, *("*" + r for r in rest), *(f"{o}={o}" for o in only), *(["**" + more] if more else [])]
     space: dict[str, Any] = {"__name__": "tabtorch.torch", "_f": f, "_overridden": _overridden, "_nothing": NOTHING}
-    space |= {"_missing": MISSING, "_spread": _spread, "_too_many": _too_many}
+    space |= {"_missing": MISSING, "_lazy": _lazy}
     look = f"  if {' or '.join(f'{n} is _missing' for n in must)}: raise TypeError\n" if must else ""
     if star == "*_more":
-        look = f"  if _more: raise _too_many({name!r}, {len(must)}, {n}, _more)\n{look}"
+        look = f"  if _more: raise _lazy.signatures.too_many({name!r}, {len(must)}, {n}, _more)\n{look}"
     if whole and rest and rest[0] in _LISTS:
         x, p, v = args[0], rest[0], f"({', '.join(args[1:])}, *{rest[0]})" if args[1:] else rest[0]
         wrong = p if p == "more" else f"len({p}) > 1 or {p} and not isinstance({p}[0], (tuple, list))"
-        look += f"  if {wrong}: raise _spread({name!r}, {x}, {p!r}, {v})\n"
+        look += f"  if {wrong}: raise _lazy.signatures.spread({name!r}, {x}, {p!r}, {v})\n"
     text = (
         f"def {name}({', '.join(head)}):\n try:\n{look}  return _f({', '.join(call)})\n except (TypeError, AttributeError):\n"
         f"  _r = _overridden(_w, _f, locals())\n  if _r is _nothing: raise\n  return _r\n"

@@ -89,6 +89,26 @@ def wrong_arguments(name: str, args: tuple[Any, ...], kw: dict[str, Any], expect
     )
 
 
+def spread(name: str, tensor: Any, parameter: str, given: tuple[Any, ...]) -> TypeError:
+    """What PyTorch says where a function was given numbers one by one, as only its method takes them."""
+    if parameter == "more":
+        complain(name, (tensor, *given), {}, False)
+    if len(given) > 1:
+        return TypeError(f"{name}() takes 2 positional arguments but {1 + len(given)} were given")
+    kind = class_name(given[0])
+    return TypeError(f"{name}(): argument '{parameter}' (position 2) must be tuple of ints, not {kind}")
+
+
+def too_many(name: str, least: int, most: int, more: tuple[Any, ...]) -> TypeError:
+    """What Python says of arguments by position that a function has no parameters for, had its required ones no defaults."""
+    takes = (
+        f"{most} positional argument{'' if most == 1 else 's'}"
+        if least == most
+        else f"from {least} to {most} positional arguments"
+    )
+    return TypeError(f"{name}() takes {takes} but {most + len(more)} were given")
+
+
 class Overload:
     """One overload: (type, name, whether it may be left out) of each parameter, those from `positional` on by name only."""
 
