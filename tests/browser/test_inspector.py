@@ -35,13 +35,14 @@ self.postMessage = (message, ...rest) => {
 };
 ''')
 """
-#: Kernels that no browser has compiled yet, all asked for before the first value is read
+#: Kernels that no browser has compiled yet, all asked for before the first value is read: so many that they take more than the
+#: half second after which it is said, on a fast machine too
 MANY_KERNELS = """import random, torch
 steps = [torch.sin, torch.cos, torch.tanh, torch.sigmoid, torch.erf, torch.atan, torch.log1p, torch.expm1]
 total = torch.zeros(())
-for i in range(8):
+for i in range(40):
     y = torch.linspace(0, 1, 64 + i) + total  # each waits for the one before: else they would share launches
-    for step in random.choices(steps, k=5):
+    for step in random.choices(steps, k=7):
         y = step(y)
     total = y.sum()
 print(total.item())
