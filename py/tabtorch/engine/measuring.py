@@ -5,7 +5,8 @@ window was sent. A measurement is a generator, which yields what it waits for, s
 
 A candidate runs on operands of random numbers, which lie as the product's do. What is compared is the median of its runs, each as
 the GPU's own timestamps have it, less what a dispatch that does nothing takes (each is a pass of its own while it is timed), and
-`_LAUNCH` for each dispatch. Where the clock is coarse, as browsers make it, a run is so many in a row that it can tell.
+`_LAUNCH` for each dispatch. Before that the computed layout runs until it becomes no faster. Where the clock is coarse, as browsers
+make it, a run is so many in a row that it can tell.
 """
 
 from __future__ import annotations
@@ -253,10 +254,10 @@ def _warmed(runs: _Runs, layouts: list[Layout], clock: _Clock) -> Generator[Wish
     for layout in layouts:
         yield from _sent(runs, [layout], 1)
     best, since, n = float("inf"), 0.0, 1
-    while since < _WARMING:
+    while since < _WARMING:  # each round counts for something, also if the clock says 0
         found = yield from _sent(runs, [layouts[0]] * n, clock.repeat)
         ns = [clock.ns(times) for times in found]
-        since = 0.0 if min(ns) < 0.98 * best else since + sum(ns)
+        since = 0.0 if min(ns) < 0.98 * best else since + max(sum(ns), _SLICE / 10)
         best = min(best, *ns)
         n = max(1, min(_MOST_RUNS, int(4 * _SLICE / max(best, 1.0))))
 
