@@ -500,7 +500,7 @@ def _max_or_min(up: bool, input: Any, args: tuple, keepdim: bool, kw: dict[str, 
     dim = kw.get("dim", args[0] if args else None)
     if len(args) > 1:
         if len(args) > 2 or type(args[1]) is int:
-            raise TypeError(f"{name}(): {args[1:]} is no keepdim")
+            raise TypeError  # PyTorch's words are found by `complain`
         keepdim = args[1]
     if dim is None:
         kernel = f"{name}_all"
